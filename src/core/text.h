@@ -1,0 +1,35 @@
+/* Growing text, and the few ways numbers are read and shown everywhere. */
+#ifndef SL_CORE_TEXT_H
+#define SL_CORE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+/* A growing, always NUL-terminated string. Zero-initialise it. A failed allocation sticks: check sl_text_status once at the end. */
+typedef struct sl_text {
+    char *data;
+    size_t length, capacity;
+    bool failed;
+} sl_text;
+void sl_text_free(sl_text *text);
+void sl_text_append(sl_text *text, const char *bytes, size_t length);
+void sl_text_printf(sl_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+sl_status sl_text_status(const sl_text *text);
+
+/* "24GiB", "1.5 GB", "512MiB", "4096": binary for KiB/MiB/..., decimal for kB/MB/...; plain numbers are bytes.
+ * "max" or "unlimited" is SIZE_MAX. */
+sl_status sl_parse_bytes(const char *text, size_t *out);
+sl_status sl_parse_i64(const char *text, int64_t *out);   /* 524288, 512k, 1M; k is 1024, as in "8k tokens" */
+sl_status sl_parse_f64(const char *text, double *out);
+sl_status sl_parse_bool(const char *text, bool *out);
+/* 25769803776 -> "24.0 GiB"; the buffer is returned. */
+char *sl_format_bytes(size_t bytes, char out[32]);
+/* 0.00123 -> "1.23 ms" */
+char *sl_format_seconds(double seconds, char out[32]);
+/* 1234567 -> "1,234,567" */
+char *sl_format_count(int64_t count, char out[32]);
+
+#endif

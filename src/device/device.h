@@ -1,0 +1,96 @@
+/*
+ * The device contract, on one screen. A device offers memory in tiers (one arena each), four streams, events, asynchronous
+ * copies between tiers, op launches, and a description of itself. Everything above this line of the code base is the same for
+ * every device.
+ *
+ * Rules:
+ *  - Commands of one stream run in order; commands of different streams are ordered by events alone.
+ *  - Memory handed to a stream may be reused only behind an event recorded after its last use.
+ *  - Between sl_step_begin and sl_step_end nothing allocates and nothing waits for the host; sl_step_end waits for all streams.
+ *  - A launch, copy or event belongs to the step that issued it. Events are numbered by the caller, [0, max_events), and each is
+ *    recorded at most once per step; a wait is issued after its record.
+ */
+#ifndef SL_DEVICE_DEVICE_H
+#define SL_DEVICE_DEVICE_H
+
+#include "ops/op.h"
+
+/* Nearest to the compute first. Code loops over tiers; nothing may assume that there are exactly two. */
+typedef enum sl_tier { SL_TIER_DEVICE, SL_TIER_HOST, SL_TIER_COUNT } sl_tier;
+
+/* COMPUTE runs ops on device memory; HOST runs ops on host memory beside it (the optimizer); IN and OUT carry copies towards
+ * and away from the device. */
+typedef enum sl_stream { SL_STREAM_COMPUTE, SL_STREAM_IN, SL_STREAM_OUT, SL_STREAM_HOST, SL_STREAM_COUNT } sl_stream;
+
+#define SL_ALIGN 256 /* of every address in every arena */
+
+/* When a command really ran, in seconds since sl_step_begin. Filled by the device by the time sl_step_end returns. */
+typedef struct sl_span {
+    double start, end;
+} sl_span;
+
+typedef struct sl_device_config {
+    size_t arena_bytes[SL_TIER_COUNT]; /* exactly these are mapped; 0: no memory in this tier */
+    int threads;         /* CPU threads for kernels; 0 = one per core */
+    int64_t max_commands; /* commands per stream and step, waits and records included */
+    int64_t max_events;
+    uint64_t seed;       /* sim: which of the allowed orders to run */
+} sl_device_config;
+
+/* What the planner needs to know of a machine. Rates in units/s, sizes in bytes. Also the file format of --hw FILE. */
+typedef struct sl_hardware {
+    char name[64];
+    size_t memory_bytes[SL_TIER_COUNT];
+    double peak_flops[SL_DTYPE_COUNT];   /* dense matrix multiply, by input dtype; what MFU is measured against */
+    double matmul_efficiency;            /* sustained share of peak for large matmuls */
+    double attention_efficiency[2];      /* forward, backward */
+    double memory_bandwidth[SL_TIER_COUNT]; /* read + write, sustained */
+    double link_bandwidth[2];            /* towards the device, away from it; alone */
+    double link_bandwidth_both;          /* each way while both are busy */
+    double link_latency_s, launch_latency_s;
+    double host_optimizer_bandwidth;     /* bytes of state the host updates per second */
+    bool shared_cores;                   /* copies and host ops take time from compute (the CPU device) */
+} sl_hardware;
+
+typedef struct sl_device sl_device;
+typedef struct sl_device_class {
+    const char *name;      /* "cpu", "cuda", "sim" */
+    const char *describe;  /* one line for people */
+    sl_status (*open)(const sl_device_config *config, sl_device **device);
+    void (*close)(sl_device *device);
+    void *(*arena)(sl_device *device, sl_tier tier); /* base address */
+    /* Bytes of workspace this launch wants, from the arena of the stream's tier (operands' types and attrs are set, data not).
+     * The same for every budget; may depend on `threads`. */
+    size_t (*workspace)(sl_device *device, const sl_launch *launch, sl_stream stream);
+    /* SL_OK, or SL_E_UNSUPPORTED and why. */
+    sl_status (*supports)(sl_device *device, const sl_launch *launch);
+    sl_status (*step_begin)(sl_device *device);
+    sl_status (*launch)(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span); /* *launch outlives the step */
+    sl_status (*copy)(sl_device *device, sl_stream stream, void *to, const void *from, size_t bytes, sl_span *span);
+    sl_status (*record)(sl_device *device, sl_stream stream, int64_t event);
+    sl_status (*wait)(sl_device *device, sl_stream stream, int64_t event);
+    sl_status (*step_end)(sl_device *device); /* waits; reports the first error with its launch's op */
+    /* Outside steps: host program's memory to and from any tier, synchronous (initialisation, checkpoints, data). */
+    sl_status (*write)(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes);
+    sl_status (*read)(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes);
+    /* The machine's profile as far as the device can tell without measuring. */
+    void (*hardware)(sl_device *device, sl_hardware *hardware);
+    /* Which kernels and library versions fix the bits: recorded with a run ("cpu avx512"). */
+    const char *(*numerics)(sl_device *device);
+} sl_device_class;
+
+struct sl_device {
+    const sl_device_class *class;
+};
+
+/* By name; "auto" is the best one present. The message says what is missing and why. */
+sl_status sl_device_find(const char *name, const sl_device_class **class);
+int64_t sl_device_classes(const sl_device_class *const **classes);
+sl_status sl_device_open(const char *name, const sl_device_config *config, sl_device **device);
+void sl_device_close(sl_device *device); /* NULL is fine */
+
+/* Built-in profiles (h200, h100, a100, rtx5090, rtx3090) by name, a JSON file by path, or "this" for the machine we are on. */
+sl_status sl_hardware_find(const char *name_or_path, sl_hardware *hardware);
+const char *const *sl_hardware_names(int64_t *count);
+
+#endif

@@ -1,0 +1,217 @@
+/*
+ * Ops: pure functions on tensors. An op is a line in ops.def and a `const sl_op_def sl_op_<name>` in this folder that knows
+ * its shape rule, gradient rule, cost, plain reference kernel and test cases. Devices bring fast kernels; they are always
+ * checked against the reference kept here.
+ *
+ * All tensors are dense and row-major. A launch names its operands by position, as listed in ops.def. "Accumulate" is part
+ * of the launch (bit k: out[k] += result instead of out[k] = result), so that gradients are summed without an extra pass.
+ */
+#ifndef SL_OPS_OP_H
+#define SL_OPS_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+typedef enum sl_dtype { SL_F32, SL_BF16, SL_I32, SL_DTYPE_COUNT } sl_dtype;
+
+static inline size_t sl_dtype_bytes(sl_dtype dtype)
+{
+    return dtype == SL_BF16 ? 2 : 4;
+}
+const char *sl_dtype_name(sl_dtype dtype);
+
+#define SL_MAX_RANK 3
+/* rank 0: the operand is absent. A scalar is rank 1, dim {1}. */
+typedef struct sl_type {
+    sl_dtype dtype;
+    int32_t rank;
+    int64_t dim[SL_MAX_RANK];
+} sl_type;
+
+static inline int64_t sl_type_count(const sl_type *type)
+{
+    int64_t count = type->rank ? 1 : 0;
+    for (int32_t i = 0; i < type->rank; i++)
+        count *= type->dim[i];
+    return count;
+}
+static inline size_t sl_type_bytes(const sl_type *type)
+{
+    return (size_t) sl_type_count(type) * sl_dtype_bytes(type->dtype);
+}
+static inline sl_type sl_type_1d(sl_dtype dtype, int64_t n)
+{
+    sl_type type = {dtype, 1, {n, 0, 0}};
+    return type;
+}
+static inline sl_type sl_type_2d(sl_dtype dtype, int64_t rows, int64_t columns)
+{
+    sl_type type = {dtype, 2, {rows, columns, 0}};
+    return type;
+}
+
+typedef enum sl_op_id {
+#define SL_OP(ID, name) SL_OP_##ID,
+#include "ops/ops.def"
+#undef SL_OP
+    SL_OP_COUNT
+} sl_op_id;
+
+typedef enum sl_rope_style { SL_ROPE_NONE, SL_ROPE_HALF, SL_ROPE_INTERLEAVED } sl_rope_style;
+
+/* Numbers that belong to a launch but are no tensors. Zero-initialise the whole union before filling a member: it is
+ * compared and hashed as bytes. */
+typedef union sl_attrs {
+    struct {
+        int32_t trans_a, trans_b; /* A is [M,K] or, transposed, [K,M]; B is [K,N] or, transposed, [N,K] */
+    } matmul;
+    struct {
+        float eps;
+    } norm;
+    struct {
+        int32_t heads, kv_heads, head_dim, style; /* sl_rope_style */
+        float theta;
+        /* Llama-3 frequency scaling; factor 0 or 1 = none */
+        float factor, low_freq_factor, high_freq_factor;
+        int32_t original_context;
+    } rope;
+    struct {
+        int32_t heads, kv_heads, head_dim, causal;
+        int64_t q_offset; /* row of kv that query 0 stands at: the slice's place in its sequence */
+        float scale;      /* usually 1/sqrt(head_dim) */
+    } attention;
+    struct {
+        int32_t tanh; /* 1: tanh approximation, 0: exact erf */
+    } gelu;
+    struct {
+        float value;
+    } scale;
+    struct {
+        float probability;
+        uint32_t stream; /* which dropout of the model this is; the chunk's first token index is added by the program */
+        int64_t first_row;
+    } dropout;
+    struct {
+        int64_t block;   /* tokens whose logits exist at once */
+        int32_t ignore;  /* target that counts for nothing */
+    } head;
+    struct {
+        float beta1, beta2, eps, weight_decay;
+        int64_t decayed;  /* elements [0, decayed) get weight decay, the rest (norms, biases) do not */
+        uint64_t stream;  /* rounding noise: which parameter group this is */
+        int32_t stochastic; /* 1: bf16 parameters (without master) and moments are rounded stochastically */
+    } adamw;
+    struct {
+        float momentum, weight_decay;
+        int64_t decayed;
+        uint64_t stream;
+        int32_t stochastic;
+    } sgd;
+    uint64_t raw[8];
+} sl_attrs;
+
+/* What changes from step to step, as one small operand (16 words) that is uploaded with the step's data; launches themselves
+ * never change, so a step can be recorded once and replayed. */
+typedef struct sl_step_params {
+    float learning_rate;
+    float bias1;        /* 1 - beta1^t */
+    float bias2;        /* 1 - beta2^t */
+    float loss_scale;   /* 1 / target tokens of the step */
+    float clip;         /* largest global gradient norm; 0 = no clipping */
+    uint32_t step;      /* 1-based */
+    uint32_t seed_lo, seed_hi;
+    uint32_t unused[8];
+} sl_step_params;
+#define SL_STEP_WORDS 16
+
+#define SL_MAX_IN 6
+#define SL_MAX_OUT 4
+
+typedef struct sl_operand {
+    void *data; /* NULL when absent */
+    sl_type type;
+} sl_operand;
+
+typedef struct sl_launch {
+    sl_op_id op;
+    uint32_t accumulate; /* bit k: out[k] is added to */
+    sl_operand in[SL_MAX_IN];
+    sl_operand out[SL_MAX_OUT];
+    sl_attrs attrs;
+    void *workspace; /* 256-byte aligned; as many bytes as the device asked for */
+    size_t workspace_bytes;
+} sl_launch;
+
+typedef enum sl_category { SL_CAT_ELEMENTWISE, SL_CAT_REDUCTION, SL_CAT_DOT_PRODUCT, SL_CAT_ATTENTION, SL_CAT_OPTIMIZER } sl_category;
+
+/* Work of one launch. `flops` is what the arithmetic needs (multiply-add = 2; causal attention counts half the square);
+ * `hardware_flops` adds what the kernel really does on top (attention backward recomputes the scores; the head's backward recomputes nothing). */
+typedef struct sl_work {
+    double flops, hardware_flops;
+    double read_bytes, write_bytes;
+} sl_work;
+
+/* Graph values, as seen by gradient rules. */
+typedef int32_t sl_value;
+#define SL_NO_VALUE (-1)
+
+/* How a gradient rule speaks to the graph. `in`/`out` are the forward node's values, d_out the gradients of its outputs
+ * (SL_NO_VALUE: none, treat as zero), need[i] whether input i wants a gradient. */
+typedef struct sl_gradient sl_gradient;
+struct sl_gradient {
+    const sl_attrs *attrs;
+    const sl_type *in_type, *out_type;
+    const sl_value *in, *out, *d_out;
+    const bool *need;
+    void *graph;
+    /* Appends a launch. targets[k] says what its k-th output is: i >= 0: a contribution to the gradient of input i (the graph
+     * sets the accumulate bit or adds, as needed); SL_TARGET_NONE: absent; SL_TARGET_LOSS: the forward node's own output 0
+     * (a backward that also yields the forward's result). */
+    sl_status (*emit)(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs, const sl_value *in, int n_in,
+                      const int *targets, int n_out);
+    /* The gradient of input `i` is the value `d` itself, unchanged (residual additions). Call after the emits that read d. */
+    sl_status (*pass)(sl_gradient *gradient, int i, sl_value d);
+    sl_value step; /* the step-parameters input, for rules that need it */
+};
+#define SL_TARGET_NONE (-1)
+#define SL_TARGET_LOSS (-2)
+
+/* A test case of an op: types and attributes; the conformance test fills the operands (seeded normal values; i32 operands by
+ * `fill`) and compares every kernel with the reference. */
+typedef struct sl_op_case {
+    const char *name;
+    sl_type in[SL_MAX_IN];
+    sl_attrs attrs;
+    uint32_t accumulate;
+    int64_t index_range;  /* i32 operands (tokens, targets): uniform in [0, index_range) */
+    int64_t segments;     /* attention: number of sequences packed (equal to 1 + odd remainders), 0 = 1 */
+    bool optional_out;    /* include the optional outputs (master weights) */
+} sl_op_case;
+
+typedef struct sl_op_def {
+    const char *name;
+    sl_category category;
+    int n_in, n_out;           /* positions, optional ones included */
+    uint32_t optional_in, optional_out;
+    uint32_t can_accumulate;   /* outputs that take the accumulate bit */
+    uint32_t updates;          /* outputs always read and updated */
+    /* Output types from input types, or a message that names op and operand. Optional outputs are left rank 0. */
+    sl_status (*infer)(const sl_attrs *attrs, const sl_type *in, sl_type *out);
+    void (*work)(const sl_launch *launch, sl_work *work); /* looks at types and attrs only */
+    void (*reference)(const sl_launch *launch);           /* scalar, single thread, f32/f64 arithmetic inside */
+    sl_status (*gradient)(sl_gradient *gradient);          /* NULL: no gradient flows through */
+    const sl_op_case *cases;
+    int64_t n_cases;
+    /* Largest error a kernel may show against the reference, relative to the output's largest magnitude, by dtype of out[0]:
+     * f32, bf16. 0 = bit-equal. */
+    double tolerance[2];
+} sl_op_def;
+
+const sl_op_def *sl_op(sl_op_id id);
+/* Bit k set: out[k] is read before it is written. */
+uint32_t sl_op_reads_out(const sl_launch *launch);
+
+#endif
