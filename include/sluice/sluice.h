@@ -32,17 +32,17 @@ extern "C" {
 #define SL_VERSION "0.1.0"
 
 /* name, what it means. The command line turns USAGE into exit code 2, DOES_NOT_FIT into 3, every other failure into 1. */
-#define SL_STATUS_LIST(X)                                   \
-    X(OK, "success")                                        \
-    X(E_USAGE, "wrong option, value or configuration key")  \
-    X(E_DOES_NOT_FIT, "the job does not fit the budgets")   \
-    X(E_MEMORY, "the system is out of memory")              \
-    X(E_IO, "a file could not be read or written")          \
-    X(E_FORMAT, "a file is damaged or not what it claims")  \
+#define SL_STATUS_LIST(X)                                     \
+    X(OK, "success")                                          \
+    X(E_USAGE, "wrong option, value or configuration key")    \
+    X(E_DOES_NOT_FIT, "the job does not fit the budgets")     \
+    X(E_MEMORY, "the system is out of memory")                \
+    X(E_IO, "a file could not be read or written")            \
+    X(E_FORMAT, "a file is damaged or not what it claims")    \
     X(E_UNSUPPORTED, "not supported by this build or device") \
-    X(E_DEVICE, "the device reported an error")             \
-    X(E_NOT_FINITE, "a value became NaN or infinite")       \
-    X(E_INTERRUPTED, "stopped by the user")                 \
+    X(E_DEVICE, "the device reported an error")               \
+    X(E_NOT_FINITE, "a value became NaN or infinite")         \
+    X(E_INTERRUPTED, "stopped by the user")                   \
     X(E_INTERNAL, "a bug in Sluice")
 
 typedef enum sl_status {
@@ -75,14 +75,14 @@ SL_API void sl_forecast_destroy(sl_forecast *forecast);
 SL_API const char *sl_forecast_json(const sl_forecast *forecast);
 
 typedef struct sl_step_result {
-    int64_t step;        /* 1-based; steps before a resume count */
-    double loss;         /* mean over the step's target tokens */
-    double grad_norm;    /* global norm before clipping; 0 when not computed */
+    int64_t step;     /* 1-based; steps before a resume count */
+    double loss;      /* mean over the step's target tokens */
+    double grad_norm; /* global norm before clipping; 0 when not computed */
     double learning_rate;
     double seconds;
     double tokens_per_s;
-    int skipped;         /* 1: not finite and `on-nan` is `skip`; the weights did not change */
-    int done;            /* 1: this was the last step */
+    int skipped; /* 1: not finite and `on-nan` is `skip`; the weights did not change */
+    int done;    /* 1: this was the last step */
 } sl_step_result;
 
 /* A training run. It owns the device memory, the host memory and the run's files. */

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-int64_t sl_clock_ns(void);            /* monotonic */
-double sl_clock_s(void);              /* monotonic */
+int64_t sl_clock_ns(void); /* monotonic */
+double sl_clock_s(void);   /* monotonic */
 /* "2026-01-31T23:59:59Z" */
 void sl_clock_utc(char out[32]);
 

@@ -8,7 +8,13 @@
 
 #include "core/status.h"
 
-#define SL_FAULT_LIST(X) X(ALLOC, "alloc") X(OPEN, "open") X(READ, "read") X(WRITE, "write") X(SYNC, "sync") X(RENAME, "rename")
+#define SL_FAULT_LIST(X) \
+    X(ALLOC, "alloc")    \
+    X(OPEN, "open")      \
+    X(READ, "read")      \
+    X(WRITE, "write")    \
+    X(SYNC, "sync")      \
+    X(RENAME, "rename")
 typedef enum sl_fault_kind {
 #define X(name, text) SL_FAULT_##name,
     SL_FAULT_LIST(X)

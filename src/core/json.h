@@ -10,21 +10,28 @@
 #include "core/mem.h"
 #include "core/text.h"
 
-typedef enum sl_json_kind { SL_JSON_NULL, SL_JSON_BOOL, SL_JSON_NUMBER, SL_JSON_STRING, SL_JSON_ARRAY, SL_JSON_OBJECT } sl_json_kind;
+typedef enum sl_json_kind {
+    SL_JSON_NULL,
+    SL_JSON_BOOL,
+    SL_JSON_NUMBER,
+    SL_JSON_STRING,
+    SL_JSON_ARRAY,
+    SL_JSON_OBJECT
+} sl_json_kind;
 
 typedef struct sl_json sl_json;
 struct sl_json {
     sl_json_kind kind;
     bool boolean;
-    bool is_integer;     /* the number was written without fraction or exponent and fits int64 */
+    bool is_integer; /* the number was written without fraction or exponent and fits int64 */
     int64_t integer;
     double number;
-    const char *string;  /* NUL-terminated; `length` counts bytes (strings may hold \u0000) */
+    const char *string; /* NUL-terminated; `length` counts bytes (strings may hold \u0000) */
     size_t length;
-    const char *key;     /* member name when inside an object */
+    const char *key;             /* member name when inside an object */
     const sl_json *child, *next; /* first element or member; next sibling */
-    int64_t count;       /* elements or members */
-    int line, column;    /* where it stands, for messages */
+    int64_t count;               /* elements or members */
+    int line, column;            /* where it stands, for messages */
 };
 
 /* `name` is the file's, for messages ("config.json:12:7: ..."). The tree lives in `region`. */
@@ -37,7 +44,8 @@ sl_status sl_json_i64(const char *name, const sl_json *object, const char *key, 
 sl_status sl_json_i64_or(const char *name, const sl_json *object, const char *key, int64_t otherwise, int64_t *out);
 sl_status sl_json_f64_or(const char *name, const sl_json *object, const char *key, double otherwise, double *out);
 sl_status sl_json_bool_or(const char *name, const sl_json *object, const char *key, bool otherwise, bool *out);
-sl_status sl_json_string_or(const char *name, const sl_json *object, const char *key, const char *otherwise, const char **out);
+sl_status sl_json_string_or(const char *name, const sl_json *object, const char *key, const char *otherwise,
+                            const char **out);
 
 /* Writer: commas and quoting are its business. NaN and infinities are written as null. */
 typedef struct sl_json_writer {
@@ -45,7 +53,8 @@ typedef struct sl_json_writer {
     int depth;
     bool need_comma;
 } sl_json_writer;
-void sl_json_begin_object(sl_json_writer *w, const char *key); /* key NULL at top level and inside arrays, here and below */
+void sl_json_begin_object(sl_json_writer *w,
+                          const char *key); /* key NULL at top level and inside arrays, here and below */
 void sl_json_end_object(sl_json_writer *w);
 void sl_json_begin_array(sl_json_writer *w, const char *key);
 void sl_json_end_array(sl_json_writer *w);

@@ -11,7 +11,8 @@
 /* Zeroed memory for `count` items of `size` bytes into *out (typed pointer). SL_E_MEMORY with the size on failure. */
 #define sl_alloc(out, count, size) sl_alloc_impl((void **) (out), (size_t) (count), (size_t) (size), 0)
 /* Aligned to `align` (a power of two, at least 16). Freed with sl_free too. */
-#define sl_alloc_aligned(out, count, size, align) sl_alloc_impl((void **) (out), (size_t) (count), (size_t) (size), (align))
+#define sl_alloc_aligned(out, count, size, align) \
+    sl_alloc_impl((void **) (out), (size_t) (count), (size_t) (size), (align))
 /* Grows *inout to `count` items, keeping the content, zeroing what is new; `old_count` is what it held. */
 #define sl_grow(inout, old_count, count, size) \
     sl_grow_impl((void **) (inout), (size_t) (old_count), (size_t) (count), (size_t) (size))
@@ -35,7 +36,8 @@ void sl_region_destroy(sl_region *region);
     sl_region_alloc_impl((region), (void **) (out), (size_t) (count), (size_t) (size))
 sl_status sl_region_alloc_impl(sl_region *region, void **out, size_t count, size_t size);
 sl_status sl_region_strdup(sl_region *region, const char *text, const char **out);
-sl_status sl_region_printf(sl_region *region, const char **out, const char *format, ...) __attribute__((format(printf, 3, 4)));
+sl_status sl_region_printf(sl_region *region, const char **out, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Large page-backed memory for a tier's arena: huge pages where the system grants them, touched by nobody yet.
  * Not counted by sl_heap_*: arenas have their own budgets. */

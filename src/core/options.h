@@ -11,14 +11,23 @@
 #include "core/mem.h"
 #include "core/text.h"
 
-typedef enum sl_option_kind { SL_OPT_STRING, SL_OPT_I64, SL_OPT_F64, SL_OPT_BYTES, SL_OPT_FLAG, SL_OPT_CHOICE } sl_option_kind;
+typedef enum sl_option_kind {
+    SL_OPT_STRING,
+    SL_OPT_I64,
+    SL_OPT_F64,
+    SL_OPT_BYTES,
+    SL_OPT_FLAG,
+    SL_OPT_CHOICE
+} sl_option_kind;
 
 typedef struct sl_option {
-    const char *name;     /* "device-mem": the flag is --device-mem, the variable SLUICE_DEVICE_MEM, the config key device-mem */
-    const char *value;    /* what the help shows after it: "BYTES"; for SL_OPT_CHOICE the choices: "f32|bf16|bf16-master" */
+    const char
+        *name; /* "device-mem": the flag is --device-mem, the variable SLUICE_DEVICE_MEM, the config key device-mem */
+    const char
+        *value; /* what the help shows after it: "BYTES"; for SL_OPT_CHOICE the choices: "f32|bf16|bf16-master" */
     sl_option_kind kind;
     const char *otherwise; /* default as text; NULL: none */
-    const char *group;    /* heading in --help */
+    const char *group;     /* heading in --help */
     const char *help;
 } sl_option;
 
@@ -35,7 +44,7 @@ sl_status sl_options_parse_args(sl_options *options, int argc, char **argv);
 sl_status sl_options_parse_file(sl_options *options, const char *path);
 sl_status sl_options_parse_env(sl_options *options);
 
-bool sl_options_is_set(const sl_options *options, const char *name); /* by anyone but the default */
+bool sl_options_is_set(const sl_options *options, const char *name);        /* by anyone but the default */
 const char *sl_options_string(const sl_options *options, const char *name); /* NULL when unset without default */
 int64_t sl_options_i64(const sl_options *options, const char *name);
 double sl_options_f64(const sl_options *options, const char *name);

@@ -22,7 +22,7 @@ sl_status sl_text_status(const sl_text *text);
 /* "24GiB", "1.5 GB", "512MiB", "4096": binary for KiB/MiB/..., decimal for kB/MB/...; plain numbers are bytes.
  * "max" or "unlimited" is SIZE_MAX. */
 sl_status sl_parse_bytes(const char *text, size_t *out);
-sl_status sl_parse_i64(const char *text, int64_t *out);   /* 524288, 512k, 1M; k is 1024, as in "8k tokens" */
+sl_status sl_parse_i64(const char *text, int64_t *out); /* 524288, 512k, 1M; k is 1024, as in "8k tokens" */
 sl_status sl_parse_f64(const char *text, double *out);
 sl_status sl_parse_bool(const char *text, bool *out);
 /* 25769803776 -> "24.0 GiB"; the buffer is returned. */
@@ -31,5 +31,7 @@ char *sl_format_bytes(size_t bytes, char out[32]);
 char *sl_format_seconds(double seconds, char out[32]);
 /* 1234567 -> "1,234,567" */
 char *sl_format_count(int64_t count, char out[32]);
+/* The shortest decimal that reads back as the same number, whatever the locale. */
+char *sl_format_f64(double value, char out[32]);
 
 #endif

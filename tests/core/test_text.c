@@ -1,0 +1,158 @@
+/* Numbers in and out: exact, strict, and the same in every locale. */
+#include "core/text.h"
+
+#include <locale.h>
+
+#include "core/fault.h"
+#include "test.h"
+
+TEST(bytes_are_read)
+{
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } good[] = {
+        {"0", 0},
+        {"4096", 4096},
+        {"1B", 1},
+        {"24GiB", 24ull << 30},
+        {"24 gib", 24ull << 30},
+        {" 1.5 GB ", 1500000000},
+        {"0.5KiB", 512},
+        {"512MiB", 512ull << 20},
+        {"2kB", 2000},
+        {"3.25TiB", 13ull << 38},
+        {"9007199254740993", 9007199254740993ull}, /* not a double */
+        {"max", SIZE_MAX},
+        {"Unlimited", SIZE_MAX},
+    };
+    for (int64_t i = 0; i < SL_COUNT(good); i++) {
+        size_t bytes = 1;
+        CHECK_OK(sl_parse_bytes(good[i].text, &bytes));
+        CHECK_MSG(bytes == good[i].bytes, "%s: %zu, not %zu", good[i].text, bytes, good[i].bytes);
+    }
+    static const char *const bad[] = {"",
+                                      "GiB",
+                                      "-1",
+                                      "1e9",
+                                      "24G",
+                                      "0x10",
+                                      "1 2",
+                                      "nan",
+                                      "1..5 GB",
+                                      "1 GiB x",
+                                      "99999999999999999999",
+                                      "99999999PiB",
+                                      "1.5.",
+                                      ".5GiB"};
+    for (int64_t i = 0; i < SL_COUNT(bad); i++) {
+        size_t bytes = 77;
+        CHECK_FAILS(sl_parse_bytes(bad[i], &bytes), SL_E_USAGE);
+        CHECK_MSG(bytes == 77, "%s: output touched", bad[i]);
+    }
+}
+
+TEST(numbers_are_read)
+{
+    int64_t integer;
+    double number;
+    bool boolean;
+    CHECK_OK(sl_parse_i64("524288", &integer));
+    CHECK_I64(integer, 524288);
+    CHECK_OK(sl_parse_i64("512k", &integer));
+    CHECK_I64(integer, 524288);
+    CHECK_OK(sl_parse_i64(" -1M", &integer));
+    CHECK_I64(integer, -1048576);
+    CHECK_OK(sl_parse_i64("9223372036854775807", &integer));
+    CHECK_I64(integer, INT64_MAX);
+    static const char *const bad_integers[] = {
+        "", " ", "k", "1.5", "1kk", "1 k", "9223372036854775808", "9007199254740992k", "0x1"};
+    for (int64_t i = 0; i < SL_COUNT(bad_integers); i++)
+        CHECK_FAILS(sl_parse_i64(bad_integers[i], &integer), SL_E_USAGE);
+    CHECK_OK(sl_parse_f64("3e-4", &number));
+    CHECK(number == 3e-4);
+    static const char *const bad_numbers[] = {"", "inf", "nan", "0x1p3", "1,5", "1e999", "1.5x", "--1"};
+    for (int64_t i = 0; i < SL_COUNT(bad_numbers); i++)
+        CHECK_FAILS(sl_parse_f64(bad_numbers[i], &number), SL_E_USAGE);
+    CHECK_OK(sl_parse_bool("Yes", &boolean));
+    CHECK(boolean);
+    CHECK_OK(sl_parse_bool("off", &boolean));
+    CHECK(!boolean);
+    CHECK_FAILS(sl_parse_bool("maybe", &boolean), SL_E_USAGE);
+}
+
+TEST(numbers_are_shown)
+{
+    char out[32];
+    CHECK_STR(sl_format_bytes(0, out), "0 B");
+    CHECK_STR(sl_format_bytes(1023, out), "1023 B");
+    CHECK_STR(sl_format_bytes(1024, out), "1.0 KiB");
+    CHECK_STR(sl_format_bytes(25769803776, out), "24.0 GiB");
+    CHECK_STR(sl_format_bytes((1 << 20) - 1, out), "1.0 MiB");
+    CHECK_STR(sl_format_bytes(SIZE_MAX, out), "unlimited");
+    CHECK_STR(sl_format_seconds(0.00123, out), "1.23 ms");
+    CHECK_STR(sl_format_seconds(2.5, out), "2.5 s");
+    CHECK_STR(sl_format_seconds(61, out), "1 min 01 s");
+    CHECK_STR(sl_format_seconds(7260, out), "2 h 01 min");
+    CHECK_STR(sl_format_seconds(45e-6, out), "45 us");
+    CHECK_STR(sl_format_seconds(NAN, out), "-");
+    CHECK_STR(sl_format_count(0, out), "0");
+    CHECK_STR(sl_format_count(999, out), "999");
+    CHECK_STR(sl_format_count(1234567, out), "1,234,567");
+    CHECK_STR(sl_format_count(INT64_MIN, out), "-9,223,372,036,854,775,808");
+    CHECK_STR(sl_format_f64(0.1, out), "0.1");
+    CHECK_STR(sl_format_f64(1.0 / 3, out), "0.3333333333333333");
+    CHECK_STR(sl_format_f64(1e300, out), "1e+300");
+}
+
+TEST(a_decimal_comma_changes_nothing)
+{
+    static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR"};
+    for (int64_t i = 0; i < SL_COUNT(names) && !setlocale(LC_NUMERIC, names[i]); i++)
+        ;
+    double number;
+    char out[32];
+    CHECK_OK(sl_parse_f64("1.5", &number));
+    CHECK(number == 1.5);
+    CHECK_STR(sl_format_f64(2.25, out), "2.25");
+    setlocale(LC_NUMERIC, "C");
+}
+
+TEST(text_grows)
+{
+    sl_text text = {0};
+    for (int i = 0; i < 1000; i++)
+        sl_text_printf(&text, "%d,", i);
+    sl_text_append(&text, "end", 3);
+    CHECK_OK(sl_text_status(&text));
+    CHECK_I64(text.length, 10 * 2 + 90 * 3 + 900 * 4 + 3);
+    CHECK(strncmp(text.data, "0,1,2,", 6) == 0);
+    CHECK_STR(text.data + text.length - 7, "999,end");
+    sl_text_free(&text);
+    CHECK(text.data == NULL && text.length == 0);
+}
+
+TEST(a_failed_allocation_sticks)
+{
+    sl_text text = {0};
+    sl_text_append(&text, "kept", 4);
+    sl_fault_arm(SL_FAULT_ALLOC, 1);
+    for (int i = 0; i < 100; i++)
+        sl_text_append(&text, "0123456789", 10);
+    sl_fault_arm(SL_FAULT_ALLOC, 0);
+    CHECK_FAILS(sl_text_status(&text), SL_E_MEMORY);
+    CHECK(strncmp(text.data, "kept", 4) == 0);
+    sl_text_free(&text);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(bytes_are_read);
+    RUN(numbers_are_read);
+    RUN(numbers_are_shown);
+    RUN(a_decimal_comma_changes_nothing);
+    RUN(text_grows);
+    RUN(a_failed_allocation_sticks);
+    return test_end();
+}
