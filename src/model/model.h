@@ -1,0 +1,44 @@
+/*
+ * Models: families that describe a forward pass, presets that fill in numbers, and Hugging Face config.json in and out.
+ * A model file writes the forward only; adding a family is one file and one line in families.def.
+ */
+#ifndef SL_MODEL_MODEL_H
+#define SL_MODEL_MODEL_H
+
+#include "graph/graph.h"
+
+typedef struct sl_model sl_model;
+typedef struct sl_model_family {
+    const char *name;       /* "llama", "gpt2": Hugging Face's model_type */
+    sl_status (*build)(const sl_model *model, sl_graph *graph, sl_value *loss);
+    /* Reads and writes the family's own config.json keys; unknown keys that change the arithmetic are errors. */
+    sl_status (*read_config)(const char *file, const void *json_object, sl_model *model);
+    void (*write_config)(const sl_model *model, void *json_writer);
+} sl_model_family;
+
+struct sl_model {
+    const sl_model_family *family;
+    char name[64];
+    int64_t layers, dim, heads, kv_heads, head_dim, ffn, vocab;
+    int64_t max_seqlen;     /* learned positions need it; 0 = any */
+    bool tied;
+    float norm_eps;
+    int32_t rope_style;     /* sl_rope_style */
+    float rope_theta, rope_factor, rope_low_freq, rope_high_freq;
+    int32_t rope_original_context;
+    bool gelu_tanh;
+    float dropout;
+    float init_std;         /* 0: the family's own rule per matrix */
+};
+
+/* A preset name, or a path to config.json or to a folder that holds one. The message lists what there is. */
+sl_status sl_model_find(const char *name_or_path, sl_model *model);
+int64_t sl_model_presets(const sl_model **presets);
+sl_status sl_model_check(const sl_model *model); /* dimensions that make sense; names the offending key */
+sl_status sl_model_build(const sl_model *model, sl_graph *graph); /* ends with sl_graph_finish */
+sl_status sl_model_write_config(const sl_model *model, const char *path);
+int64_t sl_model_parameters(const sl_model *model);
+/* DESIGN.md's metric formulas: arithmetic of a training step over `sequences` sequences of `seqlen`. */
+double sl_model_step_flops(const sl_model *model, int64_t seqlen, int64_t sequences);
+
+#endif
