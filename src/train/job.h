@@ -1,0 +1,56 @@
+/*
+ * A job: the options of `sluice train` and `sluice plan` (one table for both), and what they resolve to: a model, a program
+ * configuration, budgets, a schedule. Resolving reads the model's config.json, nothing else; data, device and plan come later.
+ */
+#ifndef SL_TRAIN_JOB_H
+#define SL_TRAIN_JOB_H
+
+#include "core/options.h"
+#include "device/device.h"
+#include "model/model.h"
+#include "program/program.h"
+#include "train/schedule.h"
+
+/* The table behind --help, the config file, SLUICE_* variables and sl_job_set. */
+const sl_option *sl_job_table(int64_t *count);
+
+struct sl_job {
+    sl_options *options;
+};
+
+/* For the command line: environment, then --config FILE, then the arguments, each overriding the one before.
+ * argv holds the arguments after the command's name. */
+sl_status sl_job_parse(sl_job *job, int argc, char **argv);
+/* The value in force of an option, as text; NULL when it has none. */
+const char *sl_job_get(const sl_job *job, const char *key);
+
+typedef enum sl_on_nan { SL_ON_NAN_STOP, SL_ON_NAN_SKIP } sl_on_nan;
+
+/* A job made definite. Strings point into the job, which outlives it. */
+typedef struct sl_setup {
+    sl_model model;
+    sl_program_config program; /* chunks_per_round 0: the planner chooses */
+    sl_schedule schedule;
+    char device[32];           /* the class's name: "auto" is resolved */
+    int threads;               /* 0: one per core */
+    uint64_t seed;
+    int64_t steps;
+    size_t budget[SL_TIER_COUNT]; /* SIZE_MAX: not limited */
+    double clip;
+    sl_on_nan on_nan;
+    bool mask_documents;
+    const char *data, *val_data; /* NULL when not given */
+    double val_share;            /* of the sequences held out when validating without val_data */
+    int64_t val_every, val_steps;
+    int64_t document_token;      /* -1: what the data's format says */
+    const char *out;             /* run folder; NULL: nothing is written */
+    bool resume;
+    int64_t checkpoint_every, keep;
+    const char *init_from;       /* Hugging Face folder or safetensors file; NULL: random */
+    const char *hardware;        /* profile to plan for; NULL: the device's own */
+    bool measured;               /* costs: measured here, or from the roofline of the profile */
+} sl_setup;
+
+sl_status sl_setup_resolve(const sl_job *job, sl_setup *setup);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * The training run, for the command line: beside the public sl_trainer_create/step/checkpoint/report, the figures a progress
+ * line wants and the way a signal handler asks for an orderly end.
+ *
+ * A run's folder (--out):
+ *     events.jsonl                     run, plan, step, validation, checkpoint, end
+ *     checkpoints/step-00000100/       config.json model.safetensors optimizer.safetensors state.json
+ */
+#ifndef SL_TRAIN_TRAINER_H
+#define SL_TRAIN_TRAINER_H
+
+#include "plan/plan.h"
+#include "train/job.h"
+
+typedef struct sl_trainer_view {
+    const sl_setup *setup;
+    int64_t first_step, step, steps; /* the run began after `first_step` (0: from scratch), stands after `step` of `steps` */
+    int64_t tokens;                  /* per step */
+    int64_t parameters;
+    int64_t sequences, val_sequences; /* that the data holds */
+    double epoch;                    /* passes over the data so far */
+    sl_summary predicted;            /* the plan's; peak_bytes[HOST] with the heap's share */
+    sl_summary measured;             /* median step time of this run, last step's traffic, peaks so far */
+    size_t budget_bytes[SL_TIER_COUNT]; /* SIZE_MAX: not limited */
+    size_t host_arena_bytes, heap_bytes; /* the two parts of the host's peak */
+    double lower_bound_s, plan_s;
+    const char *limit, *costs, *numerics, *device;
+    int64_t chunk_tokens, chunks, rounds;
+    int64_t val_step;                /* step after which the last validation ran; -1: none yet */
+    double val_loss;
+    int64_t checkpoint_step;         /* of the newest durable checkpoint; -1: none */
+    const char *out;                 /* run folder or NULL */
+    const char *checkpoint;          /* folder of the newest durable checkpoint or NULL */
+    double seconds_left;             /* at the median pace */
+    int64_t skipped;                 /* steps that were not finite */
+    bool interrupted;                /* sl_trainer_request_stop ended the run */
+} sl_trainer_view;
+
+/* Points into the trainer; valid until its next call. No allocation. */
+void sl_trainer_look(const sl_trainer *trainer, sl_trainer_view *view);
+
+/* Async-signal-safe. The step under way is finished and checkpointed (when there is a run folder); its result has `done` set.
+ * A further sl_trainer_step returns SL_E_INTERRUPTED. */
+void sl_trainer_request_stop(sl_trainer *trainer);
+
+/* Mean loss over the validation data (val-steps batches, always the same ones). SL_E_USAGE when the job has none. */
+sl_status sl_trainer_validate(sl_trainer *trainer, double *loss);
+
+#endif
