@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/json.h"
 #include "core/mem.h"
 #include "core/text.h"
 
@@ -50,7 +51,9 @@ int64_t sl_options_i64(const sl_options *options, const char *name);
 double sl_options_f64(const sl_options *options, const char *name);
 size_t sl_options_bytes(const sl_options *options, const char *name);
 bool sl_options_flag(const sl_options *options, const char *name);
-/* Every option with its value in force, for the run's record. */
+/* Every option with its value in force as members of the open object, for the run's record; parse_file reads it back. */
+void sl_options_put(const sl_options *options, sl_json_writer *w);
+/* What --help prints below the usage line: groups, defaults, wrapped at 100 columns. */
 void sl_options_help(const sl_option *table, int64_t count, sl_text *out);
 
 #endif

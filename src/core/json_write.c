@@ -1,0 +1,118 @@
+/* Writing JSON. `need_comma` says whether something already stands before us in the current object or array; closing one
+ * always leaves it true for the level above. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/json.h"
+
+static void put_quoted(sl_text *text, const char *string)
+{
+    sl_text_append(text, "\"", 1);
+    const char *from = string;
+    for (const char *at = string;; at++) {
+        unsigned char c = (unsigned char) *at;
+        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)
+            continue;
+        sl_text_append(text, from, (size_t) (at - from));
+        if (!c)
+            break;
+        from = at + 1;
+        if (c == '"' || c == '\\')
+            sl_text_printf(text, "\\%c", c);
+        else if (c == '\n')
+            sl_text_append(text, "\\n", 2);
+        else if (c == '\t')
+            sl_text_append(text, "\\t", 2);
+        else
+            sl_text_printf(text, "\\u%04x", c);
+    }
+    sl_text_append(text, "\"", 1);
+}
+
+static void put_key(sl_json_writer *w, const char *key)
+{
+    if (w->need_comma)
+        sl_text_append(&w->text, ",", 1);
+    w->need_comma = true;
+    if (key) {
+        put_quoted(&w->text, key);
+        sl_text_append(&w->text, ":", 1);
+    }
+}
+
+static void begin(sl_json_writer *w, const char *key, const char *bracket)
+{
+    put_key(w, key);
+    sl_text_append(&w->text, bracket, 1);
+    w->depth++;
+    w->need_comma = false;
+}
+
+static void end(sl_json_writer *w, const char *bracket)
+{
+    SL_ASSERT(w->depth > 0);
+    sl_text_append(&w->text, bracket, 1);
+    w->depth--;
+    w->need_comma = true;
+}
+
+void sl_json_begin_object(sl_json_writer *w, const char *key)
+{
+    begin(w, key, "{");
+}
+
+void sl_json_end_object(sl_json_writer *w)
+{
+    end(w, "}");
+}
+
+void sl_json_begin_array(sl_json_writer *w, const char *key)
+{
+    begin(w, key, "[");
+}
+
+void sl_json_end_array(sl_json_writer *w)
+{
+    end(w, "]");
+}
+
+void sl_json_put_i64(sl_json_writer *w, const char *key, int64_t value)
+{
+    put_key(w, key);
+    sl_text_printf(&w->text, "%" PRId64, value);
+}
+
+void sl_json_put_f64(sl_json_writer *w, const char *key, double value)
+{
+    if (!isfinite(value)) {
+        sl_json_put_null(w, key);
+        return;
+    }
+    char digits[32];
+    put_key(w, key);
+    sl_format_f64(value, digits);
+    sl_text_append(&w->text, digits, strlen(digits));
+}
+
+void sl_json_put_bool(sl_json_writer *w, const char *key, bool value)
+{
+    put_key(w, key);
+    sl_text_append(&w->text, value ? "true" : "false", value ? 4 : 5);
+}
+
+void sl_json_put_string(sl_json_writer *w, const char *key, const char *value)
+{
+    if (!value) {
+        sl_json_put_null(w, key);
+        return;
+    }
+    put_key(w, key);
+    put_quoted(&w->text, value);
+}
+
+void sl_json_put_null(sl_json_writer *w, const char *key)
+{
+    put_key(w, key);
+    sl_text_append(&w->text, "null", 4);
+}

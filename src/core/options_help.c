@@ -1,0 +1,80 @@
+/* --help from the table:
+ *
+ *     Budgets
+ *       --device-mem BYTES        Device memory the run may take, everything included. [2GiB]
+ *
+ * Groups come in the order of their first option. An option too wide for its column gets a line of its own. */
+#include <string.h>
+
+#include "core/options.h"
+
+enum { COLUMNS = 100, HELP_COLUMN = 30 };
+
+/* The words of `help`, wrapped between HELP_COLUMN and COLUMNS; the cursor stands at `column`. */
+static void put_wrapped(sl_text *out, const char *help, int column)
+{
+    bool first = true;
+    while (*help) {
+        help += strspn(help, " ");
+        int length = (int) strcspn(help, " ");
+        if (length == 0)
+            break;
+        if (!first && column + 1 + length > COLUMNS) {
+            sl_text_printf(out, "\n%*s", HELP_COLUMN, "");
+            column = HELP_COLUMN;
+            first = true;
+        }
+        sl_text_printf(out, "%s%.*s", first ? "" : " ", length, help);
+        column += length + !first;
+        first = false;
+        help += length;
+    }
+    sl_text_append(out, "\n", 1);
+}
+
+static void put_option(const sl_option *option, sl_text *out)
+{
+    size_t start = out->length;
+    bool flag = option->kind == SL_OPT_FLAG;
+    bool on = flag && option->otherwise && strcmp(option->otherwise, "true") == 0;
+    sl_text_printf(out, "  --%s%s%s%s", on ? "no-" : "", option->name, flag ? "" : " ", flag ? "" : option->value);
+    int column = (int) (out->length - start);
+    if (column + 2 > HELP_COLUMN) {
+        sl_text_append(out, "\n", 1);
+        column = 0;
+    }
+    sl_text_printf(out, "%*s", HELP_COLUMN - column, "");
+    sl_text help = {0};
+    sl_text_printf(&help, "%s", option->help);
+    if (option->otherwise && option->otherwise[0] && !flag)
+        sl_text_printf(&help, " [%s]", option->otherwise);
+    if (help.data)
+        put_wrapped(out, help.data, HELP_COLUMN);
+    out->failed |= help.failed;
+    sl_text_free(&help);
+}
+
+static bool seen_before(const sl_option *table, int64_t i)
+{
+    for (int64_t j = 0; j < i; j++)
+        if (strcmp(table[j].group, table[i].group) == 0)
+            return true;
+    return false;
+}
+
+void sl_options_help(const sl_option *table, int64_t count, sl_text *out)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (seen_before(table, i))
+            continue;
+        sl_text_printf(out, "%s\n", table[i].group);
+        for (int64_t j = i; j < count; j++)
+            if (strcmp(table[j].group, table[i].group) == 0)
+                put_option(&table[j], out);
+        sl_text_append(out, "\n", 1);
+    }
+    sl_text_printf(
+        out,
+        "Defaults stand in [brackets]. Each option can also be a key of the --config file or an environment\n"
+        "variable (--device-mem is SLUICE_DEVICE_MEM); the command line wins, then the file, then the variable.\n");
+}
