@@ -1,0 +1,25 @@
+/* The command line: the only part of Sluice that prints. One file per command, listed in commands.def.
+ * Exit codes: 0 done, 1 failure, 2 wrong usage, 3 does not fit. */
+#ifndef SL_CLI_CLI_H
+#define SL_CLI_CLI_H
+
+#include <stdbool.h>
+
+#include "core/options.h"
+
+#define SL_COMMAND(name, summary) int sl_cli_##name(int argc, char **argv);
+#include "cli/commands.def"
+#undef SL_COMMAND
+
+/* Prints "sluice: <message>" on stderr and returns the exit code that goes with the status. */
+int sl_cli_fail(sl_status status);
+
+/* Prints the usage text and what the table says when --help is among the arguments; true if so. */
+bool sl_cli_help(const sl_option *table, int64_t count, const char *usage, int argc, char **argv);
+
+/* A line that is redrawn in place on a terminal; elsewhere nothing. */
+void sl_cli_status_line(const char *text);
+void sl_cli_status_clear(void);
+bool sl_cli_is_terminal(void);
+
+#endif

@@ -1,0 +1,113 @@
+/* `sluice COMMAND [options]`: finds the command, routes log lines to stderr, turns statuses into exit codes. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "core/fault.h"
+#include "core/log.h"
+
+typedef struct sl_command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} sl_command;
+
+static const sl_command commands[] = {
+#define SL_COMMAND(name, summary) {#name, summary, sl_cli_##name},
+#include "cli/commands.def"
+#undef SL_COMMAND
+};
+
+static int status_line_shown;
+
+bool sl_cli_is_terminal(void)
+{
+    return isatty(STDERR_FILENO) && isatty(STDOUT_FILENO);
+}
+
+void sl_cli_status_clear(void)
+{
+    if (status_line_shown)
+        fputs("\r\033[K", stderr);
+    status_line_shown = 0;
+}
+
+void sl_cli_status_line(const char *text)
+{
+    if (!sl_cli_is_terminal())
+        return;
+    fprintf(stderr, "\r%s\033[K", text);
+    fflush(stderr);
+    status_line_shown = 1;
+}
+
+static void print_log(void *user, sl_log_level level, const char *message)
+{
+    (void) user;
+    sl_cli_status_clear();
+    fprintf(stderr, "%s%s\n", level >= SL_LOG_WARN ? "sluice: warning: " : "", message);
+}
+
+int sl_cli_fail(sl_status status)
+{
+    sl_cli_status_clear();
+    fflush(stdout);
+    fprintf(stderr, "sluice: %s\n", sl_error_message());
+    return status == SL_E_USAGE ? 2 : status == SL_E_DOES_NOT_FIT ? 3 : 1;
+}
+
+bool sl_cli_help(const sl_option *table, int64_t count, const char *usage, int argc, char **argv)
+{
+    bool asked = false;
+    for (int i = 0; i < argc; i++)
+        asked |= strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+    if (!asked)
+        return false;
+    sl_text help = {0};
+    sl_options_help(table, count, &help);
+    printf("%s\n\n%s", usage, sl_text_status(&help) == SL_OK ? help.data : "");
+    sl_text_free(&help);
+    return true;
+}
+
+static void print_help(FILE *out)
+{
+    fputs("Sluice trains neural networks larger than the accelerator's memory at nearly the speed they would have if they fitted.\n\n"
+          "usage: sluice COMMAND [options]\n\n",
+          out);
+    for (int64_t i = 0; i < SL_COUNT(commands); i++)
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n  sluice COMMAND --help explains a command's options; sluice --version tells the version.\n"
+          "\nexamples:\n"
+          "  sluice train --model byte-tiny --data . --seqlen 256 --steps 100 --device-mem 64MiB\n"
+          "  sluice plan --model llama3-8b --seqlen 8192 --tokens-per-step 512k --hw h200 --precision bf16 --device-mem 24GiB\n",
+          out);
+}
+
+int main(int argc, char **argv)
+{
+    sl_log_set(print_log, NULL, SL_LOG_INFO);
+    sl_status status = sl_fault_arm_from_env();
+    if (status != SL_OK)
+        return sl_cli_fail(status);
+    if (argc < 2) {
+        print_help(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("sluice %s\n", sl_version());
+        return 0;
+    }
+    for (int64_t i = 0; i < SL_COUNT(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 2, argv + 2);
+    fprintf(stderr, "sluice: '%s' is not a command; try one of:", argv[1]);
+    for (int64_t i = 0; i < SL_COUNT(commands); i++)
+        fprintf(stderr, " %s", commands[i].name);
+    fputs(", or sluice --help\n", stderr);
+    return 2;
+}
