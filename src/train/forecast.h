@@ -7,18 +7,19 @@
 
 typedef struct sl_forecast_view {
     bool feasible;
-    const char *why_not;          /* one sentence when not feasible */
-    size_t min_bytes[SL_TIER_COUNT]; /* smallest budget of each tier with the other as given; 0: none would do */
+    const char *why_not;                /* one sentence when not feasible */
+    size_t min_bytes[SL_TIER_COUNT];    /* smallest budget of each tier with the other as given; 0: none would do */
     size_t budget_bytes[SL_TIER_COUNT]; /* SIZE_MAX: not limited */
-    sl_summary predicted;         /* peak_bytes[HOST] counts the heap beside the arena too */
+    sl_summary predicted;               /* peak_bytes[HOST] counts the heap beside the arena too */
     double lower_bound_s, plan_ms;
-    const char *limit;            /* what holds the step back most, in words */
-    const char *costs;            /* "roofline h200", "measured cpu avx512" */
+    const char *limit; /* what holds the step back most, in words */
+    const char *costs; /* "roofline h200", "measured cpu avx512" */
     const char *device, *precision;
     const sl_model *model;
     int64_t parameters, seqlen, sequences, tokens; /* per step */
     int64_t chunk_tokens, chunks, chunks_per_round, rounds, tasks, actions;
-    double gib_more[SL_TIER_COUNT]; /* predicted tokens/s with one GiB more of that tier, relative to now; 0: not asked */
+    double
+        gib_more[SL_TIER_COUNT]; /* predicted tokens/s with one GiB more of that tier, relative to now; 0: not asked */
 } sl_forecast_view;
 
 /* Points into the forecast. */

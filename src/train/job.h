@@ -31,8 +31,8 @@ typedef struct sl_setup {
     sl_model model;
     sl_program_config program; /* chunks_per_round 0: the planner chooses */
     sl_schedule schedule;
-    char device[32];           /* the class's name: "auto" is resolved */
-    int threads;               /* 0: one per core */
+    char device[32]; /* the class's name: "auto" is resolved */
+    int threads;     /* 0: one per core */
     uint64_t seed;
     int64_t steps;
     size_t budget[SL_TIER_COUNT]; /* SIZE_MAX: not limited */
@@ -42,13 +42,13 @@ typedef struct sl_setup {
     const char *data, *val_data; /* NULL when not given */
     double val_share;            /* of the sequences held out when validating without val_data */
     int64_t val_every, val_steps;
-    int64_t document_token;      /* -1: what the data's format says */
-    const char *out;             /* run folder; NULL: nothing is written */
+    int64_t document_token; /* -1: what the data's format says */
+    const char *out;        /* run folder; NULL: nothing is written */
     bool resume;
     int64_t checkpoint_every, keep;
-    const char *init_from;       /* Hugging Face folder or safetensors file; NULL: random */
-    const char *hardware;        /* profile to plan for; NULL: the device's own */
-    bool measured;               /* costs: measured here, or from the roofline of the profile */
+    const char *init_from; /* Hugging Face folder or safetensors file; NULL: random */
+    const char *hardware;  /* profile to plan for; NULL: the device's own */
+    bool measured;         /* costs: measured here, or from the roofline of the profile */
 } sl_setup;
 
 sl_status sl_setup_resolve(const sl_job *job, sl_setup *setup);

@@ -8,9 +8,9 @@ typedef enum sl_schedule_kind { SL_SCHEDULE_CONSTANT, SL_SCHEDULE_COSINE, SL_SCH
 
 typedef struct sl_schedule {
     sl_schedule_kind kind;
-    double peak, least;       /* learning rates */
+    double peak, least; /* learning rates */
     int64_t warmup, steps;
-    int64_t decay;            /* WSD: how many of the last steps go down */
+    int64_t decay; /* WSD: how many of the last steps go down */
 } sl_schedule;
 
 double sl_schedule_at(const sl_schedule *schedule, int64_t step);

@@ -14,26 +14,27 @@
 
 typedef struct sl_trainer_view {
     const sl_setup *setup;
-    int64_t first_step, step, steps; /* the run began after `first_step` (0: from scratch), stands after `step` of `steps` */
-    int64_t tokens;                  /* per step */
+    int64_t first_step, step,
+        steps;      /* the run began after `first_step` (0: from scratch), stands after `step` of `steps` */
+    int64_t tokens; /* per step */
     int64_t parameters;
-    int64_t sequences, val_sequences; /* that the data holds */
-    double epoch;                    /* passes over the data so far */
-    sl_summary predicted;            /* the plan's; peak_bytes[HOST] with the heap's share */
-    sl_summary measured;             /* median step time of this run, last step's traffic, peaks so far */
-    size_t budget_bytes[SL_TIER_COUNT]; /* SIZE_MAX: not limited */
+    int64_t sequences, val_sequences;    /* that the data holds */
+    double epoch;                        /* passes over the data so far */
+    sl_summary predicted;                /* the plan's; peak_bytes[HOST] with the heap's share */
+    sl_summary measured;                 /* median step time of this run, last step's traffic, peaks so far */
+    size_t budget_bytes[SL_TIER_COUNT];  /* SIZE_MAX: not limited */
     size_t host_arena_bytes, heap_bytes; /* the two parts of the host's peak */
     double lower_bound_s, plan_s;
     const char *limit, *costs, *numerics, *device;
     int64_t chunk_tokens, chunks, rounds;
-    int64_t val_step;                /* step after which the last validation ran; -1: none yet */
+    int64_t val_step; /* step after which the last validation ran; -1: none yet */
     double val_loss;
-    int64_t checkpoint_step;         /* of the newest durable checkpoint; -1: none */
-    const char *out;                 /* run folder or NULL */
-    const char *checkpoint;          /* folder of the newest durable checkpoint or NULL */
-    double seconds_left;             /* at the median pace */
-    int64_t skipped;                 /* steps that were not finite */
-    bool interrupted;                /* sl_trainer_request_stop ended the run */
+    int64_t checkpoint_step; /* of the newest durable checkpoint; -1: none */
+    const char *out;         /* run folder or NULL */
+    const char *checkpoint;  /* folder of the newest durable checkpoint or NULL */
+    double seconds_left;     /* at the median pace */
+    int64_t skipped;         /* steps that were not finite */
+    bool interrupted;        /* sl_trainer_request_stop ended the run */
 } sl_trainer_view;
 
 /* Points into the trainer; valid until its next call. No allocation. */
