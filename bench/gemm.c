@@ -105,8 +105,8 @@ static bool run_sluice(request *ask)
 }
 
 /* ---- OpenBLAS, loaded so that the bench builds without it ---- */
-typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
-                         int ldb, float beta, float *c, int ldc);
+typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                         const float *b, int ldb, float beta, float *c, int ldc);
 
 static bool run_openblas(request *ask)
 {
@@ -124,7 +124,8 @@ static bool run_openblas(request *ask)
         return false;
     set_threads(ask->threads);
     sgemm(101, 111 + ask->trans_a, 111 + ask->trans_b, (int) ask->m, (int) ask->n, (int) ask->k, 1, ask->a,
-          (int) (ask->trans_a ? ask->m : ask->k), ask->b, (int) (ask->trans_b ? ask->k : ask->n), 0, ask->c, (int) ask->n);
+          (int) (ask->trans_a ? ask->m : ask->k), ask->b, (int) (ask->trans_b ? ask->k : ask->n), 0, ask->c,
+          (int) ask->n);
     return true;
 }
 
@@ -159,7 +160,8 @@ static bool run_onednn(request *ask)
             DNN(dnnl_memory_create(&memory[i], &desc[i], engine, data[i]));
         ask->workspace = must_alloc(1); /* marks it ready; the few hundred bytes of the primitive are left behind */
     }
-    const dnnl_exec_arg_t args[3] = {{DNNL_ARG_SRC, memory[0]}, {DNNL_ARG_WEIGHTS, memory[1]}, {DNNL_ARG_DST, memory[2]}};
+    const dnnl_exec_arg_t args[3] = {
+        {DNNL_ARG_SRC, memory[0]}, {DNNL_ARG_WEIGHTS, memory[1]}, {DNNL_ARG_DST, memory[2]}};
     DNN(dnnl_primitive_execute(primitive, stream, 3, args));
     DNN(dnnl_stream_wait(stream));
     return true;
@@ -203,7 +205,8 @@ static bool run_peak(request *ask)
         return false;
     if (!ask->pool && sl_pool_create(ask->threads, &ask->pool) != SL_OK)
         fail(sl_error_message());
-    sl_pool_run(ask->pool, chains, ask->c, (int64_t) (2.0 * (double) ask->m * (double) ask->n * (double) ask->k / (2.0 * 16 * CHAINS * ROUNDS)));
+    sl_pool_run(ask->pool, chains, ask->c,
+                (int64_t) (2.0 * (double) ask->m * (double) ask->n * (double) ask->k / (2.0 * 16 * CHAINS * ROUNDS)));
     return true;
 }
 #else
@@ -253,8 +256,8 @@ int main(void)
     char line[256];
     while (fgets(line, sizeof line, stdin)) {
         request ask = {0};
-        if (sscanf(line, "%31s %7s %d %d %ld %ld %ld %d %lf", ask.library, ask.dtype, &ask.trans_a, &ask.trans_b, &ask.m,
-                   &ask.n, &ask.k, &ask.threads, &ask.seconds) != 9)
+        if (sscanf(line, "%31s %7s %d %d %ld %ld %ld %d %lf", ask.library, ask.dtype, &ask.trans_a, &ask.trans_b,
+                   &ask.m, &ask.n, &ask.k, &ask.threads, &ask.seconds) != 9)
             fail("a request is LIBRARY DTYPE TRANS_A TRANS_B M N K THREADS SECONDS");
         ask.a = random_matrix(&ask, ask.m * ask.k);
         ask.b = random_matrix(&ask, ask.k * ask.n);

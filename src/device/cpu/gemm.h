@@ -1,0 +1,67 @@
+/* Matrix products on the CPU: C = op(A) op(B) + bias + residual (+ C). One driver (gemm.c) for all instruction sets; a
+ * sl_gemm_isa is what differs: the register tile, how operands are packed for it, and the loops around it. The matmul and
+ * loss head kernels are thin callers. */
+#ifndef SL_DEVICE_CPU_GEMM_H
+#define SL_DEVICE_CPU_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/pool.h"
+#include "ops/op.h"
+
+/* A matrix in memory; `leading` elements lie between the starts of two rows as stored. `transposed`: stored [columns, rows]. */
+typedef struct sl_gemm_matrix {
+    const void *data;
+    int64_t leading;
+    sl_dtype dtype;
+    bool transposed;
+} sl_gemm_matrix;
+
+typedef struct sl_gemm {
+    int64_t m, n, k;
+    sl_gemm_matrix a, b; /* op(A) [m,k], op(B) [k,n]; f32 or bf16, both the same */
+    void *c;             /* [m,n] */
+    int64_t c_leading;
+    sl_dtype c_dtype;
+    bool accumulate;      /* C += instead of C = */
+    const void *bias;     /* [n] of c_dtype, or NULL */
+    const void *residual; /* [m,n] of c_dtype, rows c_leading apart, or NULL */
+} sl_gemm;
+
+/* What an instruction set brings. Packed operands are cut into panels: mr rows of op(A) or nr columns of op(B), k outermost,
+ * padded with zeros to full panels and to k_step. C tiles are f32, [mr][nr], contiguous. */
+typedef struct sl_gemm_isa {
+    int mr, nr;          /* register tile */
+    int k_step;          /* packed k is a multiple of this */
+    int kc;              /* k of one pass over a register tile: panels of A and B together stay in L1 */
+    int panel_rows;      /* panels of A in a work tile */
+    size_t packed_bytes; /* of one packed element */
+    /* Packs the panel whose first row (of op(A)) or column (of op(B)) is `first`, `width` of them present, k in
+     * [k0, k0 + count). */
+    void (*pack_a)(const sl_gemm_matrix *a, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed);
+    void (*pack_b)(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed);
+    /* a: `a_panels` packed panels holding `rows` rows, b: one panel, `count` (multiple of k_step) deep. tiles: C tiles of these
+     * panels, `tile_stride` floats apart; zeroed first when `fresh`. */
+    void (*multiply)(int64_t rows, const void *a, const void *b, int64_t count, bool fresh, float *tiles,
+                     int64_t tile_stride);
+    /* Writes rows [row, row + rows) x columns [column, column + columns) of C from tiles [row panel][column panel]. */
+    void (*finish)(const sl_gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tiles);
+    /* Around a thread's run of multiply calls (AMX tile configuration); may be NULL. */
+    void (*enter)(void);
+    void (*leave)(void);
+} sl_gemm_isa;
+
+extern const sl_gemm_isa sl_gemm_avx2, sl_gemm_avx512, sl_gemm_amx;
+
+/* Bytes a product needs at most; looks at sizes and dtypes only. */
+size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int threads);
+/* `workspace` is 64-byte aligned. Every element of C is one chain of fused multiply-adds in ascending k (per k pair on AMX),
+ * whatever the sizes of tiles and blocks, so neither they nor the thread count touch its bits. */
+void sl_gemm_run(const sl_gemm_isa *isa, const sl_gemm *gemm, void *workspace, sl_pool *pool);
+
+/* The product a matmul launch asks for. */
+sl_gemm sl_gemm_of_matmul(const sl_launch *launch);
+
+#endif
