@@ -1,0 +1,12 @@
+/* Attention backward for AVX2; the code is in attention_bwd_kernel.h. */
+#include "device/cpu/kernel.h"
+
+#include "device/cpu/attention_bwd_kernel.h"
+
+const sl_cpu_kernel sl_cpu_attention_bwd_avx2 = {
+    .name = "attention_bwd_avx2",
+    .op = SL_OP_ATTENTION_BWD,
+    .isa = SL_ISA_AVX2,
+    .workspace = attention_bwd_workspace,
+    .run = attention_bwd_run,
+};
