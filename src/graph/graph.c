@@ -1,0 +1,218 @@
+/*
+ * Building a graph. Values and nodes are numbered in the order they are made, which is the order things run: node i reads only
+ * values made by nodes before it, so no sorting is ever needed. Arrays grow by doubling inside the graph's region; what is
+ * left behind is at most as much again, and goes with the region.
+ */
+#include "graph/graph.h"
+
+#include <string.h>
+
+#include "graph/internal.h"
+
+sl_status sl_graph_create(const sl_graph_config *config, sl_graph **out)
+{
+    sl_region *region;
+    sl_graph *graph;
+    if (config->tokens < 1 || config->max_segments < 1)
+        return sl_fail(SL_E_USAGE, "a chunk needs at least one token and one segment, not %lld and %lld",
+                       (long long) config->tokens, (long long) config->max_segments);
+    SL_TRY(sl_region_create(&region));
+    sl_status status = sl_region_alloc(region, &graph, 1, sizeof *graph);
+    if (status != SL_OK) {
+        sl_region_destroy(region);
+        return status;
+    }
+    graph->region = region;
+    graph->tokens = config->tokens;
+    graph->max_segments = config->max_segments;
+    graph->dtype = config->dtype;
+    graph->training = config->training;
+    graph->sliced = config->sliced;
+    graph->loss = SL_NO_VALUE;
+    for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
+        graph->inputs[kind] = SL_NO_VALUE;
+    *out = graph;
+    return SL_OK;
+}
+
+void sl_graph_destroy(sl_graph *graph)
+{
+    if (graph)
+        sl_region_destroy(graph->region);
+}
+
+static sl_status grow(sl_graph *graph, void **array, int32_t count, int32_t *capacity, size_t size)
+{
+    void *larger;
+    int32_t wanted = *capacity ? *capacity * 2 : 64;
+    if (count < *capacity)
+        return SL_OK;
+    SL_TRY(sl_region_alloc(graph->region, &larger, wanted, size));
+    if (count)
+        memcpy(larger, *array, (size_t) count * size);
+    *array = larger;
+    *capacity = wanted;
+    return SL_OK;
+}
+#define GROW(graph, array) \
+    grow((graph), (void **) &(graph)->array, (graph)->n_##array, &(graph)->capacity_##array, sizeof *(graph)->array)
+
+sl_status sl_graph_add_value(sl_graph *graph, const char *name, sl_value_class class, const sl_type *type, sl_value *out)
+{
+    SL_TRY(GROW(graph, values));
+    sl_value index = graph->n_values;
+    sl_graph_value *value = &graph->values[index];
+    *value = (sl_graph_value){.class = class, .type = *type, .param = -1, .gradient_of = SL_NO_VALUE, .storage = index};
+    value->block = graph->n_blocks - 1;
+    SL_TRY(sl_region_strdup(graph->region, name, &value->name));
+    graph->n_values++;
+    *out = index;
+    return SL_OK;
+}
+
+sl_status sl_graph_add_node(sl_graph *graph, const sl_node *node)
+{
+    SL_TRY(GROW(graph, nodes));
+    graph->nodes[graph->n_nodes++] = *node;
+    return SL_OK;
+}
+
+sl_status sl_graph_begin_block(sl_graph *graph, const char *name)
+{
+    SL_TRY(GROW(graph, blocks));
+    sl_block *block = &graph->blocks[graph->n_blocks];
+    *block = (sl_block){.first_forward = graph->n_nodes};
+    SL_TRY(sl_region_strdup(graph->region, name, &block->name));
+    graph->n_blocks++;
+    return SL_OK;
+}
+
+sl_status sl_graph_input(sl_graph *graph, sl_input_kind kind, sl_value *out)
+{
+    static const char *const names[SL_INPUT_COUNT] = {"tokens", "targets", "positions", "segments", "step"};
+    int64_t count = kind == SL_INPUT_STEP       ? SL_STEP_WORDS
+                    : kind == SL_INPUT_SEGMENTS ? graph->max_segments + 1
+                                                : graph->tokens;
+    sl_type type = sl_type_1d(SL_I32, count);
+    if (graph->inputs[kind] == SL_NO_VALUE) {
+        sl_value value;
+        SL_TRY(sl_graph_add_value(graph, names[kind], SL_VALUE_INPUT, &type, &value));
+        graph->values[value].input = kind;
+        graph->inputs[kind] = value;
+    }
+    *out = graph->inputs[kind];
+    return SL_OK;
+}
+
+/* ---- parameters ---- */
+
+static sl_status find_group(sl_graph *graph, const char *name, int32_t *out)
+{
+    if (graph->n_groups && strcmp(graph->groups[graph->n_groups - 1].name, name) == 0) {
+        *out = graph->n_groups - 1;
+        return SL_OK;
+    }
+    for (int32_t g = 0; g < graph->n_groups; g++)
+        if (strcmp(graph->groups[g].name, name) == 0)
+            return sl_fail(SL_E_INTERNAL, "parameter group %s is declared in two places; its parameters must follow each other",
+                           name);
+    SL_TRY(GROW(graph, groups));
+    sl_param_group *group = &graph->groups[graph->n_groups];
+    *group = (sl_param_group){.first_param = graph->n_params};
+    SL_TRY(sl_region_strdup(graph->region, name, &group->name));
+    *out = graph->n_groups++;
+    return SL_OK;
+}
+
+static sl_status copy_param(sl_graph *graph, const sl_param *from, sl_param *to)
+{
+    *to = *from;
+    to->type.dtype = graph->dtype;
+    SL_TRY(sl_region_strdup(graph->region, from->name, &to->name));
+    for (int i = 0; i < from->n_parts; i++)
+        SL_TRY(sl_region_strdup(graph->region, from->parts[i].name, &to->parts[i].name));
+    return SL_OK;
+}
+
+/* The value of a parameter declared before, or SL_NO_VALUE. Only the few tied ones are ever asked for twice. */
+static sl_value known_param(const sl_graph *graph, const char *name)
+{
+    int32_t param = 0;
+    while (param < graph->n_params && strcmp(graph->params[param].name, name) != 0)
+        param++;
+    for (sl_value v = 0; v < graph->n_values && param < graph->n_params; v++)
+        if (graph->values[v].class == SL_VALUE_PARAMETER && graph->values[v].param == param)
+            return v;
+    return SL_NO_VALUE;
+}
+
+sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out)
+{
+    int32_t group = 0;
+    sl_value value = known_param(graph, param->name);
+    if (value != SL_NO_VALUE) {
+        *out = value;
+        return SL_OK;
+    }
+    SL_TRY(GROW(graph, params));
+    SL_TRY(find_group(graph, param->group, &group));
+    sl_param *copy = &graph->params[graph->n_params];
+    SL_TRY(copy_param(graph, param, copy));
+    copy->group = graph->groups[group].name;
+    copy->group_index = group;
+    SL_TRY(sl_graph_add_value(graph, param->name, SL_VALUE_PARAMETER, &copy->type, &value));
+    graph->values[value].param = graph->n_params++;
+    graph->groups[group].n_params++;
+    *out = value;
+    return SL_OK;
+}
+
+/* ---- ops ---- */
+
+/* Outputs after the first tell themselves apart: "layers.3.attention" and "layers.3.attention.1". */
+static sl_status add_output(sl_graph *graph, const sl_node *node, int k, const sl_type *type, sl_value *out)
+{
+    const char *name = node->name;
+    bool context = node->op == SL_OP_ROPE && k == 1;
+    sl_value_class class = node->op == SL_OP_HEAD_LOSS ? SL_VALUE_LOSS : context ? SL_VALUE_CONTEXT : SL_VALUE_ACTIVATION;
+    if (k > 0)
+        SL_TRY(sl_region_printf(graph->region, &name, context ? "%s.kv" : "%s.%d", node->name, k));
+    return sl_graph_add_value(graph, name, class, type, out);
+}
+
+sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in, int n_in,
+                      sl_value *out)
+{
+    const sl_op_def *def = sl_op(op);
+    sl_type in_type[SL_MAX_IN] = {0}, out_type[SL_MAX_OUT] = {0};
+    sl_node node = {.op = op, .n_in = def->n_in, .n_out = def->n_out, .block = graph->n_blocks - 1};
+    SL_ASSERT(graph->n_blocks > 0 && n_in <= def->n_in);
+    for (int i = 0; i < SL_MAX_IN; i++)
+        node.in[i] = i < n_in ? in[i] : SL_NO_VALUE;
+    for (int i = 0; i < n_in; i++)
+        if (in[i] != SL_NO_VALUE)
+            in_type[i] = graph->values[in[i]].type;
+    if (attrs)
+        node.attrs = *attrs;
+    SL_TRY(sl_region_strdup(graph->region, name, &node.name));
+    sl_status status = def->infer(&node.attrs, in_type, out_type);
+    if (status != SL_OK)
+        return sl_fail_at(status, "%s", name);
+    for (int k = 0; k < SL_MAX_OUT; k++) {
+        node.out[k] = SL_NO_VALUE;
+        if (k < def->n_out && out_type[k].rank)
+            SL_TRY(add_output(graph, &node, k, &out_type[k], &node.out[k]));
+    }
+    SL_TRY(sl_graph_add_node(graph, &node));
+    graph->blocks[graph->n_blocks - 1].n_forward++;
+    memcpy(out, node.out, (size_t) def->n_out * sizeof *out);
+    return SL_OK;
+}
+
+sl_status sl_graph_finish(sl_graph *graph, sl_value loss)
+{
+    SL_ASSERT(loss >= 0 && loss < graph->n_values && graph->values[loss].class == SL_VALUE_LOSS);
+    graph->loss = loss;
+    SL_TRY(sl_graph_layout(graph));
+    return graph->training ? sl_graph_differentiate(graph) : SL_OK;
+}

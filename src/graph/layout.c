@@ -1,0 +1,45 @@
+/*
+ * A parameter group as one flat buffer:
+ *
+ *     | decayed parameter | pad | decayed parameter | pad | undecayed parameter | pad | ...
+ *       ^ 256 bytes             ^ 256 bytes               ^ groups[g].decayed elements
+ *
+ * Decayed parameters come first so that an update is told where decay ends by one number. The alignment is the devices' own;
+ * gradients, moments and master weights use the same element offsets. Everything is computed with overflow checks, since the
+ * dimensions may come from a stranger's config.json.
+ */
+#include "graph/internal.h"
+
+enum { PARAM_ALIGN = 256 };
+
+static sl_status place(const sl_graph *graph, sl_param *param, int64_t *end)
+{
+    int64_t count = 1, align = PARAM_ALIGN / (int64_t) sl_dtype_bytes(graph->dtype), padded;
+    bool overflow = false;
+    for (int32_t i = 0; i < param->type.rank; i++)
+        overflow |= __builtin_mul_overflow(count, param->type.dim[i], &count);
+    overflow |= __builtin_add_overflow(count, align - 1, &padded);
+    padded = padded / align * align;
+    param->offset = (size_t) *end * sl_dtype_bytes(graph->dtype);
+    overflow |= __builtin_add_overflow(*end, padded, end);
+    if (overflow || *end > INT64_MAX / 16)
+        return sl_fail(SL_E_USAGE, "parameter group %s is too large to be addressed", param->group);
+    return SL_OK;
+}
+
+sl_status sl_graph_layout(sl_graph *graph)
+{
+    for (int32_t g = 0; g < graph->n_groups; g++) {
+        sl_param_group *group = &graph->groups[g];
+        int64_t end = 0;
+        for (int decay = 1; decay >= 0; decay--) {
+            for (int32_t p = group->first_param; p < group->first_param + group->n_params; p++)
+                if (graph->params[p].decay == (decay == 1))
+                    SL_TRY(place(graph, &graph->params[p], &end));
+            if (decay)
+                group->decayed = end;
+        }
+        group->count = end;
+    }
+    return SL_OK;
+}
