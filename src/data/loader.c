@@ -1,0 +1,197 @@
+/*
+ * One sequence is held at a time: slices of a sequence come one after the other and find it still there.
+ *
+ * Segments. Attention must not cross sequences, and with masked documents not documents either. A document begins at its
+ * separator token, so the separator plays both parts: target of the last token before, first input of what follows.
+ * A sequence with more documents than `max_documents` keeps the first ones apart and leaves the rest together.
+ */
+#include "data/loader.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "core/mem.h"
+#include "data/corpus.h"
+#include "data/permute.h"
+
+struct sl_loader {
+    sl_loader_config config;
+    sl_corpus *train, *validation; /* the same one when a share is held out */
+    int64_t n[SL_SPLIT_COUNT];
+    int64_t val_first; /* sequence of `validation` that the split begins with */
+    uint64_t fingerprint;
+    int32_t *sequence; /* seqlen + 1 tokens */
+    int64_t held;      /* position of `sequence`; -1: none */
+    sl_split held_split;
+};
+
+static int64_t sequences_of(const sl_corpus *corpus, int64_t seqlen)
+{
+    return (sl_corpus_tokens(corpus) - 1) / seqlen;
+}
+
+static sl_status too_little(const char *paths, const sl_corpus *corpus, int64_t seqlen, int64_t sequences)
+{
+    return sl_fail(SL_E_USAGE,
+                   "%s holds %" PRId64 " tokens, but %" PRId64 " sequence%s of %" PRId64 " needs %" PRId64
+                   " (inputs and one more target): use a smaller --seqlen or more data",
+                   paths, sl_corpus_tokens(corpus), sequences, sequences == 1 ? "" : "s", seqlen,
+                   sequences * seqlen + 1);
+}
+
+/* Opens the files and fixes which sequences belong to which split. */
+static sl_status open_splits(sl_loader *loader)
+{
+    const sl_loader_config *c = &loader->config;
+    SL_TRY(sl_corpus_open(c->data, c->vocab, c->document_token, &loader->train));
+    int64_t all = sequences_of(loader->train, c->seqlen);
+    if (all < 1)
+        return too_little(c->data, loader->train, c->seqlen, 1);
+    loader->n[SL_SPLIT_TRAIN] = all;
+    if (c->val_data) {
+        SL_TRY(sl_corpus_open(c->val_data, c->vocab, c->document_token, &loader->validation));
+        loader->n[SL_SPLIT_VALIDATION] = sequences_of(loader->validation, c->seqlen);
+        if (loader->n[SL_SPLIT_VALIDATION] < 1)
+            return too_little(c->val_data, loader->validation, c->seqlen, 1);
+    } else if (c->val_share > 0) {
+        /* The end of the stream in one piece: scattered sequences would share documents with the training data. */
+        int64_t held_out = SL_MAX((int64_t) ((double) all * c->val_share), 1);
+        if (held_out >= all)
+            return too_little(c->data, loader->train, c->seqlen, 2);
+        loader->validation = loader->train;
+        loader->n[SL_SPLIT_TRAIN] = all - held_out;
+        loader->n[SL_SPLIT_VALIDATION] = held_out;
+        loader->val_first = all - held_out;
+    }
+    return SL_OK;
+}
+
+sl_status sl_loader_open(const sl_loader_config *config, sl_loader **out)
+{
+    sl_loader *loader;
+    sl_status status;
+    SL_ASSERT(config->seqlen >= 1 && config->max_documents >= 1);
+    SL_TRY(sl_alloc(&loader, 1, sizeof *loader));
+    loader->config = *config;
+    loader->held = -1;
+    SL_TRY_GOTO(open_splits(loader), fail);
+    SL_TRY_GOTO(sl_alloc(&loader->sequence, config->seqlen + 1, sizeof(int32_t)), fail);
+    int64_t document_token = sl_corpus_document_token(loader->train);
+    if (config->max_documents > 1 && document_token < 0) {
+        status = sl_fail(SL_E_USAGE,
+                         "%s does not say which token begins a document: give --document-token N with --mask-documents",
+                         config->data);
+        goto fail;
+    }
+    loader->config.document_token = document_token;
+    int64_t parts[] = {(int64_t) sl_corpus_fingerprint(loader->train),
+                       loader->n[SL_SPLIT_TRAIN],
+                       config->seqlen,
+                       config->max_documents,
+                       config->max_documents > 1 ? document_token : -1,
+                       (int64_t) config->seed};
+    loader->fingerprint = sl_hash64(parts, sizeof parts, 0);
+    *out = loader;
+    return SL_OK;
+fail:
+    sl_loader_close(loader);
+    return status;
+}
+
+void sl_loader_close(sl_loader *loader)
+{
+    if (!loader)
+        return;
+    if (loader->validation != loader->train)
+        sl_corpus_close(loader->validation);
+    sl_corpus_close(loader->train);
+    sl_free(loader->sequence);
+    sl_free(loader);
+}
+
+int64_t sl_loader_sequences(const sl_loader *loader, sl_split split)
+{
+    return loader->n[split];
+}
+
+int64_t sl_loader_tokens(const sl_loader *loader, sl_split split)
+{
+    const sl_corpus *corpus = split == SL_SPLIT_TRAIN ? loader->train : loader->validation;
+    return corpus ? sl_corpus_tokens(corpus) : 0;
+}
+
+uint64_t sl_loader_fingerprint(const sl_loader *loader)
+{
+    return loader->fingerprint;
+}
+
+static sl_status hold(sl_loader *loader, sl_split split, int64_t position)
+{
+    if (loader->held == position && loader->held_split == split)
+        return SL_OK;
+    int64_t n = loader->n[split], seqlen = loader->config.seqlen;
+    SL_ASSERT(n > 0 && position >= 0);
+    int64_t index = position % n;
+    if (split == SL_SPLIT_TRAIN)
+        index = sl_permute(index, n, loader->config.seed, (uint64_t) (position / n));
+    else
+        index += loader->val_first;
+    loader->held = -1; /* a failed read leaves nothing to be found */
+    sl_corpus *corpus = split == SL_SPLIT_TRAIN ? loader->train : loader->validation;
+    SL_TRY(sl_corpus_read(corpus, index * seqlen, seqlen + 1, loader->sequence));
+    loader->held = position;
+    loader->held_split = split;
+    return SL_OK;
+}
+
+/* Appends the bounds of the held sequence's segments, which begins at `base`; returns the new number of bounds. */
+static int64_t add_segments(const sl_loader *loader, const sl_batch *batch, int64_t base, int64_t bounds)
+{
+    int64_t documents = 1;
+    if (bounds <= batch->segment_capacity)
+        batch->segments[bounds++] = (int32_t) base;
+    for (int64_t i = 1; i < loader->config.seqlen && documents < loader->config.max_documents; i++)
+        if (loader->sequence[i] == loader->config.document_token && bounds <= batch->segment_capacity) {
+            batch->segments[bounds++] = (int32_t) (base + i);
+            documents++;
+        }
+    return bounds;
+}
+
+/* Token i's distance from its segment's start, for the slice at hand. */
+static void put_positions(const sl_loader *loader, int64_t offset, int64_t count, int32_t *out)
+{
+    int64_t documents = 1, start = 0;
+    for (int64_t i = 0; i < offset + count; i++) {
+        if (i && documents < loader->config.max_documents && loader->sequence[i] == loader->config.document_token) {
+            start = i;
+            documents++;
+        }
+        if (i >= offset)
+            out[i - offset] = (int32_t) (i - start);
+    }
+}
+
+sl_status sl_loader_fill(sl_loader *loader, sl_split split, sl_batch *batch)
+{
+    int64_t each = batch->tokens_each, seqlen = loader->config.seqlen, bounds = 0;
+    SL_ASSERT(batch->slice_offset >= 0 && batch->slice_offset + each <= seqlen);
+    SL_ASSERT(each == seqlen || batch->n_sequences == 1);
+    for (int64_t s = 0; s < batch->n_sequences; s++) {
+        SL_TRY(hold(loader, split, batch->position + s));
+        const int32_t *from = loader->sequence + batch->slice_offset;
+        if (batch->tokens)
+            memcpy(batch->tokens + s * each, from, (size_t) each * sizeof *from);
+        if (batch->targets)
+            memcpy(batch->targets + s * each, from + 1, (size_t) each * sizeof *from);
+        if (batch->positions)
+            put_positions(loader, batch->slice_offset, each, batch->positions + s * each);
+        if (batch->segments)
+            bounds = add_segments(loader, batch, s * seqlen, bounds);
+    }
+    if (batch->segments)
+        for (; bounds <= batch->segment_capacity; bounds++)
+            batch->segments[bounds] = (int32_t) (batch->n_sequences * seqlen);
+    return SL_OK;
+}

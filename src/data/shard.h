@@ -1,0 +1,35 @@
+/*
+ * Token shards. A header of 256 little-endian int32, then the tokens:
+ *
+ *     header[0]   header[1]   header[2]   tokens   separator (starts every document)
+ *     20240520    1           count       uint16   50256    llm.c, GPT-2 tokens
+ *     20240801    7           count       uint32   128000   llm.c, Llama-3 tokens
+ *     20240520    2           count       uint32   none     Sluice: as version 1, for vocabularies above 65,536
+ *
+ * A file must hold exactly `count` tokens behind its header.
+ */
+#ifndef SL_DATA_SHARD_H
+#define SL_DATA_SHARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+#define SL_SHARD_HEADER_BYTES 1024
+
+typedef enum sl_token_kind { SL_TOKENS_TEXT, SL_TOKENS_U16, SL_TOKENS_U32 } sl_token_kind;
+
+typedef struct sl_shard {
+    sl_token_kind kind;
+    int64_t tokens;
+    int64_t document_token; /* -1: the format names none */
+} sl_shard;
+
+/* Whether a file that begins with these bytes claims to be a shard. */
+bool sl_shard_claims(const void *bytes, size_t length);
+/* `bytes`: the file's first `length` bytes (at most the header is looked at); `file_bytes`: its size. */
+sl_status sl_shard_parse(const char *name, const void *bytes, size_t length, int64_t file_bytes, sl_shard *shard);
+
+#endif
