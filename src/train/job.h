@@ -42,6 +42,7 @@ typedef struct sl_setup {
     const char *data, *val_data; /* NULL when not given */
     double val_share;            /* of the sequences held out when validating without val_data */
     int64_t val_every, val_steps;
+    int64_t max_documents;  /* kept apart per sequence; 1 without mask_documents */
     int64_t document_token; /* -1: what the data's format says */
     const char *out;        /* run folder; NULL: nothing is written */
     bool resume;

@@ -1,0 +1,356 @@
+/*
+ * The option table and what it means. Options that fix the bits (model, data, chunking, precision, seed, optimizer) and options
+ * that only place the work (budgets, threads, rounds) are told apart in their help: a run may be resumed with others of the
+ * second sort.
+ *
+ * Defaults that depend on other options (the chunk on the sequence length, the precision on the device) have no default in the
+ * table and are settled here, once.
+ */
+#include "train/job.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const sl_option table[] = {
+    {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model and data",
+     "What to train: a preset (`sluice models` lists them), a Hugging Face config.json, or a folder that holds one."},
+    {"data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",
+     "Training data. Text files and folders of them are read as bytes (tokens 0..255, each file a document that begins "
+     "with "
+     "token 0); token shards in llm.c's format (256-int32 header, uint16 or uint32 tokens) are taken as they are."},
+    {"val-data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",
+     "Validation data, in the same formats. Without it --val-every holds out the last --val-share of --data."},
+    {"val-share", "SHARE", SL_OPT_F64, "0.02", "Model and data",
+     "Share of the sequences of --data held out for validation when --val-every is given without --val-data."},
+    {"seqlen", "TOKENS", SL_OPT_I64, "256", "Model and data",
+     "Sequence length: how far attention sees. Sequences much shorter than a chunk are packed into one, longer ones "
+     "are cut "
+     "into slices."},
+    {"tokens-per-step", "TOKENS", SL_OPT_I64, NULL, "Model and data",
+     "Tokens per optimizer step, a multiple of --seqlen (gradients accumulate over as many rounds as that takes). "
+     "Default: "
+     "2048, or one sequence if that is more."},
+    {"mask-documents", NULL, SL_OPT_FLAG, "false", "Model and data",
+     "Keep attention inside documents and restart positions with each one."},
+    {"document-token", "TOKEN", SL_OPT_I64, "-1", "Model and data",
+     "The token that begins a document, for --mask-documents. Default: 0 for text, 50256 for uint16 shards, 128000 for "
+     "llm.c's "
+     "uint32 shards."},
+    {"init-from", "PATH", SL_OPT_STRING, NULL, "Model and data",
+     "Begin with the weights of a Hugging Face folder or .safetensors file instead of random ones."},
+
+    {"steps", "N", SL_OPT_I64, "100", "Training", "Optimizer steps in all, those before a resume included."},
+    {"precision", "f32|bf16|bf16-master", SL_OPT_CHOICE, NULL, "Training",
+     "f32: everything in 32 bits, 16 bytes per parameter. bf16: parameters, gradients and moments in bf16 with "
+     "stochastic "
+     "rounding, 8 bytes. bf16-master: bf16 arithmetic, f32 master weights and moments, 16 bytes; the safe choice for "
+     "speed. "
+     "Default: f32 on the cpu, bf16-master elsewhere."},
+    {"optimizer", "adamw|sgd", SL_OPT_CHOICE, "adamw", "Training",
+     "AdamW (decoupled weight decay) or SGD with momentum."},
+    {"lr", "RATE", SL_OPT_F64, "3e-4", "Training",
+     "Peak learning rate. Small models bear more: 1e-3 at 10M parameters."},
+    {"schedule", "constant|cosine|wsd", SL_OPT_CHOICE, "cosine", "Training",
+     "How the learning rate goes from its peak to --min-lr: never, along half a cosine, or (warm-up, stable, decay) in "
+     "a straight "
+     "line over the last --decay-share of the steps."},
+    {"min-lr", "RATE", SL_OPT_F64, NULL, "Training", "Learning rate at the last step. Default: a tenth of --lr."},
+    {"warmup", "STEPS", SL_OPT_I64, NULL, "Training",
+     "Steps over which the learning rate rises to its peak. Default: a twentieth of --steps, at most 2000."},
+    {"decay-share", "SHARE", SL_OPT_F64, "0.2", "Training", "wsd: the share of all steps spent going down."},
+    {"weight-decay", "RATE", SL_OPT_F64, "0.1", "Training", "Weight decay of matrices; norms and biases have none."},
+    {"beta1", "X", SL_OPT_F64, "0.9", "Training", "AdamW: memory of the first moment."},
+    {"beta2", "X", SL_OPT_F64, "0.95", "Training", "AdamW: memory of the second moment."},
+    {"eps", "X", SL_OPT_F64, "1e-8", "Training", "AdamW: added to the root of the second moment."},
+    {"momentum", "X", SL_OPT_F64, "0.9", "Training", "SGD: memory of the gradient."},
+    {"clip", "NORM", SL_OPT_F64, "1.0", "Training",
+     "Largest global gradient norm; larger gradients are scaled down to it. 0 switches it off, and the optimizer then "
+     "updates "
+     "each layer as soon as its gradient is there."},
+    {"on-nan", "stop|skip", SL_OPT_CHOICE, "stop", "Training",
+     "When a loss or gradient is not finite: stop and say which task and tensor began it, or leave that step out."},
+    {"seed", "N", SL_OPT_I64, "1", "Training", "Fixes initial weights, data order, dropout and rounding noise."},
+    {"val-every", "STEPS", SL_OPT_I64, "0", "Training",
+     "Validate after every so many steps and after the last; 0: never."},
+    {"val-steps", "N", SL_OPT_I64, "10", "Training",
+     "Batches of --tokens-per-step per validation: always the same ones, at most all there are."},
+
+    {"device", "auto|cpu|...", SL_OPT_STRING, "auto", "Machine and memory",
+     "Where to compute; auto takes the best device present."},
+    {"device-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Machine and memory",
+     "Hard budget of device memory: 24GiB, 800MB. Everything counts. It changes the speed, never a bit of the result."},
+    {"host-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Machine and memory",
+     "Hard budget of host memory, Sluice's own structures and buffers included."},
+    {"threads", "N", SL_OPT_I64, "0", "Machine and memory",
+     "CPU threads; 0: one per core. Changes no bit of the result."},
+    {"chunk-tokens", "TOKENS", SL_OPT_I64, NULL, "Machine and memory",
+     "Tokens one launch works on: a multiple of --seqlen, or a part of it to cut sequences into slices. It fixes the "
+     "bits, so "
+     "it is kept across resumes. Default: from the sequence length."},
+    {"chunks-per-round", "N", SL_OPT_I64, "0", "Machine and memory",
+     "Chunks that go forward and backward together; 0: the planner chooses. Changes no bit of the result."},
+    {"hw", "NAME|FILE", SL_OPT_STRING, NULL, "Machine and memory",
+     "Plan for another machine: h200, h100, a100, rtx5090, rtx3090, this, or a JSON profile. Implies --costs "
+     "roofline."},
+    {"costs", "roofline|measured", SL_OPT_CHOICE, NULL, "Machine and memory",
+     "Where the planner's times come from: arithmetic on the machine's profile, or each kind of task timed once (kept "
+     "in "
+     "$XDG_CACHE_HOME/sluice). Default: measured for the device at hand, roofline for --hw."},
+
+    {"out", "DIR", SL_OPT_STRING, NULL, "Files",
+     "The run's folder: event log and checkpoints. Without it nothing is written."},
+    {"checkpoint-every", "STEPS", SL_OPT_I64, "0", "Files",
+     "Write a checkpoint after every so many steps; 0: only after the last (and on SIGINT or SIGTERM)."},
+    {"keep", "N", SL_OPT_I64, "3", "Files",
+     "Checkpoints to keep; older ones are removed once a new one is safely on disk."},
+    {"resume", NULL, SL_OPT_FLAG, "false", "Files",
+     "Go on from the newest valid checkpoint in --out, to the same bits as an uninterrupted run; from the start if "
+     "there is "
+     "none. Budgets, threads and steps may differ from before."},
+    {"config", "FILE", SL_OPT_STRING, NULL, "Files",
+     "Read options from a file: JSON ({\"steps\": 100}) or lines of `key = value`. The command line overrides it."},
+
+    {"json", NULL, SL_OPT_FLAG, "false", "Output", "Put one JSON object with all figures on the last line of stdout."},
+    {"quiet", NULL, SL_OPT_FLAG, "false", "Output", "Only warnings, errors and the result."},
+    {"verbose", NULL, SL_OPT_FLAG, "false", "Output", "Say more about what happens and why."},
+};
+
+const sl_option *sl_job_table(int64_t *count)
+{
+    *count = SL_COUNT(table);
+    return table;
+}
+
+sl_status sl_job_create(sl_job **out)
+{
+    sl_job *job;
+    SL_TRY(sl_alloc(&job, 1, sizeof *job));
+    sl_status status = sl_options_create(table, SL_COUNT(table), &job->options);
+    if (status != SL_OK) {
+        sl_free(job);
+        return status;
+    }
+    *out = job;
+    return SL_OK;
+}
+
+void sl_job_destroy(sl_job *job)
+{
+    if (!job)
+        return;
+    sl_options_destroy(job->options);
+    sl_free(job);
+}
+
+sl_status sl_job_set(sl_job *job, const char *key, const char *value)
+{
+    SL_TRY(sl_options_set(job->options, key, value));
+    return strcmp(key, "config") == 0 ? sl_options_parse_file(job->options, value) : SL_OK;
+}
+
+sl_status sl_job_parse(sl_job *job, int argc, char **argv)
+{
+    SL_TRY(sl_options_parse_env(job->options));
+    SL_TRY(sl_options_parse_args(job->options, argc, argv));
+    const char *config = sl_options_string(job->options, "config");
+    return config ? sl_options_parse_file(job->options, config) : SL_OK;
+}
+
+const char *sl_job_get(const sl_job *job, const char *key)
+{
+    return sl_options_string(job->options, key);
+}
+
+/* ---- resolving ---- */
+
+static sl_status at_least(const sl_options *o, const char *name, int64_t least)
+{
+    int64_t value = sl_options_i64(o, name);
+    if (value < least)
+        return sl_fail(SL_E_USAGE, "--%s %" PRId64 " is too small: give at least %" PRId64, name, value, least);
+    return SL_OK;
+}
+
+static sl_status between(const sl_options *o, const char *name, double low, double high)
+{
+    double value = sl_options_f64(o, name);
+    if (!(value >= low && value <= high))
+        return sl_fail(SL_E_USAGE, "--%s %g is out of range: give a number from %g to %g", name, value, low, high);
+    return SL_OK;
+}
+
+static sl_status check_ranges(const sl_options *o)
+{
+    static const struct {
+        const char *name;
+        int64_t least;
+    } counts[] = {
+        {"seqlen", 1}, {"steps", 1}, {"val-every", 0},       {"val-steps", 1},        {"threads", 0},
+        {"keep", 1},   {"seed", 0},  {"document-token", -1}, {"chunks-per-round", 0}, {"checkpoint-every", 0}};
+    static const struct {
+        const char *name;
+        double low, high;
+    } numbers[] = {{"lr", 0, 1e6},       {"weight-decay", 0, 1e6},   {"beta1", 0, 0.9999999}, {"beta2", 0, 0.9999999},
+                   {"eps", 0, 1},        {"momentum", 0, 0.9999999}, {"clip", 0, 1e30},       {"val-share", 0, 0.9},
+                   {"decay-share", 0, 1}};
+    for (int64_t i = 0; i < SL_COUNT(counts); i++)
+        SL_TRY(at_least(o, counts[i].name, counts[i].least));
+    for (int64_t i = 0; i < SL_COUNT(numbers); i++)
+        SL_TRY(between(o, numbers[i].name, numbers[i].low, numbers[i].high));
+    if (sl_options_is_set(o, "min-lr"))
+        SL_TRY(between(o, "min-lr", 0, 1e6));
+    if (sl_options_is_set(o, "warmup"))
+        SL_TRY(at_least(o, "warmup", 0));
+    if (sl_options_i64(o, "steps") > UINT32_MAX - 1)
+        return sl_fail(SL_E_USAGE, "--steps %" PRId64 " is too large: at most %u", sl_options_i64(o, "steps"),
+                       UINT32_MAX - 1);
+    return SL_OK;
+}
+
+static bool is(const sl_options *o, const char *name, const char *value)
+{
+    const char *text = sl_options_string(o, name);
+    return text && strcmp(text, value) == 0;
+}
+
+static void resolve_schedule(const sl_options *o, sl_setup *setup)
+{
+    sl_schedule *s = &setup->schedule;
+    s->kind = is(o, "schedule", "constant") ? SL_SCHEDULE_CONSTANT
+              : is(o, "schedule", "wsd")    ? SL_SCHEDULE_WSD
+                                            : SL_SCHEDULE_COSINE;
+    s->steps = setup->steps;
+    s->peak = sl_options_f64(o, "lr");
+    s->least = sl_options_is_set(o, "min-lr") ? sl_options_f64(o, "min-lr") : s->peak / 10;
+    s->warmup = sl_options_is_set(o, "warmup") ? sl_options_i64(o, "warmup") : SL_MIN(setup->steps / 20, 2000);
+    s->decay = SL_MAX((int64_t) llround(sl_options_f64(o, "decay-share") * (double) setup->steps), 1);
+}
+
+/* Tokens a launch works on, when nobody says: enough for the kernels to run at full speed, small enough that the activations
+ * of a chunk are a small part of any budget. By device kind, since it fixes the bits. */
+static int64_t chunk_target(const char *device)
+{
+    return strcmp(device, "cpu") == 0 || strcmp(device, "sim") == 0 ? 1024 : 8192;
+}
+
+static sl_status resolve_chunking(const sl_options *o, sl_setup *setup)
+{
+    sl_chunking *c = &setup->program.chunking;
+    int64_t seqlen = sl_options_i64(o, "seqlen");
+    int64_t tokens = SL_MAX(2048 / seqlen, 1) * seqlen;
+    if (sl_options_is_set(o, "tokens-per-step"))
+        tokens = sl_options_i64(o, "tokens-per-step");
+    if (tokens < seqlen || tokens % seqlen != 0)
+        return sl_fail(SL_E_USAGE,
+                       "--tokens-per-step %" PRId64 " must be a multiple of --seqlen %" PRId64 ": for example %" PRId64,
+                       tokens, seqlen, SL_MAX(tokens / seqlen, 1) * seqlen);
+    if (tokens > INT32_MAX)
+        return sl_fail(SL_E_USAGE, "--tokens-per-step %" PRId64 " is too large: at most %d", tokens, INT32_MAX);
+    if (setup->model.max_seqlen && seqlen > setup->model.max_seqlen)
+        return sl_fail(SL_E_USAGE, "--seqlen %" PRId64 " is more than the %" PRId64 " positions model %s has learned",
+                       seqlen, setup->model.max_seqlen, setup->model.name);
+    c->seqlen = seqlen;
+    c->sequences = tokens / seqlen;
+    c->chunk_tokens = sl_chunk_tokens_default(seqlen, c->sequences, chunk_target(setup->device));
+    if (sl_options_is_set(o, "chunk-tokens")) {
+        SL_TRY(at_least(o, "chunk-tokens", 1));
+        c->chunk_tokens = sl_options_i64(o, "chunk-tokens");
+        if (c->chunk_tokens > seqlen && c->chunk_tokens % seqlen != 0)
+            return sl_fail(SL_E_USAGE,
+                           "--chunk-tokens %" PRId64 " must be a multiple of --seqlen %" PRId64
+                           " (packed) or less than it (sliced)",
+                           c->chunk_tokens, seqlen);
+        c->chunk_tokens = SL_MIN(c->chunk_tokens, tokens);
+    }
+    return SL_OK;
+}
+
+enum { MAX_DOCUMENTS = 256 }; /* kept apart per sequence */
+
+static void resolve_program(const sl_options *o, sl_setup *setup)
+{
+    sl_program_config *p = &setup->program;
+    if (sl_options_is_set(o, "precision"))
+        p->precision = is(o, "precision", "f32")    ? SL_PRECISION_F32
+                       : is(o, "precision", "bf16") ? SL_PRECISION_BF16
+                                                    : SL_PRECISION_BF16_MASTER;
+    else
+        p->precision = strcmp(setup->device, "cpu") == 0 ? SL_PRECISION_F32 : SL_PRECISION_BF16_MASTER;
+    p->optimizer = is(o, "optimizer", "sgd") ? SL_OPTIMIZER_SGD : SL_OPTIMIZER_ADAMW;
+    p->beta1 = (float) sl_options_f64(o, "beta1");
+    p->beta2 = (float) sl_options_f64(o, "beta2");
+    p->eps = (float) sl_options_f64(o, "eps");
+    p->weight_decay = (float) sl_options_f64(o, "weight-decay");
+    p->momentum = (float) sl_options_f64(o, "momentum");
+    p->chunks_per_round = sl_options_i64(o, "chunks-per-round");
+    p->gated = setup->clip > 0 || setup->on_nan == SL_ON_NAN_SKIP;
+    p->norm = p->gated;
+    int64_t packed = SL_MAX(p->chunking.chunk_tokens / p->chunking.seqlen, 1);
+    setup->max_documents = setup->mask_documents ? SL_MIN(p->chunking.seqlen, MAX_DOCUMENTS) : 1;
+    p->max_segments = packed * setup->max_documents;
+}
+
+static sl_status resolve_device(const sl_options *o, sl_setup *setup)
+{
+    const char *name = sl_options_string(o, "device");
+    setup->hardware = sl_options_string(o, "hw");
+    setup->measured = !is(o, "costs", "roofline");
+    if (setup->hardware && is(o, "costs", "measured"))
+        return sl_fail(SL_E_USAGE, "--costs measured times this machine, --hw %s plans for another: drop one of them",
+                       setup->hardware);
+    if (setup->hardware && strcmp(setup->hardware, "this") != 0) {
+        /* A profile elsewhere: its kind of device decides chunk and precision, whether or not it is present here. */
+        sl_hardware hardware;
+        SL_TRY(sl_hardware_find(setup->hardware, &hardware));
+        setup->measured = false;
+        bool fixed = strcmp(name, "auto") != 0;
+        snprintf(setup->device, sizeof setup->device, "%s", fixed ? name : hardware.shared_cores ? "cpu" : "cuda");
+        return SL_OK;
+    }
+    const sl_device_class *class = NULL;
+    SL_TRY(sl_device_find(name, &class));
+    snprintf(setup->device, sizeof setup->device, "%s", class->name);
+    if (setup->hardware || strcmp(class->name, "sim") == 0)
+        setup->measured = false;
+    return SL_OK;
+}
+
+sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
+{
+    const sl_options *o = job->options;
+    sl_setup setup = {.steps = sl_options_i64(o, "steps")};
+    SL_TRY(check_ranges(o));
+    if (!sl_options_string(o, "model"))
+        return sl_fail(SL_E_USAGE, "--model is missing: a preset (`sluice models` lists them) or a config.json");
+    SL_TRY(sl_model_find(sl_options_string(o, "model"), &setup.model));
+    SL_TRY(resolve_device(o, &setup));
+    setup.threads = (int) SL_MIN(sl_options_i64(o, "threads"), 4096);
+    setup.seed = (uint64_t) sl_options_i64(o, "seed");
+    setup.budget[SL_TIER_DEVICE] = sl_options_bytes(o, "device-mem");
+    setup.budget[SL_TIER_HOST] = sl_options_bytes(o, "host-mem");
+    setup.clip = sl_options_f64(o, "clip");
+    setup.on_nan = is(o, "on-nan", "skip") ? SL_ON_NAN_SKIP : SL_ON_NAN_STOP;
+    setup.mask_documents = sl_options_flag(o, "mask-documents");
+    setup.document_token = sl_options_i64(o, "document-token");
+    resolve_schedule(o, &setup);
+    SL_TRY(resolve_chunking(o, &setup));
+    resolve_program(o, &setup);
+    setup.data = sl_options_string(o, "data");
+    setup.val_data = sl_options_string(o, "val-data");
+    setup.val_every = sl_options_i64(o, "val-every");
+    setup.val_steps = sl_options_i64(o, "val-steps");
+    setup.val_share = setup.val_every && !setup.val_data ? sl_options_f64(o, "val-share") : 0;
+    setup.out = sl_options_string(o, "out");
+    setup.resume = sl_options_flag(o, "resume");
+    setup.checkpoint_every = sl_options_i64(o, "checkpoint-every");
+    setup.keep = sl_options_i64(o, "keep");
+    setup.init_from = sl_options_string(o, "init-from");
+    if (setup.resume && !setup.out)
+        return sl_fail(SL_E_USAGE, "--resume needs --out, the folder of the run to go on with");
+    if (setup.checkpoint_every && !setup.out)
+        return sl_fail(SL_E_USAGE, "--checkpoint-every needs --out, the folder that takes the checkpoints");
+    *out = setup;
+    return SL_OK;
+}
