@@ -27,7 +27,8 @@ static inline SL_HD sl_bf16 sl_f32_to_bf16(float x)
     return (sl_bf16) ((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* Stochastic rounding: up with probability equal to the part cut off; `noise` is 16 random bits. Infinity and NaN stay. */
+/* Stochastic rounding: up with probability equal to the part cut off; `noise` is 16 random bits. Infinity and NaN stay.
+ */
 static inline SL_HD sl_bf16 sl_f32_to_bf16_stochastic(float x, uint32_t noise)
 {
     uint32_t bits;

@@ -1,6 +1,6 @@
-/* One line, one write(2), to a file opened for appending: a kill leaves at most one half line at the end, which the next
- * open cuts off. A line whose write failed is cut off at once, so later lines stay whole. Not fsynced: losing the last
- * lines of a log in a power cut is fine, stalling a step is not. One thread at a time. */
+/* One line, one write(2), to a file opened for appending: a kill leaves at most one half line at the end, which the
+ * next open cuts off. A line whose write failed is cut off at once, so later lines stay whole. Not fsynced: losing the
+ * last lines of a log in a power cut is fine, stalling a step is not. One thread at a time. */
 #include "core/events.h"
 
 #include <errno.h>

@@ -9,7 +9,8 @@ typedef struct sl_events sl_events;
 /* Appends to `path`, which is cut after its last complete line first (a killed run may have left half of one). */
 sl_status sl_events_open(const char *path, sl_events **events);
 void sl_events_close(sl_events *events);
-/* begin: starts {"event":type,"t":seconds since the log was opened,...}; put members through the writer; end: writes the line. */
+/* begin: starts {"event":type,"t":seconds since the log was opened,...}; put members through the writer; end: writes
+ * the line. */
 sl_json_writer *sl_events_begin(sl_events *events, const char *type);
 sl_status sl_events_end(sl_events *events);
 

@@ -1,4 +1,5 @@
-/* Reading files and walking folders. What a file claims about itself (its size, too) is checked against what arrives. */
+/* Reading files and walking folders. What a file claims about itself (its size, too) is checked against what arrives.
+ */
 #include "core/file.h"
 
 #include <dirent.h>

@@ -2,8 +2,8 @@
  *
  *     write path.tmp ── fsync ── rename over path ── fsync the folder
  *
- * The fsync before the rename matters: without it the new name may reach the disk before the bytes do. A writer that has
- * failed stays failed, so a commit after a swallowed error cannot publish a file with a hole. */
+ * The fsync before the rename matters: without it the new name may reach the disk before the bytes do. A writer that
+ * has failed stays failed, so a commit after a swallowed error cannot publish a file with a hole. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
-/* Four independent 64-bit lanes, each folding every fourth word with one multiply, so that the multiplies of one 32-byte
- * block overlap and the hash runs at memory speed; the lanes, the rest and the length are mixed at the end. Cryptographic
- * hashes were not taken: at a few GB of weights per checkpoint they would cost seconds and guard against nobody.
+/* Four independent 64-bit lanes, each folding every fourth word with one multiply, so that the multiplies of one
+ * 32-byte block overlap and the hash runs at memory speed; the lanes, the rest and the length are mixed at the end.
+ * Cryptographic hashes were not taken: at a few GB of weights per checkpoint they would cost seconds and guard against
+ * nobody.
  *
- * fold(lane, word) = rotl(lane ^ word * A, 29) * B is a bijection of the lane for a fixed word and of the word for a fixed
- * lane: a single changed word always changes the lane. */
+ * fold(lane, word) = rotl(lane ^ word * A, 29) * B is a bijection of the lane for a fixed word and of the word for a
+ * fixed lane: a single changed word always changes the lane. */
 #include "core/hash.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A fast 64-bit hash for checksums and look-ups (not against adversaries), fed in pieces of any size: the result depends on
- * the bytes alone. Little-endian, the same on every machine; test vectors in tests/core. */
+/* A fast 64-bit hash for checksums and look-ups (not against adversaries), fed in pieces of any size: the result
+ * depends on the bytes alone. Little-endian, the same on every machine; test vectors in tests/core. */
 #ifndef SL_CORE_HASH_H
 #define SL_CORE_HASH_H
 

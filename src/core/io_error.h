@@ -6,8 +6,8 @@
 
 #include "core/fault.h"
 
-/* "cannot <verb> <path>: <what errno means and what to do>". `more` is the bytes still to be written, 0 where that makes no
- * sense. */
+/* "cannot <verb> <path>: <what errno means and what to do>". `more` is the bytes still to be written, 0 where that
+ * makes no sense. */
 sl_status sl_io_failed(const char *verb, const char *path, int error, size_t more);
 /* open(2) with O_CLOEXEC, retried when interrupted, with its fault point. -1 and errno on failure. */
 int sl_io_open(const char *path, int flags);

@@ -1,9 +1,9 @@
 /* A recursive descent over the bytes, with one error message style: "name:line:column: what".
  *
- * Bounds on a hostile file: depth 64 (so recursion is bounded), 1 GiB of text, and memory of about 100 bytes per value, which
- * takes at least 2 bytes of text. Duplicate keys are found by hashing once an object has more than a few members, so a file
- * of a million keys costs no quadratic time. Strings are unescaped into the region and checked to be UTF-8; a key with a NUL
- * in it is refused, because the look-ups compare C strings. */
+ * Bounds on a hostile file: depth 64 (so recursion is bounded), 1 GiB of text, and memory of about 100 bytes per value,
+ * which takes at least 2 bytes of text. Duplicate keys are found by hashing once an object has more than a few members,
+ * so a file of a million keys costs no quadratic time. Strings are unescaped into the region and checked to be UTF-8; a
+ * key with a NUL in it is refused, because the look-ups compare C strings. */
 #include "core/json.h"
 
 #include <inttypes.h>
@@ -143,7 +143,8 @@ static sl_status take_escape(parser *p, char **out)
     return SL_OK;
 }
 
-/* Behind the opening quote. An unescaped string is never longer than its text, so one look ahead gives the room it needs. */
+/* Behind the opening quote. An unescaped string is never longer than its text, so one look ahead gives the room it
+ * needs. */
 static sl_status take_string(parser *p, const char **out, size_t *length)
 {
     const char *close = p->at;

@@ -38,8 +38,8 @@ struct sl_json {
 sl_status sl_json_parse(sl_region *region, const char *name, const char *text, size_t length, const sl_json **root);
 const sl_json *sl_json_get(const sl_json *object, const char *key); /* NULL when absent or not an object */
 
-/* Typed look-ups of an object's member with messages that name file and key. The *_or forms return `otherwise` when absent
- * (or null); a member of the wrong kind is always an error. */
+/* Typed look-ups of an object's member with messages that name file and key. The *_or forms return `otherwise` when
+ * absent (or null); a member of the wrong kind is always an error. */
 sl_status sl_json_i64(const char *name, const sl_json *object, const char *key, int64_t *out);
 sl_status sl_json_i64_or(const char *name, const sl_json *object, const char *key, int64_t otherwise, int64_t *out);
 sl_status sl_json_f64_or(const char *name, const sl_json *object, const char *key, double otherwise, double *out);

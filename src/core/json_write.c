@@ -1,5 +1,5 @@
-/* Writing JSON. `need_comma` says whether something already stands before us in the current object or array; closing one
- * always leaves it true for the level above. */
+/* Writing JSON. `need_comma` says whether something already stands before us in the current object or array; closing
+ * one always leaves it true for the level above. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

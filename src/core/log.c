@@ -1,5 +1,5 @@
-/* Lines are formatted outside the lock and handed over inside it, so a callback sees whole lines, one at a time, and once
- * sl_log_set returns the old one is never called again. A callback must not log itself. */
+/* Lines are formatted outside the lock and handed over inside it, so a callback sees whole lines, one at a time, and
+ * once sl_log_set returns the old one is never called again. A callback must not log itself. */
 #include "core/log.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
-/* A block is  [ slack | header | user bytes ]: the header sits right before the user's pointer, so sl_free finds the size to
- * take off the count and the start to hand back. Zeroes come from calloc, which gets large blocks from the kernel already
- * zero: a big table that is only partly used costs only the pages it touches. */
+/* A block is  [ slack | header | user bytes ]: the header sits right before the user's pointer, so sl_free finds the
+ * size to take off the count and the start to hand back. Zeroes come from calloc, which gets large blocks from the
+ * kernel already zero: a big table that is only partly used costs only the pages it touches. */
 #include "core/mem.h"
 
 #include <stdarg.h>

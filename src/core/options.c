@@ -1,6 +1,6 @@
-/* Each option keeps one text and the rank of who set it. A lower rank never replaces a higher one, so command line, config
- * file and environment can be read in any order: a --config found on the command line is read after it and still yields.
- * Every text is checked against its kind when it is set; the getters then cannot fail. */
+/* Each option keeps one text and the rank of who set it. A lower rank never replaces a higher one, so command line,
+ * config file and environment can be read in any order: a --config found on the command line is read after it and still
+ * yields. Every text is checked against its kind when it is set; the getters then cannot fail. */
 #include "core/options.h"
 
 #include <ctype.h>
@@ -209,7 +209,7 @@ sl_status sl_options_parse_args(sl_options *options, int argc, char **argv)
 {
     for (int i = 0; i < argc; i++) {
         char name[NAME_LIMIT + 1];
-        const char *value;
+        const char *value = NULL;
         SL_TRY(split_argument(argv[i], name, &value));
         int64_t index = find_exact(options, name);
         int64_t negated = strncmp(name, "no-", 3) == 0 ? find_exact(options, name + 3) : -1;
@@ -321,8 +321,8 @@ static char *trim(char *text)
     return text;
 }
 
-/* One line of `key = value`. A # begins a comment at the start or behind a space, so a value may hold one; quotes around the
- * whole value are dropped. */
+/* One line of `key = value`. A # begins a comment at the start or behind a space, so a value may hold one; quotes
+ * around the whole value are dropped. */
 static sl_status parse_line(sl_options *options, char *line)
 {
     for (char *at = line; *at; at++)

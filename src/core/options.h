@@ -1,6 +1,6 @@
-/* Option tables: one table gives the flags, --help, the config file, the environment variables (SLUICE_<NAME>) and the docs.
- * Values are kept as text and read through typed getters, whose messages name the option. Unknown keys are errors with the
- * nearest known name suggested. Precedence: command line, then config file, then environment, then default. */
+/* Option tables: one table gives the flags, --help, the config file, the environment variables (SLUICE_<NAME>) and the
+ * docs. Values are kept as text and read through typed getters, whose messages name the option. Unknown keys are errors
+ * with the nearest known name suggested. Precedence: command line, then config file, then environment, then default. */
 #ifndef SL_CORE_OPTIONS_H
 #define SL_CORE_OPTIONS_H
 
@@ -51,7 +51,7 @@ int64_t sl_options_i64(const sl_options *options, const char *name);
 double sl_options_f64(const sl_options *options, const char *name);
 size_t sl_options_bytes(const sl_options *options, const char *name);
 bool sl_options_flag(const sl_options *options, const char *name);
-/* Every option with its value in force as members of the open object, for the run's record; parse_file reads it back. */
+/* Every option with its value in force as members of the open object, for the run's record; parse_file reads it. */
 void sl_options_put(const sl_options *options, sl_json_writer *w);
 /* What --help prints below the usage line: groups, defaults, wrapped at 100 columns. */
 void sl_options_help(const sl_option *table, int64_t count, sl_text *out);

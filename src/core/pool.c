@@ -3,15 +3,16 @@
  *      31            16   15   14             0
  *     | generation     | open | workers inside |
  *
- * run():   write the job, open the gate with a new generation, take tiles like everyone, close, wait until nobody is inside.
- * worker:  wait for an open gate of a new generation, enter by compare-and-swap (+1), take tiles, leave (-1).
+ * run():   write the job, open the gate with a new generation, take tiles like everyone, close the gate, wait until
+ *          nobody is inside
+ * worker:  wait for an open gate of a new generation, enter by compare-and-swap (+1), take tiles, leave (-1)
  *
- * A worker that wakes late finds the gate closed and goes back to sleep; nobody ever waits for it, so a core that is busy
- * with a copy costs only its own share. The obvious barrier "all workers check in, all check out" was not taken for that
- * reason. Entering is what makes reading the job safe: it is rewritten only when nobody is inside.
+ * A worker that wakes late finds the gate closed and goes back to sleep; nobody ever waits for it, so a core that is
+ * busy with a copy costs only its own share. The obvious barrier "all workers check in, all check out" was not taken
+ * for that reason. Entering is what makes reading the job safe: it is rewritten only when nobody is inside.
  *
- * Waiting is a short spin (about as long as a futex round trip), then a futex sleep: copy threads and the workers share the
- * cores, and whoever spins takes time from whoever has work. */
+ * Waiting is a short spin (about as long as a futex round trip), then a futex sleep: copy threads and the workers share
+ * the cores, and whoever spins takes time from whoever has work. */
 #include "core/pool.h"
 
 #include <linux/futex.h>
@@ -90,9 +91,9 @@ static bool is_new_job(unsigned gate, unsigned seen)
     return (gate & OPEN_BIT) && gate / GENERATION_ONE != seen;
 }
 
-/* Returns the gate value that shows a job this worker has not been in, or any when the pool stops. Counting oneself among
- * the sleepers before the futex compares the gate, and the opener changing the gate before it counts the sleepers, leaves
- * no order in which a wake-up is lost. */
+/* Returns the gate value that shows a job this worker has not been in, or any when the pool stops. Counting oneself
+ * among the sleepers before the futex compares the gate, and the opener changing the gate before it counts the
+ * sleepers, leaves no order in which a wake-up is lost. */
 static unsigned wait_for_job(sl_pool *pool, unsigned seen)
 {
     unsigned gate = atomic_load(&pool->gate);

@@ -1,5 +1,5 @@
-/* A pool of worker threads for data-parallel loops. Work is cut into tiles by the caller, independently of the number of
- * threads, and threads take tiles dynamically: so results never depend on the thread count, and a core that is busy
+/* A pool of worker threads for data-parallel loops. Work is cut into tiles by the caller, independently of the number
+ * of threads, and threads take tiles dynamically: so results never depend on the thread count, and a core that is busy
  * elsewhere (a copy, another program) slows nothing but its own share. */
 #ifndef SL_CORE_POOL_H
 #define SL_CORE_POOL_H

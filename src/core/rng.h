@@ -1,5 +1,5 @@
-/* Counter-based random numbers (Philox 4x32-10, Salmon et al., SC'11): a pure function of (key, counter), so any thread,
- * any device and any order gives the same bits. Header-only; also compiled by nvcc. */
+/* Counter-based random numbers (Philox 4x32-10, Salmon et al., SC'11): a pure function of (key, counter), so any
+ * thread, any device and any order gives the same bits. Header-only; also compiled by nvcc. */
 #ifndef SL_CORE_RNG_H
 #define SL_CORE_RNG_H
 

@@ -1,5 +1,5 @@
-/* Numbers are read and written in the C locale whatever the program around us chose: "1,5" in a JSON file or a run's record
- * would be a different number, or none. */
+/* Numbers are read and written in the C locale whatever the program around us chose: "1,5" in a JSON file or a run's
+ * record would be a different number, or none. */
 #include "core/text.h"
 
 #include <ctype.h>
@@ -122,8 +122,8 @@ static const unit byte_units[] = {
     {"PB", 1000000000000000},
 };
 
-/* Digits with at most one point, exactly: whole part as an integer, the fraction apart, so that no byte is lost to rounding
- * and no exponent, sign, "nan" or hexadecimal slips in. */
+/* Digits with at most one point, exactly: whole part as an integer, the fraction apart, so that no byte is lost to
+ * rounding and no exponent, sign, "nan" or hexadecimal slips in. */
 static bool read_decimal(const char **at, uint64_t *whole, double *fraction)
 {
     const char *start = *at;

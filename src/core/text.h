@@ -8,7 +8,8 @@
 
 #include "core/status.h"
 
-/* A growing, always NUL-terminated string. Zero-initialise it. A failed allocation sticks: check sl_text_status once at the end. */
+/* A growing, always NUL-terminated string. Zero-initialise it. A failed allocation sticks: check sl_text_status once at
+ * the end. */
 typedef struct sl_text {
     char *data;
     size_t length, capacity;
