@@ -69,6 +69,9 @@ typedef union sl_attrs {
         int32_t trans_a, trans_b; /* A is [M,K] or, transposed, [K,M]; B is [K,N] or, transposed, [N,K] */
     } matmul;
     struct {
+        int64_t rows; /* embedding_bwd: vocabulary size V, which its inputs do not show */
+    } embedding;
+    struct {
         float eps;
     } norm;
     struct {
@@ -82,6 +85,8 @@ typedef union sl_attrs {
         int32_t heads, kv_heads, head_dim, causal;
         int64_t q_offset; /* row of kv that query 0 stands at: the slice's place in its sequence */
         float scale;      /* usually 1/sqrt(head_dim) */
+        int64_t
+            sequence; /* for the cost alone: tokens per packed sequence (0: the boundaries' equal shares of the rows) */
     } attention;
     struct {
         int32_t tanh; /* 1: tanh approximation, 0: exact erf */
@@ -95,13 +100,13 @@ typedef union sl_attrs {
         int64_t first_row;
     } dropout;
     struct {
-        int64_t block;   /* tokens whose logits exist at once */
-        int32_t ignore;  /* target that counts for nothing */
+        int64_t block;  /* tokens whose logits exist at once */
+        int32_t ignore; /* target that counts for nothing */
     } head;
     struct {
         float beta1, beta2, eps, weight_decay;
-        int64_t decayed;  /* elements [0, decayed) get weight decay, the rest (norms, biases) do not */
-        uint64_t stream;  /* rounding noise: which parameter group this is */
+        int64_t decayed;    /* elements [0, decayed) get weight decay, the rest (norms, biases) do not */
+        uint64_t stream;    /* rounding noise: which parameter group this is */
         int32_t stochastic; /* 1: bf16 parameters (without master) and moments are rounded stochastically */
     } adamw;
     struct {
@@ -117,11 +122,11 @@ typedef union sl_attrs {
  * never change, so a step can be recorded once and replayed. */
 typedef struct sl_step_params {
     float learning_rate;
-    float bias1;        /* 1 - beta1^t */
-    float bias2;        /* 1 - beta2^t */
-    float loss_scale;   /* 1 / target tokens of the step */
-    float clip;         /* largest global gradient norm; 0 = no clipping */
-    uint32_t step;      /* 1-based */
+    float bias1;      /* 1 - beta1^t */
+    float bias2;      /* 1 - beta2^t */
+    float loss_scale; /* 1 / target tokens of the step */
+    float clip;       /* largest global gradient norm; 0 = no clipping */
+    uint32_t step;    /* 1-based */
     uint32_t seed_lo, seed_hi;
     uint32_t unused[8];
 } sl_step_params;
@@ -145,7 +150,13 @@ typedef struct sl_launch {
     size_t workspace_bytes;
 } sl_launch;
 
-typedef enum sl_category { SL_CAT_ELEMENTWISE, SL_CAT_REDUCTION, SL_CAT_DOT_PRODUCT, SL_CAT_ATTENTION, SL_CAT_OPTIMIZER } sl_category;
+typedef enum sl_category {
+    SL_CAT_ELEMENTWISE,
+    SL_CAT_REDUCTION,
+    SL_CAT_DOT_PRODUCT,
+    SL_CAT_ATTENTION,
+    SL_CAT_OPTIMIZER
+} sl_category;
 
 /* Work of one launch. `flops` is what the arithmetic needs (multiply-add = 2; causal attention counts half the square);
  * `hardware_flops` adds what the kernel really does on top (attention backward recomputes the scores; the head's backward recomputes nothing). */
@@ -186,28 +197,32 @@ typedef struct sl_op_case {
     sl_type in[SL_MAX_IN];
     sl_attrs attrs;
     uint32_t accumulate;
-    int64_t index_range;  /* i32 operands (tokens, targets): uniform in [0, index_range) */
-    int64_t segments;     /* attention: number of sequences packed (equal to 1 + odd remainders), 0 = 1 */
-    bool optional_out;    /* include the optional outputs (master weights) */
+    int64_t index_range; /* i32 operands (tokens, targets): uniform in [0, index_range) */
+    int64_t segments;    /* attention: number of sequences packed (equal to 1 + odd remainders), 0 = 1 */
+    bool optional_out;   /* include the optional outputs (master weights; the moments are f32 then) */
+    bool wide_out;       /* attention_bwd: dkv in f32 whatever the inputs' dtype */
+    bool not_finite;     /* grad_gate: a partial is infinite; adamw, sgd: the gate says skip */
 } sl_op_case;
 
 typedef struct sl_op_def {
     const char *name;
     sl_category category;
-    int n_in, n_out;           /* positions, optional ones included */
+    int n_in, n_out; /* positions, optional ones included */
     uint32_t optional_in, optional_out;
-    uint32_t can_accumulate;   /* outputs that take the accumulate bit */
-    uint32_t updates;          /* outputs always read and updated */
+    uint32_t can_accumulate; /* outputs that take the accumulate bit */
+    uint32_t updates;        /* outputs always read and updated */
     /* Output types from input types, or a message that names op and operand. Optional outputs are left rank 0. */
     sl_status (*infer)(const sl_attrs *attrs, const sl_type *in, sl_type *out);
     void (*work)(const sl_launch *launch, sl_work *work); /* looks at types and attrs only */
     void (*reference)(const sl_launch *launch);           /* scalar, single thread, f32/f64 arithmetic inside */
-    sl_status (*gradient)(sl_gradient *gradient);          /* NULL: no gradient flows through */
+    sl_status (*gradient)(sl_gradient *gradient);         /* NULL: no gradient flows through */
     const sl_op_case *cases;
     int64_t n_cases;
-    /* Largest error a kernel may show against the reference, relative to the output's largest magnitude, by dtype of out[0]:
+    /* Largest error a kernel may show against the reference, relative to the output's largest magnitude, by dtype of in[0]:
      * f32, bf16. 0 = bit-equal. */
     double tolerance[2];
+    /* Bytes of launch.workspace the reference itself needs; NULL: none. A device that falls back to the reference adds it. */
+    size_t (*workspace)(const sl_launch *launch);
 } sl_op_def;
 
 const sl_op_def *sl_op(sl_op_id id);

@@ -1,0 +1,301 @@
+/*
+ * Attention with grouped K/V heads over packed sequences and earlier context.
+ *
+ *   q[n, h*e]   kv[m, 2g*e], a row holding K of all g heads, then V; query head a uses K/V head a / (h/g)
+ *   s_ij = scale * q_i . k_j   over the rows j that query i sees (ops/attention.h)
+ *   lse_i = log sum_j exp(s_ij)       o_i = sum_j exp(s_ij - lse_i) v_j       lse[h, n], natural logarithm, f32
+ *
+ * A slice of a long sequence is queries that stand at rows q_offset.. of a context that begins at the sequence's start:
+ *
+ *        rows of kv   0 ............ q_offset ......... q_offset+n (.. m)
+ *        queries                     [ 0 ......... n )
+ *
+ * Backward, with D_i = do_i . o_i and p_ij = exp(s_ij - lse_i):
+ *     dv_j = sum_i p_ij do_i     ds_ij = p_ij (do_i . v_j - D_i)     dq_i = scale sum_j ds_ij k_j     dk_j = scale sum_i ds_ij q_i
+ * dkv covers all m rows: with accumulate it is added to (slices taken in reverse add into their context), without it every
+ * row is written, zeros where no query looks. It may be f32 beside bf16 operands, so that many slices sum without rounding.
+ *
+ * Cost. Causal attention counts half of the square: a slice is n*(2*q_offset + n) half-pairs, and the slices of a sequence of S
+ * sum to S*S exactly. Of packed sequences types show neither number (boundaries are padded) nor lengths, and documents inside a
+ * sequence are not to change the metric: so the program says how long a sequence is (attrs.sequence).
+ */
+#include "ops/attention.h"
+
+#include <math.h>
+
+#include "ops/common.h"
+
+static sl_status check(const char *op, const sl_attrs *attrs, const sl_type *q, const sl_type *kv,
+                       const sl_type *segments)
+{
+    int heads = attrs->attention.heads, kv_heads = attrs->attention.kv_heads, e = attrs->attention.head_dim;
+    long long offset = attrs->attention.q_offset;
+    if (heads < 1 || kv_heads < 1 || heads % kv_heads || e < 1 || e > SL_ATTENTION_MAX_HEAD_DIM)
+        return sl_fail(
+            SL_E_INTERNAL,
+            "%s: needs heads a multiple of kv_heads and head_dim in 1..%d but has %d heads, %d kv_heads, head_dim %d",
+            op, SL_ATTENTION_MAX_HEAD_DIM, heads, kv_heads, e);
+    SL_TRY(sl_expect_float(op, "q", q, 2));
+    SL_TRY(sl_expect_float(op, "kv", kv, 2));
+    SL_TRY(sl_expect(op, "q", q, sl_type_2d(q->dtype, q->dim[0], (int64_t) heads * e)));
+    SL_TRY(sl_expect(op, "kv", kv, sl_type_2d(q->dtype, kv->dim[0], 2 * (int64_t) kv_heads * e)));
+    SL_TRY(sl_expect_index(op, "segments", segments, 2));
+    if (offset < 0 || offset + q->dim[0] > kv->dim[0])
+        return sl_fail(SL_E_INTERNAL, "%s: queries stand at rows %lld..%lld but kv has %lld rows", op, offset,
+                       offset + (long long) q->dim[0], (long long) kv->dim[0]);
+    return SL_OK;
+}
+
+/* 2 * (pairs of query and visible row), pairs on the diagonal counted half: S*S for a causal sequence of S. */
+static double double_pairs(const sl_attrs *attrs, const sl_type *q, const sl_type *kv, const sl_type *segments)
+{
+    double n = (double) q->dim[0], m = (double) kv->dim[0], offset = (double) attrs->attention.q_offset;
+    double sequence = (double) attrs->attention.sequence;
+    if (sequence == 0)
+        sequence = m / (double) (segments->dim[0] - 1);
+    if (sequence < n) /* packed: n / sequence of them */
+        return (attrs->attention.causal ? 1 : 2) * n * sequence;
+    return attrs->attention.causal ? n * (2 * offset + n) : 2 * n * m;
+}
+
+static sl_status attention_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    SL_TRY(check("attention", attrs, &in[0], &in[1], &in[2]));
+    out[0] = in[0];
+    out[1] = sl_type_2d(SL_F32, attrs->attention.heads, in[0].dim[0]);
+    return SL_OK;
+}
+
+static void attention_work(const sl_launch *launch, sl_work *work)
+{
+    const sl_type *q = &launch->in[0].type;
+    double pairs = double_pairs(&launch->attrs, q, &launch->in[1].type, &launch->in[2].type);
+    sl_work_flops(launch, 2 * pairs * (double) q->dim[1], work); /* q.k and p.v, a multiply-add each */
+}
+
+/* Places of one query head: where its parts lie in q (and o, do) and in kv (and dkv). */
+typedef struct head_view {
+    int64_t e, q_width, kv_width, q_head, k_head, v_head;
+} head_view;
+
+static head_view view_head(const sl_attrs *attrs, int64_t head)
+{
+    int64_t e = attrs->attention.head_dim, h = attrs->attention.heads, g = attrs->attention.kv_heads;
+    int64_t kv_head = head / (h / g);
+    head_view view = {e, h * e, 2 * g * e, head * e, kv_head * e, (g + kv_head) * e};
+    return view;
+}
+
+static double dot(const sl_operand *x, int64_t i, const sl_operand *y, int64_t j, int64_t count)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < count; c++)
+        sum += (double) sl_get(x, i + c) * sl_get(y, j + c);
+    return sum;
+}
+
+static void attention_reference(const sl_launch *launch)
+{
+    const sl_operand *q = &launch->in[0], *kv = &launch->in[1], *segments = &launch->in[2];
+    int64_t n = q->type.dim[0], m = kv->type.dim[0];
+    double scale = launch->attrs.attention.scale;
+    for (int64_t head = 0; head < launch->attrs.attention.heads; head++) {
+        head_view at = view_head(&launch->attrs, head);
+        for (int64_t i = 0; i < n; i++) {
+            int64_t first, end, query = i * at.q_width + at.q_head;
+            sl_attention_rows(&launch->attrs, segments->data, segments->type.dim[0], m, i, &first, &end);
+            double largest = -INFINITY, sum = 0;
+            for (int64_t j = first; j < end; j++)
+                largest = fmax(largest, scale * dot(q, query, kv, j * at.kv_width + at.k_head, at.e));
+            double o[SL_ATTENTION_MAX_HEAD_DIM] = {0};
+            for (int64_t j = first; j < end; j++) {
+                double p = exp(scale * dot(q, query, kv, j * at.kv_width + at.k_head, at.e) - largest);
+                sum += p;
+                for (int64_t c = 0; c < at.e; c++)
+                    o[c] += p * sl_get(kv, j * at.kv_width + at.v_head + c);
+            }
+            for (int64_t c = 0; c < at.e; c++)
+                sl_put_out(launch, 0, query + c, o[c] / sum);
+            sl_put_out(launch, 1, head * n + i, largest + log(sum));
+        }
+    }
+}
+
+static sl_status attention_gradient(sl_gradient *gradient)
+{
+    const bool *need = gradient->need;
+    if (gradient->d_out[0] == SL_NO_VALUE || (!need[0] && !need[1]))
+        return SL_OK;
+    sl_value in[] = {gradient->d_out[0], gradient->in[0],  gradient->in[1],
+                     gradient->out[0],   gradient->out[1], gradient->in[2]};
+    int targets[] = {need[0] ? 0 : SL_TARGET_NONE, need[1] ? 1 : SL_TARGET_NONE};
+    return gradient->emit(gradient, SL_OP_ATTENTION_BWD, gradient->attrs, in, 6, targets, 2);
+}
+
+/* Each line of shapes serves forward and backward: X(name, dtype, n, m, heads, kv_heads, head_dim, causal, offset, boundaries,
+ * sequences, accumulate, wide). */
+#define SHAPES(X)                                                                   \
+    X("f32 causal", SL_F32, 17, 17, 2, 2, 8, 1, 0, 2, 1, 0, 0)                      \
+    X("f32 full", SL_F32, 17, 17, 2, 2, 8, 0, 0, 2, 1, 0, 0)                        \
+    X("f32 one row", SL_F32, 1, 1, 1, 1, 5, 1, 0, 2, 1, 0, 0)                       \
+    X("f32 grouped, odd head", SL_F32, 33, 33, 6, 2, 13, 1, 0, 2, 1, 0, 0)          \
+    X("f32 packed", SL_F32, 61, 61, 4, 2, 16, 1, 0, 5, 4, 0, 0)                     \
+    X("f32 packed, padded boundaries", SL_F32, 61, 61, 4, 1, 16, 1, 0, 9, 5, 2, 0)  \
+    X("f32 packed, full", SL_F32, 75, 75, 2, 1, 24, 0, 0, 4, 3, 0, 0)               \
+    X("f32 slice", SL_F32, 30, 100, 4, 2, 16, 1, 70, 2, 1, 2, 0)                    \
+    X("f32 slice, one query", SL_F32, 1, 90, 2, 2, 16, 1, 89, 2, 1, 0, 0)           \
+    X("f32 slice, rows behind it", SL_F32, 20, 80, 2, 1, 16, 1, 33, 2, 1, 0, 0)     \
+    X("f32 slice of packed", SL_F32, 50, 130, 2, 2, 32, 1, 80, 5, 4, 2, 0)          \
+    X("f32 blocks", SL_F32, 200, 330, 2, 1, 64, 1, 130, 2, 1, 0, 0)                 \
+    X("bf16 causal", SL_BF16, 65, 65, 4, 2, 64, 1, 0, 2, 1, 0, 0)                   \
+    X("bf16 full", SL_BF16, 40, 40, 2, 2, 32, 0, 0, 2, 1, 0, 0)                     \
+    X("bf16 odd head, packed", SL_BF16, 49, 49, 4, 2, 20, 1, 0, 7, 4, 0, 0)         \
+    X("bf16 slice, dkv f32", SL_BF16, 60, 190, 4, 1, 64, 1, 130, 2, 1, 2, 1)        \
+    X("bf16 slice, dkv f32, written", SL_BF16, 30, 80, 2, 2, 16, 1, 40, 2, 1, 0, 1) \
+    X("bf16 slice, accumulate", SL_BF16, 40, 70, 2, 2, 32, 1, 30, 2, 1, 2, 0)       \
+    X("bf16 blocks", SL_BF16, 270, 270, 2, 1, 128, 1, 0, 3, 2, 0, 0)
+
+#define ATTRS(h, g, e, is_causal, offset)    \
+    .attrs.attention = {.heads = h,          \
+                        .kv_heads = g,       \
+                        .head_dim = e,       \
+                        .causal = is_causal, \
+                        .q_offset = offset,  \
+                        .scale = e == 64 ? 0.125f : 0.21f}
+
+static const sl_op_case attention_cases[] = {
+#define X(label, t, n, m, h, g, e, is_causal, offset, boundaries, sequences, acc, wide)     \
+    {.name = label,                                                                         \
+     .in = {SL_T2(t, n, (h) * (e)), SL_T2(t, m, 2 * (g) * (e)), SL_T1(SL_I32, boundaries)}, \
+     .segments = sequences,                                                                 \
+     ATTRS(h, g, e, is_causal, offset)},
+    SHAPES(X)
+#undef X
+};
+
+const sl_op_def sl_op_attention = {
+    .name = "attention",
+    .category = SL_CAT_ATTENTION,
+    .n_in = 3,
+    .n_out = 2,
+    .infer = attention_infer,
+    .work = attention_work,
+    .reference = attention_reference,
+    .gradient = attention_gradient,
+    .cases = attention_cases,
+    .n_cases = SL_COUNT(attention_cases),
+    .tolerance = {5e-6, 0.01},
+};
+
+static sl_status attention_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    SL_TRY(check("attention_bwd", attrs, &in[1], &in[2], &in[5]));
+    SL_TRY(sl_expect("attention_bwd", "do", &in[0], in[1]));
+    SL_TRY(sl_expect("attention_bwd", "o", &in[3], in[1]));
+    SL_TRY(sl_expect("attention_bwd", "lse", &in[4], sl_type_2d(SL_F32, attrs->attention.heads, in[1].dim[0])));
+    out[0] = in[1];
+    out[1] = in[2];
+    return SL_OK;
+}
+
+static void attention_bwd_work(const sl_launch *launch, sl_work *work)
+{
+    const sl_type *q = &launch->in[1].type;
+    double pairs = double_pairs(&launch->attrs, q, &launch->in[2].type, &launch->in[5].type);
+    sl_work_flops(launch, 4 * pairs * (double) q->dim[1], work); /* do.v, dv, dq, dk */
+    work->hardware_flops = 5 * pairs * (double) q->dim[1];       /* and the scores again */
+}
+
+/* p_ij and ds_ij (without the outer scale) of one head. */
+static void pair(const sl_launch *launch, head_view at, int64_t head, int64_t i, int64_t j, double *p, double *ds)
+{
+    const sl_operand *d_o = &launch->in[0], *q = &launch->in[1], *kv = &launch->in[2], *o = &launch->in[3];
+    int64_t query = i * at.q_width + at.q_head, row = j * at.kv_width, n = q->type.dim[0];
+    double s = launch->attrs.attention.scale * dot(q, query, kv, row + at.k_head, at.e);
+    *p = exp(s - sl_get(&launch->in[4], head * n + i));
+    *ds = *p * (dot(d_o, query, kv, row + at.v_head, at.e) - dot(d_o, query, o, query, at.e));
+}
+
+static void attention_bwd_dq(const sl_launch *launch)
+{
+    const sl_operand *q = &launch->in[1], *kv = &launch->in[2], *segments = &launch->in[5];
+    for (int64_t head = 0; head < launch->attrs.attention.heads; head++) {
+        head_view at = view_head(&launch->attrs, head);
+        for (int64_t i = 0; i < q->type.dim[0]; i++) {
+            int64_t first, end;
+            sl_attention_rows(&launch->attrs, segments->data, segments->type.dim[0], kv->type.dim[0], i, &first, &end);
+            double dq[SL_ATTENTION_MAX_HEAD_DIM] = {0}, p, ds;
+            for (int64_t j = first; j < end; j++) {
+                pair(launch, at, head, i, j, &p, &ds);
+                for (int64_t c = 0; c < at.e; c++)
+                    dq[c] += ds * sl_get(kv, j * at.kv_width + at.k_head + c);
+            }
+            for (int64_t c = 0; c < at.e; c++)
+                sl_put_out(launch, 0, i * at.q_width + at.q_head + c, launch->attrs.attention.scale * dq[c]);
+        }
+    }
+}
+
+/* Row j of one K/V head: all query heads of its group, all queries that see it. */
+static void attention_bwd_dkv_row(const sl_launch *launch, int64_t kv_head, int64_t j)
+{
+    const sl_operand *d_o = &launch->in[0], *q = &launch->in[1], *segments = &launch->in[5];
+    int64_t group = launch->attrs.attention.heads / launch->attrs.attention.kv_heads, m = launch->in[2].type.dim[0];
+    head_view at = view_head(&launch->attrs, kv_head * group);
+    double dk[SL_ATTENTION_MAX_HEAD_DIM] = {0}, dv[SL_ATTENTION_MAX_HEAD_DIM] = {0}, p, ds;
+    for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
+        at = view_head(&launch->attrs, head);
+        for (int64_t i = 0; i < q->type.dim[0]; i++) {
+            int64_t first, end, query = i * at.q_width + at.q_head;
+            sl_attention_rows(&launch->attrs, segments->data, segments->type.dim[0], m, i, &first, &end);
+            if (j < first || j >= end)
+                continue;
+            pair(launch, at, head, i, j, &p, &ds);
+            for (int64_t c = 0; c < at.e; c++) {
+                dk[c] += ds * sl_get(q, query + c);
+                dv[c] += p * sl_get(d_o, query + c);
+            }
+        }
+    }
+    for (int64_t c = 0; c < at.e; c++) {
+        sl_put_out(launch, 1, j * at.kv_width + at.k_head + c, launch->attrs.attention.scale * dk[c]);
+        sl_put_out(launch, 1, j * at.kv_width + at.v_head + c, dv[c]);
+    }
+}
+
+static void attention_bwd_reference(const sl_launch *launch)
+{
+    attention_bwd_dq(launch);
+    for (int64_t kv_head = 0; kv_head < launch->attrs.attention.kv_heads; kv_head++)
+        for (int64_t j = 0; j < launch->in[2].type.dim[0]; j++)
+            attention_bwd_dkv_row(launch, kv_head, j);
+}
+
+static const sl_op_case attention_bwd_cases[] = {
+#define X(label, t, n, m, h, g, e, is_causal, offset, boundaries, sequences, acc, wide)                         \
+    {.name = label,                                                                                             \
+     .in = {SL_T2(t, n, (h) * (e)), SL_T2(t, n, (h) * (e)), SL_T2(t, m, 2 * (g) * (e)), SL_T2(t, n, (h) * (e)), \
+            SL_T2(SL_F32, h, n), SL_T1(SL_I32, boundaries)},                                                    \
+     .segments = sequences,                                                                                     \
+     .accumulate = acc,                                                                                         \
+     .wide_out = wide,                                                                                          \
+     ATTRS(h, g, e, is_causal, offset)},
+    SHAPES(X)
+#undef X
+};
+#undef SHAPES
+#undef ATTRS
+
+const sl_op_def sl_op_attention_bwd = {
+    .name = "attention_bwd",
+    .category = SL_CAT_ATTENTION,
+    .n_in = 6,
+    .n_out = 2,
+    .can_accumulate = 2,
+    .infer = attention_bwd_infer,
+    .work = attention_bwd_work,
+    .reference = attention_bwd_reference,
+    .cases = attention_bwd_cases,
+    .n_cases = SL_COUNT(attention_bwd_cases),
+    .tolerance = {1e-5, 0.012},
+};

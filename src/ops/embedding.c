@@ -1,0 +1,143 @@
+/*
+ * Embedding: y[i] = W[tokens[i]]. The gradient of W sums the rows of dy that share a token, in f32 and in the order of i, and
+ * rounds once per launch: adding token by token in bf16 would lose small gradients of frequent tokens.
+ *
+ * Without accumulate every row of dW is written (zeros where no token points); with it only the rows that occur are touched,
+ * which is also what work() counts.
+ */
+#include "ops/common.h"
+
+static sl_status embedding_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    (void) attrs;
+    SL_TRY(sl_expect_float("embedding", "W", &in[0], 2));
+    SL_TRY(sl_expect_index("embedding", "tokens", &in[1], 1));
+    out[0] = sl_type_2d(in[0].dtype, in[1].dim[0], in[0].dim[1]);
+    return SL_OK;
+}
+
+static void embedding_work(const sl_launch *launch, sl_work *work)
+{
+    sl_work_bytes(launch, work);
+    /* Of W only the rows asked for. */
+    work->read_bytes = (double) sl_type_bytes(&launch->out[0].type) + (double) sl_type_bytes(&launch->in[1].type);
+}
+
+static void embedding_reference(const sl_launch *launch)
+{
+    int64_t n = launch->out[0].type.dim[0], d = launch->out[0].type.dim[1];
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < d; c++)
+            sl_put_out(launch, 0, i * d + c, sl_get(&launch->in[0], sl_get_i32(&launch->in[1], i) * d + c));
+}
+
+static sl_status embedding_gradient(sl_gradient *gradient)
+{
+    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
+        return SL_OK;
+    sl_attrs attrs = {0};
+    attrs.embedding.rows = gradient->in_type[0].dim[0];
+    sl_value in[] = {gradient->d_out[0], gradient->in[1]};
+    return gradient->emit(gradient, SL_OP_EMBEDDING_BWD, &attrs, in, 2, (const int[]){0}, 1);
+}
+
+static const sl_op_case embedding_cases[] = {
+    {.name = "f32", .in = {SL_T2(SL_F32, 50, 33), SL_T1(SL_I32, 19)}, .index_range = 50},
+    {.name = "bf16", .in = {SL_T2(SL_BF16, 50, 33), SL_T1(SL_I32, 19)}, .index_range = 50},
+    {.name = "one row", .in = {SL_T2(SL_F32, 3, 1), SL_T1(SL_I32, 1)}, .index_range = 3},
+    {.name = "bf16 wide", .in = {SL_T2(SL_BF16, 1000, 256), SL_T1(SL_I32, 300)}, .index_range = 1000},
+};
+
+const sl_op_def sl_op_embedding = {
+    .name = "embedding",
+    .category = SL_CAT_ELEMENTWISE,
+    .n_in = 2,
+    .n_out = 1,
+    .infer = embedding_infer,
+    .work = embedding_work,
+    .reference = embedding_reference,
+    .gradient = embedding_gradient,
+    .cases = embedding_cases,
+    .n_cases = SL_COUNT(embedding_cases),
+    .tolerance = {0, 0},
+};
+
+static sl_status embedding_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    SL_TRY(sl_expect_float("embedding_bwd", "dy", &in[0], 2));
+    SL_TRY(sl_expect("embedding_bwd", "tokens", &in[1], sl_type_1d(SL_I32, in[0].dim[0])));
+    if (attrs->embedding.rows < 1)
+        return sl_fail(SL_E_INTERNAL, "embedding_bwd: attribute rows (the vocabulary) must be positive but is %lld",
+                       (long long) attrs->embedding.rows);
+    out[0] = sl_type_2d(in[0].dtype, attrs->embedding.rows, in[0].dim[1]);
+    return SL_OK;
+}
+
+static void embedding_bwd_work(const sl_launch *launch, sl_work *work)
+{
+    sl_work_bytes(launch, work);
+    if (sl_accumulates(launch, 0)) {
+        double rows = (double) sl_type_count(&launch->in[0].type) * (double) sl_dtype_bytes(launch->out[0].type.dtype);
+        work->read_bytes += rows - (double) sl_type_bytes(&launch->out[0].type);
+        work->write_bytes = rows;
+    }
+}
+
+static bool occurs_before(const sl_operand *tokens, int64_t i)
+{
+    for (int64_t j = 0; j < i; j++)
+        if (sl_get_i32(tokens, j) == sl_get_i32(tokens, i))
+            return true;
+    return false;
+}
+
+static void embedding_bwd_reference(const sl_launch *launch)
+{
+    const sl_operand *dy = &launch->in[0], *tokens = &launch->in[1];
+    int64_t n = dy->type.dim[0], d = dy->type.dim[1];
+    if (!sl_accumulates(launch, 0))
+        for (int64_t i = 0; i < sl_type_count(&launch->out[0].type); i++)
+            sl_put(&launch->out[0], i, 0);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t token = sl_get_i32(tokens, i);
+        if (occurs_before(tokens, i))
+            continue;
+        for (int64_t c = 0; c < d; c++) {
+            float sum = 0;
+            for (int64_t j = i; j < n; j++)
+                if (sl_get_i32(tokens, j) == token)
+                    sum += sl_get(dy, j * d + c);
+            sl_put_out(launch, 0, token * d + c, sum);
+        }
+    }
+}
+
+static const sl_op_case embedding_bwd_cases[] = {
+    {.name = "f32", .in = {SL_T2(SL_F32, 19, 33), SL_T1(SL_I32, 19)}, .attrs.embedding.rows = 50, .index_range = 50},
+    {.name = "f32 accumulate, repeated tokens",
+     .in = {SL_T2(SL_F32, 67, 20), SL_T1(SL_I32, 67)},
+     .attrs.embedding.rows = 9,
+     .index_range = 5,
+     .accumulate = 1},
+    {.name = "bf16", .in = {SL_T2(SL_BF16, 19, 33), SL_T1(SL_I32, 19)}, .attrs.embedding.rows = 50, .index_range = 50},
+    {.name = "bf16 accumulate, repeated tokens",
+     .in = {SL_T2(SL_BF16, 300, 64), SL_T1(SL_I32, 300)},
+     .attrs.embedding.rows = 256,
+     .index_range = 20,
+     .accumulate = 1},
+    {.name = "one row", .in = {SL_T2(SL_F32, 1, 1), SL_T1(SL_I32, 1)}, .attrs.embedding.rows = 3, .index_range = 3},
+};
+
+const sl_op_def sl_op_embedding_bwd = {
+    .name = "embedding_bwd",
+    .category = SL_CAT_REDUCTION,
+    .n_in = 2,
+    .n_out = 1,
+    .can_accumulate = 1,
+    .infer = embedding_bwd_infer,
+    .work = embedding_bwd_work,
+    .reference = embedding_bwd_reference,
+    .cases = embedding_bwd_cases,
+    .n_cases = SL_COUNT(embedding_bwd_cases),
+    .tolerance = {1e-6, SL_BF16_ULP},
+};

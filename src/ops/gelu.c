@@ -1,0 +1,112 @@
+/*
+ * GELU.   exact: y = x * Phi(x),  Phi(x) = (1 + erf(x / sqrt 2)) / 2,   dy/dx = Phi(x) + x * phi(x)
+ *         tanh (GPT-2's "gelu_new"): y = x (1 + tanh u) / 2,  u = sqrt(2/pi) (x + .044715 x^3)
+ */
+#include <math.h>
+
+#include "ops/common.h"
+
+#define SQRT_HALF 0.7071067811865476
+#define SQRT_2_BY_PI 0.7978845608028654
+#define INV_SQRT_2PI 0.3989422804014327
+
+static sl_status gelu_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    (void) attrs;
+    SL_TRY(sl_expect_float("gelu", "x", &in[0], 0));
+    out[0] = in[0];
+    return SL_OK;
+}
+
+static void gelu_reference(const sl_launch *launch)
+{
+    for (int64_t i = 0; i < sl_type_count(&launch->in[0].type); i++) {
+        double x = sl_get(&launch->in[0], i);
+        double cdf = launch->attrs.gelu.tanh ? 0.5 * (1 + tanh(SQRT_2_BY_PI * (x + 0.044715 * x * x * x)))
+                                             : 0.5 * (1 + erf(x * SQRT_HALF));
+        sl_put_out(launch, 0, i, x * cdf);
+    }
+}
+
+static sl_status gelu_gradient(sl_gradient *gradient)
+{
+    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
+        return SL_OK;
+    sl_value in[] = {gradient->d_out[0], gradient->in[0]};
+    return gradient->emit(gradient, SL_OP_GELU_BWD, gradient->attrs, in, 2, (const int[]){0}, 1);
+}
+
+static const sl_op_case gelu_cases[] = {
+    {.name = "f32 exact", .in = {SL_T2(SL_F32, 5, 64)}},
+    {.name = "f32 exact, tail", .in = {SL_T2(SL_F32, 7, 37)}},
+    {.name = "f32 tanh", .in = {SL_T2(SL_F32, 5, 64)}, .attrs.gelu.tanh = 1},
+    {.name = "f32 tanh, one element", .in = {SL_T2(SL_F32, 1, 1)}, .attrs.gelu.tanh = 1},
+    {.name = "bf16 exact", .in = {SL_T2(SL_BF16, 33, 512)}},
+    {.name = "bf16 tanh, tail", .in = {SL_T2(SL_BF16, 7, 333)}, .attrs.gelu.tanh = 1},
+};
+
+const sl_op_def sl_op_gelu = {
+    .name = "gelu",
+    .category = SL_CAT_ELEMENTWISE,
+    .n_in = 1,
+    .n_out = 1,
+    .infer = gelu_infer,
+    .work = sl_work_bytes,
+    .reference = gelu_reference,
+    .gradient = gelu_gradient,
+    .cases = gelu_cases,
+    .n_cases = SL_COUNT(gelu_cases),
+    .tolerance = {1e-6, SL_BF16_ULP},
+};
+
+static sl_status gelu_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    (void) attrs;
+    SL_TRY(sl_expect_float("gelu_bwd", "dy", &in[0], 0));
+    SL_TRY(sl_expect("gelu_bwd", "x", &in[1], in[0]));
+    out[0] = in[0];
+    return SL_OK;
+}
+
+static double slope(double x, bool tanh_form)
+{
+    if (tanh_form) {
+        double t = tanh(SQRT_2_BY_PI * (x + 0.044715 * x * x * x));
+        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * SQRT_2_BY_PI * (1 + 3 * 0.044715 * x * x);
+    }
+    return 0.5 * (1 + erf(x * SQRT_HALF)) + x * INV_SQRT_2PI * exp(-0.5 * x * x);
+}
+
+static void gelu_bwd_reference(const sl_launch *launch)
+{
+    for (int64_t i = 0; i < sl_type_count(&launch->in[0].type); i++) {
+        double dy = sl_get(&launch->in[0], i), x = sl_get(&launch->in[1], i);
+        sl_put_out(launch, 0, i, dy * slope(x, launch->attrs.gelu.tanh));
+    }
+}
+
+static const sl_op_case gelu_bwd_cases[] = {
+    {.name = "f32 exact", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 64)}},
+    {.name = "f32 exact, tail, accumulate", .in = {SL_T2(SL_F32, 7, 37), SL_T2(SL_F32, 7, 37)}, .accumulate = 1},
+    {.name = "f32 tanh", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 64)}, .attrs.gelu.tanh = 1},
+    {.name = "f32 tanh, one element", .in = {SL_T2(SL_F32, 1, 1), SL_T2(SL_F32, 1, 1)}, .attrs.gelu.tanh = 1},
+    {.name = "bf16 exact", .in = {SL_T2(SL_BF16, 33, 512), SL_T2(SL_BF16, 33, 512)}},
+    {.name = "bf16 tanh, tail, accumulate",
+     .in = {SL_T2(SL_BF16, 7, 333), SL_T2(SL_BF16, 7, 333)},
+     .attrs.gelu.tanh = 1,
+     .accumulate = 1},
+};
+
+const sl_op_def sl_op_gelu_bwd = {
+    .name = "gelu_bwd",
+    .category = SL_CAT_ELEMENTWISE,
+    .n_in = 2,
+    .n_out = 1,
+    .can_accumulate = 1,
+    .infer = gelu_bwd_infer,
+    .work = sl_work_bytes,
+    .reference = gelu_bwd_reference,
+    .cases = gelu_bwd_cases,
+    .n_cases = SL_COUNT(gelu_bwd_cases),
+    .tolerance = {2e-6, SL_BF16_ULP},
+};

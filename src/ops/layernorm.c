@@ -1,0 +1,146 @@
+/*
+ * LayerNorm, rowwise:  mean = mean(x),  rstd = 1 / sqrt(mean((x - mean)^2) + eps),  y = (x - mean) * rstd * w + b.
+ *
+ * Backward, with u = dy * w and xhat = (x - mean) * rstd:
+ *     dx = rstd * (u - mean(u) - xhat * mean(u * xhat))        dw = sum of dy * xhat        db = sum of dy
+ * The variance is taken around the mean in a second pass; E[x^2] - mean^2 cancels where the mean is large.
+ */
+#include <math.h>
+
+#include "ops/common.h"
+
+static sl_status layernorm_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    (void) attrs;
+    SL_TRY(sl_expect_float("layernorm", "x", &in[0], 2));
+    SL_TRY(sl_expect("layernorm", "w", &in[1], sl_type_1d(in[0].dtype, in[0].dim[1])));
+    SL_TRY(sl_expect("layernorm", "b", &in[2], in[1]));
+    out[0] = in[0];
+    out[1] = out[2] = sl_type_1d(SL_F32, in[0].dim[0]);
+    return SL_OK;
+}
+
+static void layernorm_reference(const sl_launch *launch)
+{
+    const sl_operand *x = &launch->in[0], *w = &launch->in[1], *b = &launch->in[2];
+    int64_t n = x->type.dim[0], d = x->type.dim[1];
+    for (int64_t i = 0; i < n; i++) {
+        double mean = 0, variance = 0;
+        for (int64_t c = 0; c < d; c++)
+            mean += sl_get(x, i * d + c) / (double) d;
+        for (int64_t c = 0; c < d; c++)
+            variance += (sl_get(x, i * d + c) - mean) * (sl_get(x, i * d + c) - mean) / (double) d;
+        double rstd = 1 / sqrt(variance + launch->attrs.norm.eps);
+        for (int64_t c = 0; c < d; c++)
+            sl_put_out(launch, 0, i * d + c, (sl_get(x, i * d + c) - mean) * rstd * sl_get(w, c) + sl_get(b, c));
+        sl_put_out(launch, 1, i, mean);
+        sl_put_out(launch, 2, i, rstd);
+    }
+}
+
+static sl_status layernorm_gradient(sl_gradient *gradient)
+{
+    const bool *need = gradient->need;
+    if (gradient->d_out[0] == SL_NO_VALUE || (!need[0] && !need[1] && !need[2]))
+        return SL_OK;
+    sl_value in[] = {gradient->d_out[0], gradient->in[0], gradient->in[1], gradient->out[1], gradient->out[2]};
+    int targets[] = {need[0] ? 0 : SL_TARGET_NONE, need[1] ? 1 : SL_TARGET_NONE, need[2] ? 2 : SL_TARGET_NONE};
+    return gradient->emit(gradient, SL_OP_LAYERNORM_BWD, gradient->attrs, in, 5, targets, 3);
+}
+
+#define FWD(dtype, n, d)                                     \
+    {                                                        \
+        SL_T2(dtype, n, d), SL_T1(dtype, d), SL_T1(dtype, d) \
+    }
+static const sl_op_case layernorm_cases[] = {
+    {.name = "f32", .in = FWD(SL_F32, 5, 64), .attrs.norm.eps = 1e-5f},
+    {.name = "f32 tail", .in = FWD(SL_F32, 7, 101), .attrs.norm.eps = 1e-5f},
+    {.name = "f32 one row", .in = FWD(SL_F32, 1, 3), .attrs.norm.eps = 1e-5f},
+    {.name = "bf16", .in = FWD(SL_BF16, 33, 256), .attrs.norm.eps = 1e-5f},
+    {.name = "bf16 tail", .in = FWD(SL_BF16, 7, 77), .attrs.norm.eps = 1e-5f},
+    {.name = "bf16 wide", .in = FWD(SL_BF16, 3, 4096), .attrs.norm.eps = 1e-5f},
+};
+#undef FWD
+
+const sl_op_def sl_op_layernorm = {
+    .name = "layernorm",
+    .category = SL_CAT_REDUCTION,
+    .n_in = 3,
+    .n_out = 3,
+    .infer = layernorm_infer,
+    .work = sl_work_bytes,
+    .reference = layernorm_reference,
+    .gradient = layernorm_gradient,
+    .cases = layernorm_cases,
+    .n_cases = SL_COUNT(layernorm_cases),
+    .tolerance = {2e-6, SL_BF16_ULP},
+};
+
+static sl_status layernorm_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    (void) attrs;
+    SL_TRY(sl_expect_float("layernorm_bwd", "dy", &in[0], 2));
+    SL_TRY(sl_expect("layernorm_bwd", "x", &in[1], in[0]));
+    SL_TRY(sl_expect("layernorm_bwd", "w", &in[2], sl_type_1d(in[0].dtype, in[0].dim[1])));
+    SL_TRY(sl_expect("layernorm_bwd", "mean", &in[3], sl_type_1d(SL_F32, in[0].dim[0])));
+    SL_TRY(sl_expect("layernorm_bwd", "rstd", &in[4], in[3]));
+    out[0] = in[0];
+    out[1] = out[2] = in[2];
+    return SL_OK;
+}
+
+static void layernorm_bwd_reference(const sl_launch *launch)
+{
+    const sl_operand *dy = &launch->in[0], *x = &launch->in[1], *w = &launch->in[2];
+    const sl_operand *mean = &launch->in[3], *rstd = &launch->in[4];
+    int64_t n = x->type.dim[0], d = x->type.dim[1];
+    for (int64_t i = 0; i < n; i++) {
+        double center = sl_get(mean, i), r = sl_get(rstd, i), mean_u = 0, mean_ux = 0;
+        for (int64_t c = 0; c < d; c++) {
+            double u = (double) sl_get(dy, i * d + c) * sl_get(w, c), xhat = (sl_get(x, i * d + c) - center) * r;
+            mean_u += u / (double) d;
+            mean_ux += u * xhat / (double) d;
+        }
+        for (int64_t c = 0; c < d; c++) {
+            double u = (double) sl_get(dy, i * d + c) * sl_get(w, c), xhat = (sl_get(x, i * d + c) - center) * r;
+            sl_put_out(launch, 0, i * d + c, r * (u - mean_u - xhat * mean_ux));
+        }
+    }
+    for (int64_t c = 0; c < d; c++) {
+        double dw = 0, db = 0;
+        for (int64_t i = 0; i < n; i++) {
+            dw += sl_get(dy, i * d + c) * ((double) sl_get(x, i * d + c) - sl_get(mean, i)) * sl_get(rstd, i);
+            db += sl_get(dy, i * d + c);
+        }
+        sl_put_out(launch, 1, c, dw);
+        sl_put_out(launch, 2, c, db);
+    }
+}
+
+#define BWD(dtype, n, d)                                                                            \
+    {                                                                                               \
+        SL_T2(dtype, n, d), SL_T2(dtype, n, d), SL_T1(dtype, d), SL_T1(SL_F32, n), SL_T1(SL_F32, n) \
+    }
+static const sl_op_case layernorm_bwd_cases[] = {
+    {.name = "f32", .in = BWD(SL_F32, 5, 64), .attrs.norm.eps = 1e-5f},
+    {.name = "f32 tail, accumulate all", .in = BWD(SL_F32, 70, 101), .attrs.norm.eps = 1e-5f, .accumulate = 7},
+    {.name = "f32 one row, accumulate dw", .in = BWD(SL_F32, 1, 3), .attrs.norm.eps = 1e-5f, .accumulate = 2},
+    {.name = "bf16, accumulate dw and db", .in = BWD(SL_BF16, 300, 256), .attrs.norm.eps = 1e-5f, .accumulate = 6},
+    {.name = "bf16 tail, accumulate dx", .in = BWD(SL_BF16, 7, 77), .attrs.norm.eps = 1e-5f, .accumulate = 1},
+    {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs.norm.eps = 1e-5f},
+};
+#undef BWD
+
+const sl_op_def sl_op_layernorm_bwd = {
+    .name = "layernorm_bwd",
+    .category = SL_CAT_REDUCTION,
+    .n_in = 5,
+    .n_out = 3,
+    .can_accumulate = 7,
+    .infer = layernorm_bwd_infer,
+    .work = sl_work_bytes,
+    .reference = layernorm_bwd_reference,
+    .cases = layernorm_bwd_cases,
+    .n_cases = SL_COUNT(layernorm_bwd_cases),
+    .tolerance = {5e-6, SL_BF16_ULP},
+};

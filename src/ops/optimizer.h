@@ -1,0 +1,80 @@
+/*
+ * One element of AdamW and of SGD, written once: the reference loops over it, kernels are vector forms of the same operations,
+ * and because every product that meets a sum is an explicit fma, division and square root are IEEE and the rounding noise is
+ * counter-based (ops/noise.h), all of them give the same bits: near host memory, on the device, with any instruction set.
+ *
+ * bf16 parameters and moments are read exactly, updated in f32 and stored once: to nearest, or stochastically where
+ * attrs say so. With a master copy (f32) the master is updated, the moments are f32, and the parameter is the master's nearest
+ * bf16. The update of the parameter uses the moments before they are rounded.
+ *
+ * A gate (grad_gate's output) multiplies the gradient by its factor, and with skip set nothing changes at all. Without a gate a
+ * gradient that is not finite goes into the weights: the trainer looks at the loss and the norm, this op does not.
+ */
+#ifndef SL_OPS_OPTIMIZER_H
+#define SL_OPS_OPTIMIZER_H
+
+#include <math.h>
+
+#include "ops/noise.h"
+
+/* What is the same for all elements of a launch. Compute it with these functions and nothing else. */
+typedef struct sl_adamw_scalars {
+    float factor;       /* of the gate; 1 without */
+    float beta1, rest1; /* rest = 1 - beta */
+    float beta2, rest2;
+    float decay;          /* 1 - learning_rate * weight_decay, for elements < decayed; the others use 1 */
+    float step_size;      /* learning_rate / bias1 */
+    float inv_sqrt_bias2; /* 1 / sqrt(bias2) */
+    float eps;
+} sl_adamw_scalars;
+
+static inline sl_adamw_scalars sl_adamw_prepare(const sl_attrs *attrs, const sl_step_params *step, const float *gate)
+{
+    sl_adamw_scalars s = {
+        .factor = gate ? gate[0] : 1.0f,
+        .beta1 = attrs->adamw.beta1,
+        .rest1 = 1.0f - attrs->adamw.beta1,
+        .beta2 = attrs->adamw.beta2,
+        .rest2 = 1.0f - attrs->adamw.beta2,
+        .decay = fmaf(-step->learning_rate, attrs->adamw.weight_decay, 1.0f),
+        .step_size = step->learning_rate / step->bias1,
+        .inv_sqrt_bias2 = 1.0f / sqrtf(step->bias2),
+        .eps = attrs->adamw.eps,
+    };
+    return s;
+}
+
+/*  g' = g * factor
+ *  m  = fma(beta1, m, rest1 * g')
+ *  v  = fma(beta2, v, rest2 * (g' * g'))
+ *  p  = fma(-step_size, m / fma(sqrt(v), inv_sqrt_bias2, eps), p * decay)        decay = 1 for elements >= decayed */
+static inline void sl_adamw_element(const sl_adamw_scalars *s, float decay, float g, float *p, float *m, float *v)
+{
+    g = g * s->factor;
+    *m = fmaf(s->beta1, *m, s->rest1 * g);
+    *v = fmaf(s->beta2, *v, s->rest2 * (g * g));
+    float ratio = *m / fmaf(sqrtf(*v), s->inv_sqrt_bias2, s->eps);
+    *p = fmaf(-s->step_size, ratio, *p * decay);
+}
+
+typedef struct sl_sgd_scalars {
+    float factor, learning_rate, momentum, weight_decay;
+} sl_sgd_scalars;
+
+static inline sl_sgd_scalars sl_sgd_prepare(const sl_attrs *attrs, const sl_step_params *step, const float *gate)
+{
+    sl_sgd_scalars s = {gate ? gate[0] : 1.0f, step->learning_rate, attrs->sgd.momentum, attrs->sgd.weight_decay};
+    return s;
+}
+
+/*  g' = fma(decay, p, g * factor)          decay = weight_decay, or 0 for elements >= decayed
+ *  b  = fma(momentum, b, g')
+ *  p  = fma(-learning_rate, b, p) */
+static inline void sl_sgd_element(const sl_sgd_scalars *s, float decay, float g, float *p, float *b)
+{
+    g = fmaf(decay, *p, g * s->factor);
+    *b = fmaf(s->momentum, *b, g);
+    *p = fmaf(-s->learning_rate, *b, *p);
+}
+
+#endif

@@ -1,0 +1,129 @@
+/*
+ * RMSNorm, rowwise:  rstd = 1 / sqrt(mean(x^2) + eps),  y = x * rstd * w.
+ *
+ * Backward, with u = dy * w and xhat = x * rstd:
+ *     dx = rstd * (u - xhat * mean(u * xhat))        dw = sum over rows of dy * xhat
+ * rstd is an output of the forward, kept in f32, so that a recomputed forward and the backward agree to the bit.
+ */
+#include <math.h>
+
+#include "ops/common.h"
+
+static sl_status rmsnorm_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    (void) attrs;
+    SL_TRY(sl_expect_float("rmsnorm", "x", &in[0], 2));
+    SL_TRY(sl_expect("rmsnorm", "w", &in[1], sl_type_1d(in[0].dtype, in[0].dim[1])));
+    out[0] = in[0];
+    out[1] = sl_type_1d(SL_F32, in[0].dim[0]);
+    return SL_OK;
+}
+
+static void rmsnorm_reference(const sl_launch *launch)
+{
+    const sl_operand *x = &launch->in[0], *w = &launch->in[1];
+    int64_t n = x->type.dim[0], d = x->type.dim[1];
+    for (int64_t i = 0; i < n; i++) {
+        double squares = 0;
+        for (int64_t c = 0; c < d; c++)
+            squares += (double) sl_get(x, i * d + c) * sl_get(x, i * d + c);
+        float rstd = (float) (1 / sqrt(squares / (double) d + launch->attrs.norm.eps));
+        for (int64_t c = 0; c < d; c++)
+            sl_put_out(launch, 0, i * d + c, sl_get(x, i * d + c) * rstd * sl_get(w, c));
+        sl_put_out(launch, 1, i, rstd);
+    }
+}
+
+static sl_status rmsnorm_gradient(sl_gradient *gradient)
+{
+    const bool *need = gradient->need;
+    if (gradient->d_out[0] == SL_NO_VALUE || (!need[0] && !need[1]))
+        return SL_OK;
+    sl_value in[] = {gradient->d_out[0], gradient->in[0], gradient->in[1], gradient->out[1]};
+    int targets[] = {need[0] ? 0 : SL_TARGET_NONE, need[1] ? 1 : SL_TARGET_NONE};
+    return gradient->emit(gradient, SL_OP_RMSNORM_BWD, gradient->attrs, in, 4, targets, 2);
+}
+
+static const sl_op_case rmsnorm_cases[] = {
+    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64), SL_T1(SL_F32, 64)}, .attrs.norm.eps = 1e-5f},
+    {.name = "f32 tail", .in = {SL_T2(SL_F32, 7, 101), SL_T1(SL_F32, 101)}, .attrs.norm.eps = 1e-6f},
+    {.name = "f32 one row", .in = {SL_T2(SL_F32, 1, 3), SL_T1(SL_F32, 3)}, .attrs.norm.eps = 1e-5f},
+    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 256), SL_T1(SL_BF16, 256)}, .attrs.norm.eps = 1e-5f},
+    {.name = "bf16 tail", .in = {SL_T2(SL_BF16, 7, 77), SL_T1(SL_BF16, 77)}, .attrs.norm.eps = 1e-5f},
+    {.name = "bf16 wide", .in = {SL_T2(SL_BF16, 3, 4096), SL_T1(SL_BF16, 4096)}, .attrs.norm.eps = 1e-5f},
+};
+
+const sl_op_def sl_op_rmsnorm = {
+    .name = "rmsnorm",
+    .category = SL_CAT_REDUCTION,
+    .n_in = 2,
+    .n_out = 2,
+    .infer = rmsnorm_infer,
+    .work = sl_work_bytes,
+    .reference = rmsnorm_reference,
+    .gradient = rmsnorm_gradient,
+    .cases = rmsnorm_cases,
+    .n_cases = SL_COUNT(rmsnorm_cases),
+    .tolerance = {2e-6, SL_BF16_ULP},
+};
+
+static sl_status rmsnorm_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    (void) attrs;
+    SL_TRY(sl_expect_float("rmsnorm_bwd", "dy", &in[0], 2));
+    SL_TRY(sl_expect("rmsnorm_bwd", "x", &in[1], in[0]));
+    SL_TRY(sl_expect("rmsnorm_bwd", "w", &in[2], sl_type_1d(in[0].dtype, in[0].dim[1])));
+    SL_TRY(sl_expect("rmsnorm_bwd", "rstd", &in[3], sl_type_1d(SL_F32, in[0].dim[0])));
+    out[0] = in[0];
+    out[1] = in[2];
+    return SL_OK;
+}
+
+static void rmsnorm_bwd_reference(const sl_launch *launch)
+{
+    const sl_operand *dy = &launch->in[0], *x = &launch->in[1], *w = &launch->in[2], *rstd = &launch->in[3];
+    int64_t n = x->type.dim[0], d = x->type.dim[1];
+    for (int64_t i = 0; i < n; i++) {
+        double r = sl_get(rstd, i), mean = 0;
+        for (int64_t c = 0; c < d; c++)
+            mean += (double) sl_get(dy, i * d + c) * sl_get(w, c) * sl_get(x, i * d + c) * r / (double) d;
+        for (int64_t c = 0; c < d; c++) {
+            double u = (double) sl_get(dy, i * d + c) * sl_get(w, c), xhat = sl_get(x, i * d + c) * r;
+            sl_put_out(launch, 0, i * d + c, r * (u - xhat * mean));
+        }
+    }
+    for (int64_t c = 0; c < d; c++) {
+        double dw = 0;
+        for (int64_t i = 0; i < n; i++)
+            dw += (double) sl_get(dy, i * d + c) * sl_get(x, i * d + c) * sl_get(rstd, i);
+        sl_put_out(launch, 1, c, dw);
+    }
+}
+
+#define BWD(dtype, n, d)                                                          \
+    {                                                                             \
+        SL_T2(dtype, n, d), SL_T2(dtype, n, d), SL_T1(dtype, d), SL_T1(SL_F32, n) \
+    }
+static const sl_op_case rmsnorm_bwd_cases[] = {
+    {.name = "f32", .in = BWD(SL_F32, 5, 64), .attrs.norm.eps = 1e-5f},
+    {.name = "f32 tail, accumulate both", .in = BWD(SL_F32, 70, 101), .attrs.norm.eps = 1e-5f, .accumulate = 3},
+    {.name = "f32 one row, accumulate dw", .in = BWD(SL_F32, 1, 3), .attrs.norm.eps = 1e-5f, .accumulate = 2},
+    {.name = "bf16, accumulate dw", .in = BWD(SL_BF16, 300, 256), .attrs.norm.eps = 1e-5f, .accumulate = 2},
+    {.name = "bf16 tail, accumulate dx", .in = BWD(SL_BF16, 7, 77), .attrs.norm.eps = 1e-5f, .accumulate = 1},
+    {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs.norm.eps = 1e-5f},
+};
+#undef BWD
+
+const sl_op_def sl_op_rmsnorm_bwd = {
+    .name = "rmsnorm_bwd",
+    .category = SL_CAT_REDUCTION,
+    .n_in = 4,
+    .n_out = 2,
+    .can_accumulate = 3,
+    .infer = rmsnorm_bwd_infer,
+    .work = sl_work_bytes,
+    .reference = rmsnorm_bwd_reference,
+    .cases = rmsnorm_bwd_cases,
+    .n_cases = SL_COUNT(rmsnorm_bwd_cases),
+    .tolerance = {5e-6, SL_BF16_ULP},
+};

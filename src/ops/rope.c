@@ -1,0 +1,256 @@
+/*
+ * Rotary position embedding, and the split of the fused projection into queries and context.
+ *
+ *   qkv row:  [ q: heads * e | k: kv_heads * e | v: kv_heads * e ]   ->   q row: [ q rotated ]   kv row: [ k rotated | v ]
+ *
+ * Pair j of a head turns by position * theta^(-2j/e). The two styles differ in which elements are a pair:
+ *   HALF         (x[j], x[j + e/2])    Hugging Face's Llama
+ *   INTERLEAVED  (x[2j], x[2j + 1])    Meta's original
+ *   NONE         no rotation, only the split (GPT-2)
+ * Llama-3 scaling slows low frequencies by `factor`, leaves high ones, and blends between the two wavelengths
+ * original_context / low_freq_factor and original_context / high_freq_factor.
+ *
+ * K and V of a token lie in one row, so that the context of a long sequence is one object that is moved in whole rows.
+ * The backward is the transpose: the same rotation by the negative angle.
+ */
+#include "ops/rope.h"
+
+#include <math.h>
+
+#include "ops/common.h"
+
+#define TWO_PI 6.283185307179586
+
+double sl_rope_frequency(const sl_attrs *attrs, int64_t j)
+{
+    double frequency = pow(attrs->rope.theta, -2.0 * (double) j / attrs->rope.head_dim);
+    double factor = attrs->rope.factor, low = attrs->rope.low_freq_factor, high = attrs->rope.high_freq_factor;
+    if (factor == 0 || factor == 1)
+        return frequency;
+    double turns = attrs->rope.original_context * frequency / TWO_PI; /* within the original context */
+    if (turns < low)
+        return frequency / factor;
+    if (turns > high)
+        return frequency;
+    double smooth = (turns - low) / (high - low);
+    return (1 - smooth) * frequency / factor + smooth * frequency;
+}
+
+static sl_status check_attrs(const char *op, const sl_attrs *attrs)
+{
+    int heads = attrs->rope.heads, kv_heads = attrs->rope.kv_heads, e = attrs->rope.head_dim;
+    int style = attrs->rope.style;
+    if (heads < 1 || kv_heads < 1 || e < 1)
+        return sl_fail(SL_E_INTERNAL, "%s: heads, kv_heads and head_dim must be positive but are %d, %d, %d", op, heads,
+                       kv_heads, e);
+    if (style != SL_ROPE_NONE && style != SL_ROPE_HALF && style != SL_ROPE_INTERLEAVED)
+        return sl_fail(SL_E_INTERNAL, "%s: unknown style %d", op, style);
+    if (style != SL_ROPE_NONE && (e % 2 || !(attrs->rope.theta > 0)))
+        return sl_fail(SL_E_INTERNAL, "%s: needs an even head_dim and a positive theta but has %d and %g", op, e,
+                       (double) attrs->rope.theta);
+    if (attrs->rope.factor != 0 && attrs->rope.factor != 1 &&
+        !(attrs->rope.factor > 0 && attrs->rope.high_freq_factor > attrs->rope.low_freq_factor &&
+          attrs->rope.original_context > 0))
+        return sl_fail(SL_E_INTERNAL,
+                       "%s: scaling needs factor > 0, high_freq_factor > low_freq_factor and original_context > 0", op);
+    return SL_OK;
+}
+
+static sl_status rope_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    SL_TRY(check_attrs("rope", attrs));
+    SL_TRY(sl_expect_float("rope", "qkv", &in[0], 2));
+    int64_t e = attrs->rope.head_dim, n = in[0].dim[0];
+    int64_t q = attrs->rope.heads * e, kv = 2 * attrs->rope.kv_heads * e;
+    SL_TRY(sl_expect("rope", "qkv", &in[0], sl_type_2d(in[0].dtype, n, q + kv)));
+    SL_TRY(sl_expect("rope", "positions", &in[1], sl_type_1d(SL_I32, n)));
+    out[0] = sl_type_2d(in[0].dtype, n, q);
+    out[1] = sl_type_2d(in[0].dtype, n, kv);
+    return SL_OK;
+}
+
+/* One head of one token: y[0..e) = x[0..e) turned by direction * position. */
+static void rotate(const sl_attrs *attrs, const sl_operand *x, int64_t from, const sl_operand *y, int64_t to,
+                   int32_t position, double direction)
+{
+    int64_t e = attrs->rope.head_dim;
+    if (attrs->rope.style == SL_ROPE_NONE) {
+        for (int64_t c = 0; c < e; c++)
+            sl_put(y, to + c, sl_get(x, from + c));
+        return;
+    }
+    bool half = attrs->rope.style == SL_ROPE_HALF;
+    for (int64_t j = 0; j < e / 2; j++) {
+        int64_t first = half ? j : 2 * j, second = half ? j + e / 2 : 2 * j + 1;
+        double angle = direction * position * sl_rope_frequency(attrs, j);
+        double a = sl_get(x, from + first), b = sl_get(x, from + second);
+        sl_put(y, to + first, (float) (a * cos(angle) - b * sin(angle)));
+        sl_put(y, to + second, (float) (b * cos(angle) + a * sin(angle)));
+    }
+}
+
+static void rope_reference(const sl_launch *launch)
+{
+    const sl_operand *qkv = &launch->in[0], *q = &launch->out[0], *kv = &launch->out[1];
+    int64_t n = qkv->type.dim[0], heads = launch->attrs.rope.heads, kv_heads = launch->attrs.rope.kv_heads;
+    int64_t e = launch->attrs.rope.head_dim, q_width = heads * e, kv_width = 2 * kv_heads * e;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = i * (q_width + kv_width);
+        int32_t position = sl_get_i32(&launch->in[1], i);
+        for (int64_t h = 0; h < heads; h++)
+            rotate(&launch->attrs, qkv, row + h * e, q, i * q_width + h * e, position, 1);
+        for (int64_t h = 0; h < kv_heads; h++)
+            rotate(&launch->attrs, qkv, row + q_width + h * e, kv, i * kv_width + h * e, position, 1);
+        for (int64_t c = kv_width / 2; c < kv_width; c++)
+            sl_put(kv, i * kv_width + c, sl_get(qkv, row + q_width + c));
+    }
+}
+
+static sl_status rope_gradient(sl_gradient *gradient)
+{
+    if (!gradient->need[0] || (gradient->d_out[0] == SL_NO_VALUE && gradient->d_out[1] == SL_NO_VALUE))
+        return SL_OK;
+    if (gradient->d_out[0] == SL_NO_VALUE || gradient->d_out[1] == SL_NO_VALUE)
+        return sl_fail(SL_E_INTERNAL, "rope: its gradient needs those of both q and kv; use both outputs in the model");
+    sl_value in[] = {gradient->d_out[0], gradient->d_out[1], gradient->in[1]};
+    return gradient->emit(gradient, SL_OP_ROPE_BWD, gradient->attrs, in, 3, (const int[]){0}, 1);
+}
+
+#define LLAMA3 .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192
+#define FWD(t, n, h, g, e)                             \
+    {                                                  \
+        SL_T2(t, n, (h + 2 * g) * e), SL_T1(SL_I32, n) \
+    }
+static const sl_op_case rope_cases[] = {
+    {.name = "f32 half",
+     .in = FWD(SL_F32, 7, 4, 2, 16),
+     .index_range = 100,
+     .attrs.rope = {.heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_HALF, .theta = 10000}},
+    {.name = "f32 interleaved",
+     .in = FWD(SL_F32, 7, 4, 2, 16),
+     .index_range = 100,
+     .attrs.rope = {.heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_INTERLEAVED, .theta = 10000}},
+    {.name = "f32 none, odd head",
+     .in = FWD(SL_F32, 5, 3, 1, 7),
+     .index_range = 100,
+     .attrs.rope = {.heads = 3, .kv_heads = 1, .head_dim = 7, .style = SL_ROPE_NONE}},
+    {.name = "f32 half, tail",
+     .in = FWD(SL_F32, 3, 3, 3, 22),
+     .index_range = 5000,
+     .attrs.rope = {.heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_HALF, .theta = 10000}},
+    {.name = "f32 interleaved, tail",
+     .in = FWD(SL_F32, 1, 3, 3, 22),
+     .index_range = 5000,
+     .attrs.rope = {.heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_INTERLEAVED, .theta = 10000}},
+    {.name = "f32 half, llama3, a million positions",
+     .in = FWD(SL_F32, 40, 2, 1, 128),
+     .index_range = 1048576,
+     .attrs.rope = {.heads = 2, .kv_heads = 1, .head_dim = 128, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3}},
+    {.name = "bf16 half, llama3",
+     .in = FWD(SL_BF16, 40, 8, 2, 64),
+     .index_range = 131072,
+     .attrs.rope = {.heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3}},
+    {.name = "bf16 interleaved",
+     .in = FWD(SL_BF16, 40, 8, 2, 64),
+     .index_range = 8192,
+     .attrs.rope = {.heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_INTERLEAVED, .theta = 500000}},
+    {.name = "bf16 none",
+     .in = FWD(SL_BF16, 9, 2, 2, 24),
+     .index_range = 100,
+     .attrs.rope = {.heads = 2, .kv_heads = 2, .head_dim = 24, .style = SL_ROPE_NONE}},
+};
+#undef FWD
+
+const sl_op_def sl_op_rope = {
+    .name = "rope",
+    .category = SL_CAT_ELEMENTWISE,
+    .n_in = 2,
+    .n_out = 2,
+    .infer = rope_infer,
+    .work = sl_work_bytes,
+    .reference = rope_reference,
+    .gradient = rope_gradient,
+    .cases = rope_cases,
+    .n_cases = SL_COUNT(rope_cases),
+    .tolerance = {1e-6, SL_BF16_ULP},
+};
+
+static sl_status rope_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    SL_TRY(check_attrs("rope_bwd", attrs));
+    SL_TRY(sl_expect_float("rope_bwd", "dq", &in[0], 2));
+    int64_t e = attrs->rope.head_dim, n = in[0].dim[0];
+    int64_t q = attrs->rope.heads * e, kv = 2 * attrs->rope.kv_heads * e;
+    SL_TRY(sl_expect("rope_bwd", "dq", &in[0], sl_type_2d(in[0].dtype, n, q)));
+    SL_TRY(sl_expect("rope_bwd", "dkv", &in[1], sl_type_2d(in[1].dtype == SL_F32 ? SL_F32 : in[0].dtype, n, kv)));
+    SL_TRY(sl_expect("rope_bwd", "positions", &in[2], sl_type_1d(SL_I32, n)));
+    out[0] = sl_type_2d(in[0].dtype, n, q + kv);
+    return SL_OK;
+}
+
+static void rope_bwd_reference(const sl_launch *launch)
+{
+    const sl_operand *dq = &launch->in[0], *dkv = &launch->in[1], *dqkv = &launch->out[0];
+    int64_t n = dq->type.dim[0], heads = launch->attrs.rope.heads, kv_heads = launch->attrs.rope.kv_heads;
+    int64_t e = launch->attrs.rope.head_dim, q_width = heads * e, kv_width = 2 * kv_heads * e;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = i * (q_width + kv_width);
+        int32_t position = sl_get_i32(&launch->in[2], i);
+        for (int64_t h = 0; h < heads; h++)
+            rotate(&launch->attrs, dq, i * q_width + h * e, dqkv, row + h * e, position, -1);
+        for (int64_t h = 0; h < kv_heads; h++)
+            rotate(&launch->attrs, dkv, i * kv_width + h * e, dqkv, row + q_width + h * e, position, -1);
+        for (int64_t c = kv_width / 2; c < kv_width; c++)
+            sl_put(dqkv, row + q_width + c, sl_get(dkv, i * kv_width + c));
+    }
+}
+
+#define BWD(t, tkv, n, h, g, e)                                                \
+    {                                                                          \
+        SL_T2(t, n, (h) * (e)), SL_T2(tkv, n, 2 * (g) * (e)), SL_T1(SL_I32, n) \
+    }
+static const sl_op_case rope_bwd_cases[] = {
+    {.name = "f32 half",
+     .in = BWD(SL_F32, SL_F32, 7, 4, 2, 16),
+     .index_range = 100,
+     .attrs.rope = {.heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_HALF, .theta = 10000}},
+    {.name = "f32 interleaved, tail",
+     .in = BWD(SL_F32, SL_F32, 3, 3, 3, 22),
+     .index_range = 5000,
+     .attrs.rope = {.heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_INTERLEAVED, .theta = 10000}},
+    {.name = "f32 none, odd head",
+     .in = BWD(SL_F32, SL_F32, 5, 3, 1, 7),
+     .index_range = 100,
+     .attrs.rope = {.heads = 3, .kv_heads = 1, .head_dim = 7, .style = SL_ROPE_NONE}},
+    {.name = "bf16 half, llama3",
+     .in = BWD(SL_BF16, SL_BF16, 40, 8, 2, 64),
+     .index_range = 131072,
+     .attrs.rope = {.heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3}},
+    {.name = "bf16 half, dkv f32",
+     .in = BWD(SL_BF16, SL_F32, 33, 4, 2, 32),
+     .index_range = 131072,
+     .attrs.rope = {.heads = 4, .kv_heads = 2, .head_dim = 32, .style = SL_ROPE_HALF, .theta = 10000}},
+    {.name = "bf16 interleaved, dkv f32, tail",
+     .in = BWD(SL_BF16, SL_F32, 5, 4, 2, 18),
+     .index_range = 8192,
+     .attrs.rope = {.heads = 4, .kv_heads = 2, .head_dim = 18, .style = SL_ROPE_INTERLEAVED, .theta = 10000}},
+    {.name = "bf16 none, dkv f32",
+     .in = BWD(SL_BF16, SL_F32, 9, 2, 2, 24),
+     .index_range = 100,
+     .attrs.rope = {.heads = 2, .kv_heads = 2, .head_dim = 24, .style = SL_ROPE_NONE}},
+};
+#undef BWD
+#undef LLAMA3
+
+const sl_op_def sl_op_rope_bwd = {
+    .name = "rope_bwd",
+    .category = SL_CAT_ELEMENTWISE,
+    .n_in = 3,
+    .n_out = 1,
+    .infer = rope_bwd_infer,
+    .work = sl_work_bytes,
+    .reference = rope_bwd_reference,
+    .cases = rope_bwd_cases,
+    .n_cases = SL_COUNT(rope_bwd_cases),
+    .tolerance = {1e-6, SL_BF16_ULP},
+};

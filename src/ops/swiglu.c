@@ -1,0 +1,101 @@
+/*
+ * SwiGLU: gu holds gate and up side by side (one projection makes both), s = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
+ *
+ * Backward, with sigma = 1 / (1 + exp(-g)):
+ *     d gate = ds * up * sigma * (1 + g * (1 - sigma))        d up = ds * silu(g)
+ */
+#include <math.h>
+
+#include "ops/common.h"
+
+static sl_status swiglu_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    (void) attrs;
+    SL_TRY(sl_expect_float("swiglu", "gu", &in[0], 2));
+    if (in[0].dim[1] % 2)
+        return sl_fail(SL_E_INTERNAL, "swiglu: gu holds gate and up side by side but has an odd width of %lld",
+                       (long long) in[0].dim[1]);
+    out[0] = sl_type_2d(in[0].dtype, in[0].dim[0], in[0].dim[1] / 2);
+    return SL_OK;
+}
+
+static void swiglu_reference(const sl_launch *launch)
+{
+    int64_t n = launch->out[0].type.dim[0], f = launch->out[0].type.dim[1];
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < f; c++) {
+            double gate = sl_get(&launch->in[0], i * 2 * f + c), up = sl_get(&launch->in[0], i * 2 * f + f + c);
+            sl_put_out(launch, 0, i * f + c, gate / (1 + exp(-gate)) * up);
+        }
+}
+
+static sl_status swiglu_gradient(sl_gradient *gradient)
+{
+    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
+        return SL_OK;
+    sl_value in[] = {gradient->d_out[0], gradient->in[0]};
+    return gradient->emit(gradient, SL_OP_SWIGLU_BWD, &(const sl_attrs){0}, in, 2, (const int[]){0}, 1);
+}
+
+static const sl_op_case swiglu_cases[] = {
+    {.name = "f32", .in = {SL_T2(SL_F32, 5, 128)}},           {.name = "f32 tail", .in = {SL_T2(SL_F32, 7, 74)}},
+    {.name = "f32 one element", .in = {SL_T2(SL_F32, 1, 2)}}, {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 1024)}},
+    {.name = "bf16 tail", .in = {SL_T2(SL_BF16, 7, 90)}},
+};
+
+const sl_op_def sl_op_swiglu = {
+    .name = "swiglu",
+    .category = SL_CAT_ELEMENTWISE,
+    .n_in = 1,
+    .n_out = 1,
+    .infer = swiglu_infer,
+    .work = sl_work_bytes,
+    .reference = swiglu_reference,
+    .gradient = swiglu_gradient,
+    .cases = swiglu_cases,
+    .n_cases = SL_COUNT(swiglu_cases),
+    .tolerance = {1e-6, SL_BF16_ULP},
+};
+
+static sl_status swiglu_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    (void) attrs;
+    SL_TRY(sl_expect_float("swiglu_bwd", "ds", &in[0], 2));
+    SL_TRY(sl_expect("swiglu_bwd", "gu", &in[1], sl_type_2d(in[0].dtype, in[0].dim[0], 2 * in[0].dim[1])));
+    out[0] = in[1];
+    return SL_OK;
+}
+
+static void swiglu_bwd_reference(const sl_launch *launch)
+{
+    int64_t n = launch->in[0].type.dim[0], f = launch->in[0].type.dim[1];
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < f; c++) {
+            double ds = sl_get(&launch->in[0], i * f + c);
+            double gate = sl_get(&launch->in[1], i * 2 * f + c), up = sl_get(&launch->in[1], i * 2 * f + f + c);
+            double sigma = 1 / (1 + exp(-gate));
+            sl_put_out(launch, 0, i * 2 * f + c, ds * up * sigma * (1 + gate * (1 - sigma)));
+            sl_put_out(launch, 0, i * 2 * f + f + c, ds * gate * sigma);
+        }
+}
+
+static const sl_op_case swiglu_bwd_cases[] = {
+    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 128)}},
+    {.name = "f32 tail", .in = {SL_T2(SL_F32, 7, 37), SL_T2(SL_F32, 7, 74)}},
+    {.name = "f32 one element", .in = {SL_T2(SL_F32, 1, 1), SL_T2(SL_F32, 1, 2)}},
+    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 512), SL_T2(SL_BF16, 33, 1024)}},
+    {.name = "bf16 tail", .in = {SL_T2(SL_BF16, 7, 45), SL_T2(SL_BF16, 7, 90)}},
+};
+
+const sl_op_def sl_op_swiglu_bwd = {
+    .name = "swiglu_bwd",
+    .category = SL_CAT_ELEMENTWISE,
+    .n_in = 2,
+    .n_out = 1,
+    .infer = swiglu_bwd_infer,
+    .work = sl_work_bytes,
+    .reference = swiglu_bwd_reference,
+    .cases = swiglu_bwd_cases,
+    .n_cases = SL_COUNT(swiglu_bwd_cases),
+    .tolerance = {2e-6, SL_BF16_ULP},
+};
