@@ -1,0 +1,52 @@
+/* A guess at this machine from what the system says of it: enough to plan with before anything was measured. Arithmetic per
+ * cycle and core: multiply-add counts two, two vector units of 8 or 16 f32 lanes; AMX does 1024 bf16 operations. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/cpu/cpu.h"
+
+/* Hz; the nominal one where the system tells, 2.5e9 otherwise. */
+static double core_frequency(void)
+{
+    double mhz = 0;
+    char line[256];
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cpufreq/base_frequency", "r");
+    if (file) {
+        double khz = 0;
+        if (fscanf(file, "%lf", &khz) == 1)
+            mhz = khz * 1e-3;
+        fclose(file);
+    }
+    if (mhz <= 0 && (file = fopen("/proc/cpuinfo", "r"))) {
+        while (mhz <= 0 && fgets(line, sizeof line, file))
+            if (sscanf(line, "cpu MHz : %lf", &mhz) != 1)
+                mhz = 0;
+        fclose(file);
+    }
+    return mhz > 0 ? mhz * 1e6 : 2.5e9;
+}
+
+void sl_cpu_profile(sl_isa isa, int threads, sl_hardware *hardware)
+{
+    static const double f32_per_cycle[SL_ISA_COUNT] = {2, 32, 64, 64};
+    static const double bf16_per_cycle[SL_ISA_COUNT] = {2, 32, 64, 1024};
+    double cycles = core_frequency() * threads;
+    double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
+    *hardware = (sl_hardware){
+        .peak_flops = {[SL_F32] = f32_per_cycle[isa] * cycles, [SL_BF16] = bf16_per_cycle[isa] * cycles},
+        .matmul_efficiency = isa == SL_ISA_AMX ? 0.5 : 0.75,
+        .attention_efficiency = {0.4, 0.35},
+        .memory_bandwidth = {8e9 * threads + 4e9, 8e9 * threads + 4e9},
+        .link_bandwidth = {9e9, 9e9},
+        .link_bandwidth_both = 8e9,
+        .link_latency_s = 3e-6,
+        .launch_latency_s = 3e-6,
+        .host_optimizer_bandwidth = 7e9 * threads + 3e9,
+        .shared_cores = true,
+    };
+    snprintf(hardware->name, sizeof hardware->name, "cpu %s, %d thread%s", sl_isa_name(isa), threads,
+             threads == 1 ? "" : "s");
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        hardware->memory_bytes[tier] = (size_t) memory;
+}
