@@ -64,6 +64,10 @@ typedef struct sl_device_class {
     size_t (*workspace)(sl_device *device, const sl_launch *launch, sl_stream stream);
     /* SL_OK, or SL_E_UNSUPPORTED and why. */
     sl_status (*supports)(sl_device *device, const sl_launch *launch);
+    /* Optional (NULL: not offered). A device that can record a list of commands once and run it again is asked here first, with
+     * something that identifies the list: *started true means it runs already and only step_end remains; otherwise the caller
+     * goes on with step_begin and issues the commands, which the device may record for the next time. */
+    sl_status (*replay)(sl_device *device, const void *list, bool *started);
     sl_status (*step_begin)(sl_device *device);
     sl_status (*launch)(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span); /* *launch outlives the step */
     sl_status (*copy)(sl_device *device, sl_stream stream, void *to, const void *from, size_t bytes, sl_span *span);
