@@ -1,0 +1,26 @@
+/* Softmax rows of the loss head, and its kernels, for AVX2. */
+#ifdef __AVX2__
+#define SOFTMAX_LOSS sl_softmax_loss_avx2
+#define SOFTMAX_GRADIENT sl_softmax_gradient_avx2
+#include "device/cpu/head_loss_kernel.h"
+
+static const sl_head_isa isa = {
+    .gemm = &sl_gemm_avx2, .loss = sl_softmax_loss_avx2, .loss_and_gradient = sl_softmax_gradient_avx2};
+
+static size_t workspace(const sl_launch *launch, int threads)
+{
+    return sl_head_loss_workspace(&isa, launch, threads);
+}
+
+static void run(const sl_launch *launch, sl_pool *pool)
+{
+    sl_head_loss_run(&isa, launch, pool);
+}
+
+const sl_cpu_kernel sl_cpu_head_loss_avx2 = {
+    .name = "head_loss_avx2", .op = SL_OP_HEAD_LOSS, .isa = SL_ISA_AVX2, .workspace = workspace, .run = run};
+const sl_cpu_kernel sl_cpu_head_loss_bwd_avx2 = {
+    .name = "head_loss_bwd_avx2", .op = SL_OP_HEAD_LOSS_BWD, .isa = SL_ISA_AVX2, .workspace = workspace, .run = run};
+#else
+typedef int head_loss_avx2_is_empty;
+#endif
