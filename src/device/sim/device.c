@@ -1,0 +1,384 @@
+/* A device that looks for missing dependencies. It stores a step's commands and runs them at the end of the step, in one of the
+ * orders that streams and events allow, chosen by the seed to be as unfriendly as possible:
+ *
+ *  - streams have priorities; the first one that can go on, does. Priorities are shuffled now and then, how often depends on the
+ *    seed: always (a random walk), seldom (one stream runs ahead as far as it can), never (one stream starves).
+ *  - every launch and copy has a first and a second moment, and other streams may run in between.
+ *
+ * If every order gives the same bytes, the events suffice. Time is virtual: a command starts when its stream and the events it
+ * waited for allow, which does not depend on the order of execution. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/mem.h"
+#include "core/rng.h"
+#include "device/sim/sim.h"
+
+typedef enum command_kind { RUN, COPY, RECORD, WAIT } command_kind;
+typedef struct command {
+    command_kind kind;
+    const sl_launch *launch;
+    unsigned char *to;
+    const unsigned char *from;
+    size_t bytes;
+    int64_t event;
+    sl_span *span;
+} command;
+
+typedef struct queue {
+    command *commands;
+    int64_t count, next;
+    bool begun;     /* the next command is between its two moments */
+    uint64_t state; /* of the begun command: a launch's hash, a copy's split */
+    double clock;
+} queue;
+
+typedef struct event {
+    uint64_t recorded; /* step */
+    double time;
+} event;
+
+typedef struct sim_device {
+    sl_device base;
+    sl_device_config config;
+    unsigned char *arena[SL_TIER_COUNT];
+    queue queues[SL_STREAM_COUNT];
+    event *events;
+    uint64_t step, draws;
+    bool in_step;
+    sl_status error;
+    char message[256];
+    int priority[SL_STREAM_COUNT];
+} sim_device;
+
+static const char *const stream_names[SL_STREAM_COUNT] = {"compute", "in", "out", "host"};
+
+static sim_device *self(sl_device *device)
+{
+    return (sim_device *) (void *) device;
+}
+
+static uint32_t draw(sim_device *sim, uint32_t below)
+{
+    return sl_philox(sim->config.seed, sim->draws++, sim->step).v[0] % below;
+}
+
+static void sim_close(sl_device *device)
+{
+    sim_device *sim = self(device);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        if (sim->arena[tier])
+            sl_pages_unmap(sim->arena[tier], sim->config.arena_bytes[tier]);
+    for (int s = 0; s < SL_STREAM_COUNT; s++)
+        sl_free(sim->queues[s].commands);
+    sl_free(sim->events);
+    sl_free(sim);
+}
+
+static sl_status sim_open(const sl_device_config *config, sl_device **device)
+{
+    sim_device *sim;
+    sl_status status;
+    SL_TRY(sl_alloc(&sim, 1, sizeof *sim));
+    sim->base.class = &sl_device_sim;
+    sim->config = *config;
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        if (config->arena_bytes[tier])
+            SL_TRY_GOTO(sl_pages_map(config->arena_bytes[tier], (void **) &sim->arena[tier]), fail);
+    for (int s = 0; s < SL_STREAM_COUNT; s++) {
+        sim->priority[s] = s;
+        SL_TRY_GOTO(sl_alloc(&sim->queues[s].commands, SL_MAX(config->max_commands, 1), sizeof(command)), fail);
+    }
+    SL_TRY_GOTO(sl_alloc(&sim->events, SL_MAX(config->max_events, 1), sizeof *sim->events), fail);
+    *device = &sim->base;
+    return SL_OK;
+fail:
+    sim_close(&sim->base);
+    return status;
+}
+
+static void *sim_arena(sl_device *device, sl_tier tier)
+{
+    return self(device)->arena[tier];
+}
+
+/* Some ops have one, so that plans with workspaces are tried. */
+static size_t sim_workspace(sl_device *device, const sl_launch *launch, sl_stream stream)
+{
+    (void) device, (void) stream;
+    return (size_t) SL_ALIGN * ((size_t) launch->op % 3);
+}
+
+static sl_status sim_supports(sl_device *device, const sl_launch *launch)
+{
+    (void) device;
+    if ((int) launch->op < 0 || launch->op >= SL_OP_COUNT)
+        return sl_fail(SL_E_UNSUPPORTED, "op %d is not in the table of ops", (int) launch->op);
+    return SL_OK;
+}
+
+/* ---- issuing ---- */
+
+static sl_status note(sim_device *sim, sl_status status)
+{
+    if (status != SL_OK && sim->error == SL_OK) {
+        sim->error = status;
+        snprintf(sim->message, sizeof sim->message, "%s", sl_error_message());
+    }
+    return status;
+}
+
+static sl_status sim_step_begin(sl_device *device)
+{
+    sim_device *sim = self(device);
+    if (sim->in_step)
+        return sl_fail(SL_E_INTERNAL, "a step began inside a step");
+    sim->in_step = true;
+    sim->error = SL_OK;
+    sim->step++;
+    sim->draws = 0;
+    for (int s = 0; s < SL_STREAM_COUNT; s++) {
+        queue *q = &sim->queues[s];
+        q->count = q->next = 0, q->clock = 0, q->begun = false;
+    }
+    return SL_OK;
+}
+
+static sl_status push(sim_device *sim, sl_stream stream, const command *c)
+{
+    queue *q = &sim->queues[stream];
+    if (!sim->in_step)
+        return sl_fail(SL_E_INTERNAL, "a command was issued outside a step");
+    if (q->count >= sim->config.max_commands)
+        return note(sim,
+                    sl_fail(SL_E_INTERNAL, "stream %s: more than the %lld commands per step the device was opened for",
+                            stream_names[stream], (long long) sim->config.max_commands));
+    bool has_event = c->kind == RECORD || c->kind == WAIT;
+    if (has_event && (c->event < 0 || c->event >= sim->config.max_events))
+        return note(sim, sl_fail(SL_E_INTERNAL, "event %lld on stream %s: the device was opened for %lld events",
+                                 (long long) c->event, stream_names[stream], (long long) sim->config.max_events));
+    q->commands[q->count++] = *c;
+    return SL_OK;
+}
+
+static bool in_arena(const sim_device *sim, const void *at, size_t bytes)
+{
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+        size_t offset = (size_t) ((const unsigned char *) at - sim->arena[tier]), size = sim->config.arena_bytes[tier];
+        if (sim->arena[tier] && offset <= size && bytes <= size - offset)
+            return true;
+    }
+    return false;
+}
+
+static bool operands_in_arena(const sim_device *sim, const sl_launch *launch)
+{
+    for (int i = 0; i < SL_MAX_IN; i++)
+        if (launch->in[i].data && !in_arena(sim, launch->in[i].data, sl_type_bytes(&launch->in[i].type)))
+            return false;
+    for (int k = 0; k < SL_MAX_OUT; k++)
+        if (launch->out[k].data && !in_arena(sim, launch->out[k].data, sl_type_bytes(&launch->out[k].type)))
+            return false;
+    return !launch->workspace || in_arena(sim, launch->workspace, launch->workspace_bytes);
+}
+
+static sl_status sim_launch(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span)
+{
+    sim_device *sim = self(device);
+    sl_status status = sim_supports(device, launch);
+    if (status == SL_OK && !operands_in_arena(sim, launch))
+        status = sl_fail(SL_E_INTERNAL, "%s: an operand leaves the arenas", sl_op(launch->op)->name);
+    if (status == SL_OK && launch->workspace_bytes < sim_workspace(device, launch, stream))
+        status = sl_fail(SL_E_INTERNAL, "%s: the launch brings too little workspace", sl_op(launch->op)->name);
+    if (status != SL_OK)
+        return note(sim, status);
+    command c = {.kind = RUN, .launch = launch, .span = span};
+    return push(sim, stream, &c);
+}
+
+static sl_status sim_copy(sl_device *device, sl_stream stream, void *to, const void *from, size_t bytes, sl_span *span)
+{
+    sim_device *sim = self(device);
+    if (!in_arena(sim, to, bytes) || !in_arena(sim, from, bytes))
+        return note(sim, sl_fail(SL_E_INTERNAL, "a copy of %zu bytes leaves the arenas", bytes));
+    command c = {.kind = COPY, .to = to, .from = from, .bytes = bytes, .span = span};
+    return push(sim, stream, &c);
+}
+
+static sl_status sim_record(sl_device *device, sl_stream stream, int64_t number)
+{
+    command c = {.kind = RECORD, .event = number};
+    return push(self(device), stream, &c);
+}
+
+static sl_status sim_wait(sl_device *device, sl_stream stream, int64_t number)
+{
+    command c = {.kind = WAIT, .event = number};
+    return push(self(device), stream, &c);
+}
+
+/* ---- running ---- */
+
+static double duration(const command *c)
+{
+    if (c->kind == COPY)
+        return 5e-6 + (double) c->bytes / 50e9;
+    sl_work work = {0};
+    sl_op(c->launch->op)->work(c->launch, &work);
+    return 2e-6 + work.hardware_flops / 1e12 + (work.read_bytes + work.write_bytes) / 1e12;
+}
+
+static bool can_go_on(const sim_device *sim, const queue *q)
+{
+    if (q->next == q->count)
+        return false;
+    const command *c = &q->commands[q->next];
+    return c->kind != WAIT || sim->events[c->event].recorded == sim->step;
+}
+
+/* One moment of the queue's next command. */
+static void advance(sim_device *sim, queue *q)
+{
+    const command *c = &q->commands[q->next];
+    bool first = (c->kind == RUN || c->kind == COPY) && !q->begun;
+    switch (c->kind) {
+    case RUN:
+        if (first)
+            q->state = sl_sim_launch_begin(c->launch);
+        else
+            sl_sim_launch_end(c->launch, q->state);
+        break;
+    case COPY:
+        if (first)
+            q->state = draw(sim, 3) * c->bytes / 2; /* nothing, half or all at the first moment */
+        size_t from = first ? 0 : q->state, to = first ? q->state : c->bytes;
+        memmove(c->to + from, c->from + from, to - from);
+        break;
+    case RECORD:
+        sim->events[c->event] = (event){sim->step, q->clock};
+        break;
+    case WAIT:
+        q->clock = SL_MAX(q->clock, sim->events[c->event].time);
+        break;
+    }
+    q->begun = first;
+    if (first)
+        return;
+    if (c->kind == RUN || c->kind == COPY) {
+        double start = q->clock;
+        q->clock += duration(c);
+        if (c->span)
+            *c->span = (sl_span){start, q->clock};
+    }
+    q->next++;
+}
+
+static void shuffle(sim_device *sim)
+{
+    for (int i = SL_STREAM_COUNT - 1; i > 0; i--) {
+        int j = (int) draw(sim, (uint32_t) i + 1), other = sim->priority[j];
+        sim->priority[j] = sim->priority[i];
+        sim->priority[i] = other;
+    }
+}
+
+static sl_status stuck(const sim_device *sim)
+{
+    for (int s = 0; s < SL_STREAM_COUNT; s++) {
+        const queue *q = &sim->queues[s];
+        if (q->next < q->count)
+            return sl_fail(SL_E_DEVICE, "stream %s waits for event %lld, which nothing records", stream_names[s],
+                           (long long) q->commands[q->next].event);
+    }
+    return SL_OK;
+}
+
+static sl_status run_all(sim_device *sim)
+{
+    static const uint32_t periods[] = {1, 2, 8, 64, 1u << 31};
+    uint32_t period = periods[draw(sim, (uint32_t) SL_COUNT(periods))];
+    shuffle(sim);
+    for (;;) {
+        int i = 0;
+        while (i < SL_STREAM_COUNT && !can_go_on(sim, &sim->queues[sim->priority[i]]))
+            i++;
+        if (i == SL_STREAM_COUNT)
+            return stuck(sim);
+        advance(sim, &sim->queues[sim->priority[i]]);
+        if (draw(sim, period) == 0)
+            shuffle(sim);
+    }
+}
+
+static sl_status sim_step_end(sl_device *device)
+{
+    sim_device *sim = self(device);
+    if (!sim->in_step)
+        return sl_fail(SL_E_INTERNAL, "a step ended that had not begun");
+    sim->in_step = false;
+    if (sim->error != SL_OK)
+        return sl_fail(sim->error, "%s", sim->message);
+    return run_all(sim);
+}
+
+static sl_status sim_write(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
+{
+    (void) tier;
+    if (self(device)->in_step || !in_arena(self(device), to, bytes))
+        return sl_fail(SL_E_INTERNAL, "%zu bytes written inside a step or beyond the arena", bytes);
+    memcpy(to, from, bytes);
+    return SL_OK;
+}
+
+static sl_status sim_read(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
+{
+    (void) tier;
+    if (self(device)->in_step || !in_arena(self(device), from, bytes))
+        return sl_fail(SL_E_INTERNAL, "%zu bytes read inside a step or beyond the arena", bytes);
+    memcpy(to, from, bytes);
+    return SL_OK;
+}
+
+static void sim_hardware(sl_device *device, sl_hardware *hardware)
+{
+    (void) device;
+    *hardware = (sl_hardware){
+        .name = "sim",
+        .memory_bytes = {(size_t) 1 << 30, (size_t) 1 << 32},
+        .peak_flops = {[SL_F32] = 1e12, [SL_BF16] = 1e12},
+        .matmul_efficiency = 1,
+        .attention_efficiency = {1, 1},
+        .memory_bandwidth = {1e12, 1e11},
+        .link_bandwidth = {50e9, 50e9},
+        .link_bandwidth_both = 50e9,
+        .link_latency_s = 5e-6,
+        .launch_latency_s = 2e-6,
+        .host_optimizer_bandwidth = 1e11,
+    };
+}
+
+static const char *sim_numerics(sl_device *device)
+{
+    (void) device;
+    return "sim";
+}
+
+const sl_device_class sl_device_sim = {
+    .name = "sim",
+    .describe = "no arithmetic, virtual time: runs a plan in the most unfriendly order its events allow",
+    .open = sim_open,
+    .close = sim_close,
+    .arena = sim_arena,
+    .workspace = sim_workspace,
+    .supports = sim_supports,
+    .step_begin = sim_step_begin,
+    .launch = sim_launch,
+    .copy = sim_copy,
+    .record = sim_record,
+    .wait = sim_wait,
+    .step_end = sim_step_end,
+    .write = sim_write,
+    .read = sim_read,
+    .hardware = sim_hardware,
+    .numerics = sim_numerics,
+};
