@@ -1,0 +1,100 @@
+/* Short forms for model files: names, parameters with their Hugging Face parts, and the compositions that families share. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/internal.h"
+
+enum { NAME_BYTES = 160 };
+
+static void scoped(const sl_forward *f, const char *name, char out[NAME_BYTES])
+{
+    snprintf(out, NAME_BYTES, "%s%s%s", f->scope, f->scope[0] ? "." : "", name);
+}
+
+void sl_forward_block(sl_forward *f, const char *name)
+{
+    if (f->status == SL_OK)
+        f->status = sl_graph_begin_block(f->graph, name);
+}
+
+sl_value sl_forward_input(sl_forward *f, sl_input_kind kind)
+{
+    sl_value value = SL_NO_VALUE;
+    if (f->status == SL_OK)
+        f->status = sl_graph_input(f->graph, kind, &value);
+    return value;
+}
+
+sl_value sl_forward_parameter(sl_forward *f, const sl_forward_param *param)
+{
+    char name[NAME_BYTES], parts[SL_MAX_PARTS][NAME_BYTES];
+    sl_value value = SL_NO_VALUE;
+    sl_param full = {.name = name, .init = param->init, .init_std = param->std, .decay = param->decay, .group = f->group};
+    if (f->status != SL_OK)
+        return value;
+    scoped(f, param->name, name);
+    full.type = param->columns ? sl_type_2d(f->graph->dtype, param->rows, param->columns)
+                               : sl_type_1d(f->graph->dtype, param->rows);
+    full.n_parts = param->n_parts;
+    for (int i = 0; i < param->n_parts; i++) {
+        full.parts[i] = param->parts[i];
+        snprintf(parts[i], NAME_BYTES, "%s%s%s", param->prefix, param->prefix[0] ? "." : "", param->parts[i].name);
+        full.parts[i].name = parts[i];
+    }
+    f->status = sl_graph_param(f->graph, &full, &value);
+    return value;
+}
+
+sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in, int n_in,
+                       sl_value *second)
+{
+    char full[NAME_BYTES];
+    sl_value out[SL_MAX_OUT] = {SL_NO_VALUE, SL_NO_VALUE, SL_NO_VALUE, SL_NO_VALUE};
+    scoped(f, name, full);
+    if (f->status == SL_OK)
+        f->status = sl_graph_op(f->graph, op, full, attrs, in, n_in, out);
+    if (second)
+        *second = out[1];
+    return out[0];
+}
+
+sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias, sl_value residual)
+{
+    sl_attrs attrs = {0};
+    attrs.matmul.trans_b = 1;
+    return sl_forward_op(f, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, weight, bias, residual}, 4, NULL);
+}
+
+sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv)
+{
+    sl_attrs rope = {0}, attention = {0};
+    sl_value kv, q;
+    rope.rope.heads = attention.attention.heads = (int32_t) model->heads;
+    rope.rope.kv_heads = attention.attention.kv_heads = (int32_t) model->kv_heads;
+    rope.rope.head_dim = attention.attention.head_dim = (int32_t) model->head_dim;
+    rope.rope.style = model->rope_style;
+    if (model->rope_style != SL_ROPE_NONE) {
+        rope.rope.theta = model->rope_theta;
+        rope.rope.factor = model->rope_factor;
+        rope.rope.low_freq_factor = model->rope_low_freq;
+        rope.rope.high_freq_factor = model->rope_high_freq;
+        rope.rope.original_context = model->rope_original_context;
+    }
+    attention.attention.causal = 1;
+    attention.attention.scale = (float) (1.0 / sqrt((double) model->head_dim));
+    q = sl_forward_op(f, SL_OP_ROPE, "rope", &rope, (const sl_value[]){qkv, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2, &kv);
+    return sl_forward_op(f, SL_OP_ATTENTION, "attention", &attention,
+                         (const sl_value[]){q, kv, sl_forward_input(f, SL_INPUT_SEGMENTS)}, 3, NULL);
+}
+
+/* Logits exist for `block` tokens at a time: enough rows to keep a matrix multiply busy, and no more than 2^27 logits. */
+sl_value sl_forward_head(sl_forward *f, const sl_model *model, sl_value x, sl_value weight)
+{
+    sl_attrs attrs = {0};
+    int64_t most = SL_MAX(16, (INT64_C(1) << 27) / model->vocab / 16 * 16);
+    attrs.head.block = SL_MIN(f->graph->tokens, SL_MIN(most, 1024));
+    attrs.head.ignore = -1;
+    return sl_forward_op(f, SL_OP_HEAD_LOSS, "loss", &attrs,
+                         (const sl_value[]){x, weight, sl_forward_input(f, SL_INPUT_TARGETS)}, 3, NULL);
+}

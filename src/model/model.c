@@ -1,0 +1,113 @@
+/* Finding, checking and counting models. Counts are closed formulas rather than a walk over a built graph, so that a test can
+ * hold one against the other. */
+#include "model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "model/internal.h"
+
+static sl_status no_such_model(const char *name)
+{
+    const sl_model *presets;
+    int64_t count = sl_model_presets(&presets);
+    sl_text list = {0};
+    for (int64_t i = 0; i < count; i++)
+        sl_text_printf(&list, "%s%s", i ? ", " : "", presets[i].name);
+    sl_status status = sl_fail(SL_E_USAGE,
+                               "no model \"%s\": it is neither a preset nor a config.json or a folder with one; presets are %s", name,
+                               list.data ? list.data : "");
+    sl_text_free(&list);
+    return status;
+}
+
+sl_status sl_model_find(const char *name_or_path, sl_model *model)
+{
+    const sl_model *presets;
+    char path[4096];
+    int64_t count = sl_model_presets(&presets);
+    for (int64_t i = 0; i < count; i++)
+        if (strcmp(presets[i].name, name_or_path) == 0) {
+            *model = presets[i];
+            return SL_OK;
+        }
+    if (sl_dir_exists(name_or_path)) {
+        if (snprintf(path, sizeof path, "%s/config.json", name_or_path) >= (int) sizeof path)
+            return sl_fail(SL_E_USAGE, "the path of the model is longer than %zu bytes", sizeof path);
+        return sl_model_read_config(path, model);
+    }
+    if (sl_file_exists(name_or_path))
+        return sl_model_read_config(name_or_path, model);
+    return no_such_model(name_or_path);
+}
+
+static sl_status check_range(const char *key, int64_t value, int64_t least, int64_t most)
+{
+    if (value < least || value > most)
+        return sl_fail(SL_E_USAGE, "%s is %lld; it must lie between %lld and %lld", key, (long long) value, (long long) least,
+                       (long long) most);
+    return SL_OK;
+}
+
+sl_status sl_model_check(const sl_model *model)
+{
+    SL_TRY(check_range("layers", model->layers, 1, SL_MODEL_MAX_LAYERS));
+    SL_TRY(check_range("the model dimension", model->dim, 1, SL_MODEL_MAX_DIM));
+    SL_TRY(check_range("heads", model->heads, 1, SL_MODEL_MAX_DIM));
+    SL_TRY(check_range("key/value heads", model->kv_heads, 1, model->heads));
+    SL_TRY(check_range("head_dim", model->head_dim, 1, 256));
+    SL_TRY(check_range("heads x head_dim", model->heads * model->head_dim, 1, SL_MODEL_MAX_DIM));
+    SL_TRY(check_range("the feed-forward dimension", model->ffn, 1, 4 * SL_MODEL_MAX_DIM));
+    SL_TRY(check_range("the vocabulary", model->vocab, 2, SL_MODEL_MAX_DIM));
+    if (model->heads % model->kv_heads)
+        return sl_fail(SL_E_USAGE, "%lld heads are no multiple of %lld key/value heads", (long long) model->heads,
+                       (long long) model->kv_heads);
+    if (model->rope_style != SL_ROPE_NONE && model->head_dim % 2)
+        return sl_fail(SL_E_USAGE, "head_dim is %lld; rotary positions need an even one", (long long) model->head_dim);
+    if (model->rope_style != SL_ROPE_NONE && !(model->rope_theta >= 1 && isfinite(model->rope_theta)))
+        return sl_fail(SL_E_USAGE, "rope_theta is %g; it must be at least 1", (double) model->rope_theta);
+    if (!(model->norm_eps >= 0 && model->norm_eps <= 1))
+        return sl_fail(SL_E_USAGE, "the norm's epsilon is %g; it must lie between 0 and 1", (double) model->norm_eps);
+    if (!(model->dropout >= 0 && model->dropout < 1))
+        return sl_fail(SL_E_USAGE, "dropout is %g; it must lie in [0, 1)", (double) model->dropout);
+    if (sl_model_parameters(model) > INT64_C(1) << 44)
+        return sl_fail(SL_E_USAGE, "the model has %lld parameters, more than can be handled; check the dimensions",
+                       (long long) sl_model_parameters(model));
+    return SL_OK;
+}
+
+sl_status sl_model_build(const sl_model *model, sl_graph *graph)
+{
+    sl_value loss = SL_NO_VALUE;
+    SL_TRY(sl_model_check(model));
+    SL_TRY(model->family->build(model, graph, &loss));
+    return sl_graph_finish(graph, loss);
+}
+
+/* Rows of W per layer, times d: 2a + 2k + 3f for SwiGLU, 2a + 2k + 2f with one matrix up. */
+static int64_t layer_columns(const sl_model *model)
+{
+    int64_t a = model->heads * model->head_dim, k = model->kv_heads * model->head_dim;
+    return 2 * a + 2 * k + (model->family == &sl_family_llama ? 3 : 2) * model->ffn;
+}
+
+int64_t sl_model_parameters(const sl_model *model)
+{
+    int64_t d = model->dim, a = model->heads * model->head_dim, k = model->kv_heads * model->head_dim;
+    int64_t tables = model->vocab * d * (model->tied ? 1 : 2);
+    if (model->family == &sl_family_llama)
+        return tables + model->layers * (d * layer_columns(model) + 2 * d) + d;
+    int64_t biases = a + 2 * k + d + model->ffn + d;
+    return tables + model->max_seqlen * d + model->layers * (d * layer_columns(model) + biases + 4 * d) + 2 * d;
+}
+
+double sl_model_step_flops(const sl_model *model, int64_t seqlen, int64_t sequences)
+{
+    double s = (double) seqlen, d = (double) model->dim, a = (double) (model->heads * model->head_dim);
+    double layer_matmul = 2 * s * d * (double) layer_columns(model);
+    double attention = 2 * s * s * a + 4 * s * s * a;
+    double head = 6 * s * d * (double) model->vocab;
+    return (double) sequences * ((double) model->layers * (3 * layer_matmul + attention) + head);
+}
