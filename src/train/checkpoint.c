@@ -1,0 +1,153 @@
+/*
+ * Writing and loading. The order of writing is the whole trick:
+ *
+ *     step-N.tmp/: config, weights, optimizer (each fsynced) -> state.json with their hashes (fsynced) -> rename -> fsync parent
+ *     -> only then remove what is older than the last `keep`
+ *
+ * A kill at any point leaves the older checkpoints untouched and at worst a .tmp folder, which the next resume removes. Removal
+ * renames to .tmp first, so that a half-removed folder never bears a final name either.
+ */
+#include "train/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/hash.h"
+#include "core/log.h"
+#include "train/checkpoint_files.h"
+#include "train/identity.h"
+
+/* ---- writing ---- */
+
+static sl_status write_parts(sl_store *store, sl_tensors_writer *writer, sl_part first, sl_part last, uint64_t *hash)
+{
+    const sl_program *program = store->program;
+    SL_TRY(sl_tensors_writer_metadata(writer, "format", "pt")); /* what Hugging Face's loaders ask for */
+    for (sl_part part = first; part <= last; part++)
+        for (int32_t p = 0; p < program->n_params && sl_store_has(store, part); p++)
+            SL_TRY(sl_param_declare(writer, sl_part_prefix(part), &program->params[p], sl_store_dtype(store, part)));
+    for (sl_part part = first; part <= last; part++)
+        for (int32_t p = 0; p < program->n_params && sl_store_has(store, part); p++) {
+            sl_store_part from = {store, p, part};
+            SL_TRY(sl_param_save(writer, &program->params[p], sl_store_dtype(store, part), store->buffer,
+                                 SL_PARAM_BUFFER_BYTES, sl_store_read_part, &from));
+        }
+    return sl_tensors_writer_commit(writer, hash);
+}
+
+static sl_status write_tensors(sl_store *store, const char *folder, sl_part first, sl_part last,
+                               sl_checkpoint_file *file)
+{
+    char path[1200];
+    sl_tensors_writer *writer = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, file->name);
+    SL_TRY(sl_tensors_writer_open(path, &writer));
+    sl_status status = write_parts(store, writer, first, last, &file->hash);
+    sl_tensors_writer_destroy(writer);
+    SL_TRY(status);
+    return sl_file_size(path, &file->bytes);
+}
+
+static sl_status write_config(sl_store *store, const char *folder, const sl_model *model, sl_checkpoint_file *file)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/%s", folder, file->name);
+    SL_TRY(sl_model_write_config(model, path));
+    return sl_checkpoint_file_hash(path, store->buffer, SL_PARAM_BUFFER_BYTES, &file->bytes, &file->hash);
+}
+
+static sl_status write_state(const char *folder, const sl_identity *identity, const sl_options *options,
+                             const sl_progress *progress, const sl_checkpoint_file *files)
+{
+    char path[1200];
+    sl_text text = {0};
+    snprintf(path, sizeof path, "%s/state.json", folder);
+    sl_checkpoint_state_text(identity, options, progress, files, &text);
+    sl_status status = sl_text_status(&text);
+    if (status == SL_OK)
+        status = sl_file_write_atomic(path, text.data, text.length);
+    sl_text_free(&text);
+    return status;
+}
+
+static sl_status write_folder(sl_store *store, const char *folder, const sl_identity *identity,
+                              const sl_options *options, const sl_progress *progress)
+{
+    sl_checkpoint_file files[SL_CHECKPOINT_FILES];
+    sl_checkpoint_file_names(files);
+    SL_TRY(sl_dir_remove(folder));
+    SL_TRY(sl_dir_create(folder));
+    SL_TRY(write_config(store, folder, &identity->setup->model, &files[SL_CHECKPOINT_CONFIG]));
+    SL_TRY(write_tensors(store, folder, SL_PART_WEIGHT, SL_PART_WEIGHT, &files[SL_CHECKPOINT_MODEL]));
+    SL_TRY(write_tensors(store, folder, SL_PART_MOMENT1, SL_PART_MASTER, &files[SL_CHECKPOINT_OPTIMIZER]));
+    return write_state(folder, identity, options, progress, files);
+}
+
+/* A folder that is already there under the final name is of this very step: left by a damaged disk or a run that was set back. */
+static sl_status publish(const char *temporary, const char *path)
+{
+    if (sl_dir_exists(path))
+        SL_TRY(sl_checkpoint_remove(path));
+    return sl_rename_durable(temporary, path);
+}
+
+sl_status sl_checkpoint_write(sl_store *store, const sl_identity *identity, const sl_options *options,
+                              const sl_progress *progress, char out_path[1024])
+{
+    char path[1024], temporary[1100];
+    const char *out = identity->setup->out;
+    if (strlen(out) > 900)
+        return sl_fail(SL_E_USAGE, "--out has a path of %zu bytes: use one of at most 900", strlen(out));
+    snprintf(path, sizeof path, "%s/checkpoints/step-%08" PRId64, out, progress->step);
+    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    sl_status status = write_folder(store, temporary, identity, options, progress);
+    if (status == SL_OK)
+        status = publish(temporary, path);
+    if (status != SL_OK) {
+        char message[1024];
+        snprintf(message, sizeof message, "%s", sl_error_message());
+        sl_dir_remove(temporary); /* if that fails too, the next resume removes it */
+        return sl_fail(status, "the checkpoint of step %" PRId64 " was not written: %s", progress->step, message);
+    }
+    memcpy(out_path, path, sizeof path);
+    sl_checkpoint_prune(out, identity->setup->keep);
+    return SL_OK;
+}
+
+/* ---- loading ---- */
+
+static sl_status load_part(sl_store *store, sl_tensors *tensors, sl_part part)
+{
+    for (int32_t p = 0; p < store->program->n_params; p++) {
+        sl_store_part to = {store, p, part};
+        SL_TRY(sl_param_load_prefixed(tensors, sl_part_prefix(part), &store->program->params[p],
+                                      sl_store_dtype(store, part), store->buffer, SL_PARAM_BUFFER_BYTES,
+                                      sl_store_write_part, &to));
+    }
+    return SL_OK;
+}
+
+static sl_status load_file(sl_store *store, const char *folder, const char *name, sl_part first, sl_part last)
+{
+    char path[1200];
+    sl_tensors *tensors = NULL;
+    sl_status status = SL_OK;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    SL_TRY(sl_tensors_open(path, &tensors));
+    for (sl_part part = first; part <= last && status == SL_OK; part++)
+        if (sl_store_has(store, part))
+            status = load_part(store, tensors, part);
+    sl_tensors_close(tensors);
+    return status;
+}
+
+sl_status sl_checkpoint_load(sl_store *store, const sl_checkpoint *checkpoint)
+{
+    sl_checkpoint_file files[SL_CHECKPOINT_FILES];
+    sl_checkpoint_file_names(files);
+    SL_TRY(sl_store_zero(store)); /* padding */
+    SL_TRY(load_file(store, checkpoint->path, files[SL_CHECKPOINT_MODEL].name, SL_PART_WEIGHT, SL_PART_WEIGHT));
+    return load_file(store, checkpoint->path, files[SL_CHECKPOINT_OPTIMIZER].name, SL_PART_MOMENT1, SL_PART_MASTER);
+}

@@ -1,0 +1,56 @@
+/*
+ * Checkpoints. <out>/checkpoints/step-00000100/ holds
+ *
+ *     config.json, model.safetensors    the weights, loadable by Hugging Face
+ *     optimizer.safetensors             moments and master weights, by the same names behind a prefix
+ *     state.json                        where the run stands, what it is, size and hash of the other files, hash of itself
+ *
+ * It is written as step-00000100.tmp, every file fsynced, and renamed when all of it is on disk: a folder with the final name
+ * is whole, whatever happened to the process or the machine. Old ones go only after that.
+ */
+#ifndef SL_TRAIN_CHECKPOINT_H
+#define SL_TRAIN_CHECKPOINT_H
+
+#include "core/options.h"
+#include "train/job.h"
+#include "train/store.h"
+
+/* Where a run stands. */
+typedef struct sl_progress {
+    int64_t step;     /* done */
+    int64_t position; /* sequences consumed */
+    int64_t updates;  /* steps that changed the weights: what Adam's bias corrections count */
+} sl_progress;
+
+/* What must not change from one part of a run to the next, and what changes its bits if it does. */
+typedef struct sl_identity {
+    const sl_setup *setup;
+    uint64_t data;        /* sl_loader_fingerprint */
+    const char *numerics; /* of the device */
+} sl_identity;
+
+typedef struct sl_checkpoint {
+    sl_progress progress;
+    char path[1024];
+} sl_checkpoint;
+
+/* Writes <out>/checkpoints/step-... and then removes all but the newest `keep`. On failure nothing with a final name is left
+ * half-written and the earlier checkpoints are as they were. `path` (1024 bytes) gets the folder. */
+sl_status sl_checkpoint_write(sl_store *store, const sl_identity *identity, const sl_options *options,
+                              const sl_progress *progress, char path[1024]);
+
+/* The newest checkpoint of the run whose files are all there and intact; damaged ones are reported in the log and passed over.
+ * found->progress.step is -1 when the run has none at all; SL_E_FORMAT when it has some and none is intact; SL_E_USAGE when the
+ * one found belongs to another model, data, precision, ... Leftovers of writers that were killed are removed. */
+sl_status sl_checkpoint_find(sl_store *store, const sl_identity *identity, sl_checkpoint *found);
+/* All of the store's state from a checkpoint that sl_checkpoint_find gave. */
+sl_status sl_checkpoint_load(sl_store *store, const sl_checkpoint *checkpoint);
+
+/* Reads and checks a state.json by itself: form, version, its own hash. For sl_checkpoint_find and the fuzzer. */
+typedef struct sl_checkpoint_state sl_checkpoint_state;
+sl_status sl_checkpoint_state_read(const char *path, sl_checkpoint_state **state);
+void sl_checkpoint_state_destroy(sl_checkpoint_state *state);
+/* Whether <out> has any checkpoint folder with a final name, intact or not; the newest one's step, or -1. */
+sl_status sl_checkpoint_newest(const char *out, int64_t *step);
+
+#endif

@@ -1,0 +1,31 @@
+/* Inside train: a checkpoint folder's files and the run's list of folders. */
+#ifndef SL_TRAIN_CHECKPOINT_FILES_H
+#define SL_TRAIN_CHECKPOINT_FILES_H
+
+#include "train/checkpoint.h"
+
+typedef enum sl_checkpoint_file_index {
+    SL_CHECKPOINT_CONFIG,
+    SL_CHECKPOINT_MODEL,
+    SL_CHECKPOINT_OPTIMIZER,
+    SL_CHECKPOINT_FILES
+} sl_checkpoint_file_index;
+
+typedef struct sl_checkpoint_file {
+    const char *name;
+    int64_t bytes;
+    uint64_t hash;
+} sl_checkpoint_file;
+
+void sl_checkpoint_file_names(sl_checkpoint_file files[SL_CHECKPOINT_FILES]);
+sl_status sl_checkpoint_file_hash(const char *path, void *buffer, size_t buffer_bytes, int64_t *bytes, uint64_t *hash);
+/* The content of state.json. */
+void sl_checkpoint_state_text(const sl_identity *identity, const sl_options *options, const sl_progress *progress,
+                              const sl_checkpoint_file files[SL_CHECKPOINT_FILES], sl_text *out);
+
+/* Removes a checkpoint so that its final name disappears first. */
+sl_status sl_checkpoint_remove(const char *path);
+/* Removes all but the newest `keep`. What goes wrong is logged: the new checkpoint is safe, disk space is not worth a run. */
+void sl_checkpoint_prune(const char *out, int64_t keep);
+
+#endif

@@ -1,0 +1,243 @@
+/*
+ * Parameters lie in groups, and every part of a group has the group's element layout: element e of a group is at byte
+ * e * sizeof(dtype) of its weights, its moments and its master weights alike. So a parameter is found in each part by its first
+ * element, offset / sizeof(weight).
+ */
+#include "train/store.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/bf16.h"
+#include "core/hash.h"
+
+const char *sl_part_prefix(sl_part part)
+{
+    static const char *const prefixes[] = {
+#define X(name, prefix) prefix,
+        SL_PART_LIST(X)
+#undef X
+    };
+    return prefixes[part];
+}
+
+sl_status sl_store_open(sl_store *store, const sl_program *program, sl_store_access access)
+{
+    *store = (sl_store){program, access, NULL};
+    return sl_alloc_aligned(&store->buffer, SL_PARAM_BUFFER_BYTES, 1, 4096);
+}
+
+void sl_store_close(sl_store *store)
+{
+    sl_free(store->buffer);
+    store->buffer = NULL;
+}
+
+static int32_t object_of(const sl_store *store, sl_part part, int32_t group)
+{
+    const sl_program *p = store->program;
+    const int32_t *objects = part == SL_PART_WEIGHT    ? p->param_object
+                             : part == SL_PART_MOMENT1 ? p->moment1_object
+                             : part == SL_PART_MOMENT2 ? p->moment2_object
+                                                       : p->master_object;
+    return objects ? objects[group] : -1;
+}
+
+bool sl_store_has(const sl_store *store, sl_part part)
+{
+    return store->program->n_groups > 0 && object_of(store, part, 0) >= 0;
+}
+
+sl_dtype sl_store_dtype(const sl_store *store, sl_part part)
+{
+    if (part == SL_PART_WEIGHT)
+        return store->program->params[0].type.dtype;
+    bool short_moments = store->program->config.precision == SL_PRECISION_BF16;
+    return part != SL_PART_MASTER && short_moments ? SL_BF16 : SL_F32;
+}
+
+/* Byte of the part's object at which the parameter begins. */
+static size_t part_offset(const sl_store *store, const sl_param *param, sl_part part)
+{
+    return param->offset / sl_dtype_bytes(param->type.dtype) * sl_dtype_bytes(sl_store_dtype(store, part));
+}
+
+sl_status sl_store_read_part(void *store_part, size_t offset, void *bytes, size_t length)
+{
+    const sl_store_part *at = store_part;
+    const sl_param *param = &at->store->program->params[at->param];
+    int32_t object = object_of(at->store, at->part, param->group_index);
+    return at->store->access.read(at->store->access.context, object, part_offset(at->store, param, at->part) + offset,
+                                  bytes, length);
+}
+
+sl_status sl_store_write_part(void *store_part, size_t offset, void *bytes, size_t length)
+{
+    const sl_store_part *at = store_part;
+    const sl_param *param = &at->store->program->params[at->param];
+    int32_t object = object_of(at->store, at->part, param->group_index);
+    return at->store->access.write(at->store->access.context, object, part_offset(at->store, param, at->part) + offset,
+                                   bytes, length);
+}
+
+sl_status sl_store_zero(sl_store *store)
+{
+    memset(store->buffer, 0, SL_PARAM_BUFFER_BYTES);
+    for (sl_part part = 0; part < SL_PART_COUNT; part++)
+        for (int32_t g = 0; g < store->program->n_groups; g++) {
+            int32_t object = object_of(store, part, g);
+            if (object < 0)
+                continue;
+            size_t bytes = store->program->objects[object].bytes;
+            for (size_t at = 0; at < bytes; at += SL_PARAM_BUFFER_BYTES)
+                SL_TRY(store->access.write(store->access.context, object, at, store->buffer,
+                                           SL_MIN(bytes - at, (size_t) SL_PARAM_BUFFER_BYTES)));
+        }
+    return SL_OK;
+}
+
+/* ---- random weights ---- */
+
+enum { TILE = 4096 };
+
+typedef struct draw {
+    const sl_param *param;
+    uint64_t seed, name;
+    int64_t first, count; /* elements */
+    float *out;
+} draw;
+
+/* Element i of four consecutive ones that share a Philox block, by Box-Muller. `attempt` counts redraws. */
+static double normal_at(const draw *d, int64_t i, uint64_t attempt)
+{
+    sl_rng4 bits = sl_philox(d->seed, (uint64_t) (i / 4) | attempt << 56, d->name);
+    const uint32_t *v = bits.v + (i & 2);
+    double u = ((double) v[0] + 0.5) / 4294967296.0, angle = 6.283185307179586 * ((double) v[1] / 4294967296.0);
+    return sqrt(-2 * log(u)) * (i & 1 ? sin(angle) : cos(angle));
+}
+
+static float value_at(const draw *d, int64_t i)
+{
+    const sl_param *param = d->param;
+    if (param->init == SL_INIT_ZEROS)
+        return 0;
+    if (param->init == SL_INIT_ONES)
+        return 1;
+    double z = normal_at(d, i, 0);
+    if (param->init == SL_INIT_TRUNCATED)
+        for (uint64_t attempt = 1; fabs(z) > 3 && attempt < 256; attempt++)
+            z = normal_at(d, i, attempt);
+    return (float) (z * (double) param->init_std);
+}
+
+static void draw_tile(void *context, int64_t tile, int thread)
+{
+    const draw *d = context;
+    (void) thread;
+    int64_t end = SL_MIN((tile + 1) * TILE, d->count);
+    for (int64_t i = tile * TILE; i < end; i++)
+        d->out[i] = value_at(d, d->first + i);
+}
+
+/* f32 values of elements [first, first + count) into every part that holds weights. `values` is the front of the buffer. */
+static sl_status put_values(sl_store *store, int32_t param, int64_t first, int64_t count, float *values)
+{
+    sl_store_part weight = {store, param, SL_PART_WEIGHT}, master = {store, param, SL_PART_MASTER};
+    sl_dtype dtype = sl_store_dtype(store, SL_PART_WEIGHT);
+    if (sl_store_has(store, SL_PART_MASTER))
+        SL_TRY(sl_store_write_part(&master, (size_t) first * 4, values, (size_t) count * 4));
+    if (dtype == SL_F32)
+        return sl_store_write_part(&weight, (size_t) first * 4, values, (size_t) count * 4);
+    sl_bf16 *rounded = (sl_bf16 *) (values + count);
+    for (int64_t i = 0; i < count; i++)
+        rounded[i] = sl_f32_to_bf16(values[i]);
+    return sl_store_write_part(&weight, (size_t) first * 2, rounded, (size_t) count * 2);
+}
+
+sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
+{
+    enum { PIECE = SL_PARAM_BUFFER_BYTES / 8 };
+    SL_TRY(sl_store_zero(store));
+    for (int32_t p = 0; p < store->program->n_params; p++) {
+        const sl_param *param = &store->program->params[p];
+        draw d = {.param = param, .seed = seed, .out = store->buffer};
+        d.name = sl_hash64(param->name, strlen(param->name), 0);
+        int64_t elements = sl_type_count(&param->type);
+        for (d.first = 0; d.first < elements; d.first += d.count) {
+            d.count = SL_MIN(elements - d.first, (int64_t) PIECE);
+            sl_pool_run(pool, draw_tile, &d, SL_DIV_UP(d.count, TILE));
+            SL_TRY(put_values(store, p, d.first, d.count, d.out));
+        }
+    }
+    return SL_OK;
+}
+
+/* ---- weights from elsewhere ---- */
+
+static sl_status load_all(sl_store *store, sl_tensors *tensors)
+{
+    const sl_program *program = store->program;
+    for (int32_t p = 0; p < program->n_params; p++)
+        SL_TRY(sl_param_check(tensors, &program->params[p]));
+    SL_TRY(sl_params_check_unused(tensors, program->params, program->n_params));
+    SL_TRY(sl_store_zero(store));
+    for (int32_t p = 0; p < program->n_params; p++) {
+        sl_store_part weight = {store, p, SL_PART_WEIGHT}, master = {store, p, SL_PART_MASTER};
+        SL_TRY(sl_param_load(tensors, &program->params[p], sl_store_dtype(store, SL_PART_WEIGHT), store->buffer,
+                             SL_PARAM_BUFFER_BYTES, sl_store_write_part, &weight));
+        if (sl_store_has(store, SL_PART_MASTER))
+            SL_TRY(sl_param_load(tensors, &program->params[p], SL_F32, store->buffer, SL_PARAM_BUFFER_BYTES,
+                                 sl_store_write_part, &master));
+    }
+    return SL_OK;
+}
+
+sl_status sl_store_init_from(sl_store *store, const char *path)
+{
+    sl_tensors *tensors = NULL;
+    SL_TRY(sl_tensors_open(path, &tensors));
+    sl_status status = load_all(store, tensors);
+    sl_tensors_close(tensors);
+    return status;
+}
+
+/* ---- hash ---- */
+
+typedef struct named {
+    const char *name;
+    int32_t param;
+} named;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const named *) a)->name, ((const named *) b)->name);
+}
+
+sl_status sl_store_hash(sl_store *store, uint64_t *hash)
+{
+    const sl_program *program = store->program;
+    named *order;
+    sl_status status = SL_OK;
+    sl_hasher hasher;
+    SL_TRY(sl_alloc(&order, program->n_params, sizeof *order));
+    for (int32_t p = 0; p < program->n_params; p++)
+        order[p] = (named){program->params[p].name, p};
+    qsort(order, (size_t) program->n_params, sizeof *order, by_name);
+    sl_hash_begin(&hasher, 0);
+    for (int32_t i = 0; i < program->n_params; i++) {
+        sl_store_part weight = {store, order[i].param, SL_PART_WEIGHT};
+        size_t bytes = sl_type_bytes(&program->params[order[i].param].type);
+        sl_hash_add(&hasher, order[i].name, strlen(order[i].name) + 1);
+        for (size_t at = 0; at < bytes;) {
+            size_t n = SL_MIN(bytes - at, (size_t) SL_PARAM_BUFFER_BYTES);
+            SL_TRY_GOTO(sl_store_read_part(&weight, at, store->buffer, n), done);
+            sl_hash_add(&hasher, store->buffer, n);
+            at += n;
+        }
+    }
+    *hash = sl_hash_end(&hasher);
+done:
+    sl_free(order);
+    return status;
+}

@@ -1,0 +1,64 @@
+/*
+ * The persistent state of a run, parameter by parameter: weights, moments, master weights, wherever they live. Initialisation,
+ * checkpoints and the weights' hash stream it through one small buffer; none of them knows of tiers, addresses or groups.
+ */
+#ifndef SL_TRAIN_STORE_H
+#define SL_TRAIN_STORE_H
+
+#include "core/pool.h"
+#include "model/safetensors.h"
+#include "program/program.h"
+
+/* What a parameter consists of. The names stand before tensor names in optimizer.safetensors. */
+#define SL_PART_LIST(X)    \
+    X(WEIGHT, "")          \
+    X(MOMENT1, "moment1.") \
+    X(MOMENT2, "moment2.") \
+    X(MASTER, "master.")
+typedef enum sl_part {
+#define X(name, prefix) SL_PART_##name,
+    SL_PART_LIST(X)
+#undef X
+        SL_PART_COUNT
+} sl_part;
+const char *sl_part_prefix(sl_part part);
+
+/* Bytes of a persistent object, between steps: the engine, or plain memory in tests. */
+typedef struct sl_store_access {
+    void *context;
+    sl_status (*read)(void *context, int32_t object, size_t offset, void *bytes, size_t length);
+    sl_status (*write)(void *context, int32_t object, size_t offset, const void *bytes, size_t length);
+} sl_store_access;
+
+typedef struct sl_store {
+    const sl_program *program;
+    sl_store_access access;
+    void *buffer; /* SL_PARAM_BUFFER_BYTES */
+} sl_store;
+
+sl_status sl_store_open(sl_store *store, const sl_program *program, sl_store_access access);
+void sl_store_close(sl_store *store);
+
+bool sl_store_has(const sl_store *store, sl_part part);
+sl_dtype sl_store_dtype(const sl_store *store, sl_part part);
+
+/* A parameter's part as an sl_param_io: the context for sl_store_read_part and sl_store_write_part. */
+typedef struct sl_store_part {
+    const sl_store *store;
+    int32_t param;
+    sl_part part;
+} sl_store_part;
+sl_status sl_store_read_part(void *store_part, size_t offset, void *bytes, size_t length);
+sl_status sl_store_write_part(void *store_part, size_t offset, void *bytes, size_t length);
+
+/* Padding between parameters must be zero too: it takes part in the norm and the update of its group. */
+sl_status sl_store_zero(sl_store *store);
+/* Zeroes everything, then draws the weights: element i of parameter `name` is a pure function of (seed, name, i), so neither
+ * threads nor placement nor grouping change it. */
+sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool);
+/* Zeroes everything, then takes the weights from Hugging Face's files. */
+sl_status sl_store_init_from(sl_store *store, const char *path);
+/* Over all weights in order of their names. */
+sl_status sl_store_hash(sl_store *store, uint64_t *hash);
+
+#endif
