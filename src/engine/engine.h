@@ -29,6 +29,8 @@ sl_status sl_engine_step(sl_engine *engine);
 const sl_span *sl_engine_spans(const sl_engine *engine);
 /* Highest address really used so far in each tier (end of the highest byte any command touched). */
 size_t sl_engine_peak_bytes(const sl_engine *engine, sl_tier tier);
+/* Arithmetic per second that MFU and HFU are measured against (sl_costs.peak_flops); 0, the default: both stay 0. */
+void sl_engine_set_peak_flops(sl_engine *engine, double peak_flops);
 /* Measured figures of the last step in the form of the prediction. */
 void sl_engine_summary(const sl_engine *engine, sl_summary *summary);
 

@@ -1,0 +1,90 @@
+/* Who made the NaN? The step is run again, one action at a time, and everything a task wrote is looked at before the next one
+ * starts. Parameters must not change, so tasks of the optimizer phase are left out; all copies are made, so that every
+ * object is where the plan wants it. Slow, and only for the worst day of a run. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/bf16.h"
+#include "core/mem.h"
+#include "engine/internal.h"
+
+enum { PIECE = 1 << 16 };
+
+static float value_at(const unsigned char *bytes, sl_dtype dtype, size_t i)
+{
+    float value;
+    if (dtype == SL_BF16) {
+        sl_bf16 half;
+        memcpy(&half, bytes + 2 * i, sizeof half);
+        return sl_bf16_to_f32(half);
+    }
+    memcpy(&value, bytes + 4 * i, sizeof value);
+    return value;
+}
+
+static sl_status scan(sl_engine *engine, int32_t action, int k, unsigned char *buffer, sl_culprit *culprit)
+{
+    const sl_operand *out = &engine->items[action].launch->out[k];
+    const sl_action *a = &engine->plan->actions[action];
+    const sl_task *task = &engine->program->tasks[a->task];
+    sl_tier tier = engine->plan->places[engine->plan->use_places[a->first_use + SL_MAX_IN + k]].tier;
+    size_t size = sl_dtype_bytes(out->type.dtype), total = sl_type_bytes(&out->type);
+    for (size_t done = 0; done < total; done += PIECE) {
+        size_t bytes = SL_MIN((size_t) PIECE, total - done);
+        SL_TRY(
+            engine->device->class->read(engine->device, tier, buffer, (const unsigned char *) out->data + done, bytes));
+        for (size_t i = 0; i < bytes / size; i++) {
+            float value = value_at(buffer, out->type.dtype, i);
+            if (isfinite(value))
+                continue;
+            const sl_object *object = &engine->program->objects[task->out[k].object];
+            culprit->found = true;
+            culprit->task = a->task;
+            culprit->element = (int64_t) (done / size + i);
+            sl_task_describe(engine->program, a->task, culprit->task_name);
+            snprintf(culprit->tensor_name, sizeof culprit->tensor_name, "%s", object->name);
+            snprintf(culprit->value, sizeof culprit->value, "%s",
+                     isnan(value) ? "NaN"
+                     : value > 0  ? "infinity"
+                                  : "-infinity");
+            return SL_OK;
+        }
+    }
+    return SL_OK;
+}
+
+static sl_status run_alone(sl_engine *engine, int32_t action)
+{
+    sl_device *device = engine->device;
+    SL_TRY(device->class->step_begin(device));
+    sl_status issued = sl_engine_issue(engine, action), ended = device->class->step_end(device);
+    return ended != SL_OK ? ended : issued;
+}
+
+static sl_status walk(sl_engine *engine, unsigned char *buffer, sl_culprit *culprit)
+{
+    for (int32_t i = 0; i < engine->plan->n_actions && !culprit->found; i++) {
+        const sl_action *action = &engine->plan->actions[i];
+        bool is_task = action->kind == SL_ACTION_TASK;
+        if (is_task && engine->program->tasks[action->task].phase == SL_PHASE_OPTIMIZER)
+            continue;
+        SL_TRY(run_alone(engine, i));
+        for (int k = 0; is_task && k < SL_MAX_OUT && !culprit->found; k++)
+            if (engine->items[i].launch->out[k].data && engine->items[i].launch->out[k].type.dtype != SL_I32)
+                SL_TRY(scan(engine, i, k, buffer, culprit));
+    }
+    return SL_OK;
+}
+
+sl_status sl_engine_diagnose(sl_engine *engine, sl_culprit *culprit)
+{
+    unsigned char *buffer;
+    sl_culprit found = {.task = -1};
+    SL_TRY(sl_alloc(&buffer, PIECE, 1));
+    sl_status status = walk(engine, buffer, &found);
+    sl_free(buffer);
+    if (status == SL_OK)
+        *culprit = found;
+    return status;
+}

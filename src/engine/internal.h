@@ -1,0 +1,35 @@
+/* What the engine's files share. */
+#ifndef SL_ENGINE_INTERNAL_H
+#define SL_ENGINE_INTERNAL_H
+
+#include "engine/engine.h"
+
+/* An action, resolved: everything the issue loop needs and nothing else. */
+typedef struct sl_engine_item {
+    const sl_launch *launch; /* TASK; NULL: COPY */
+    void *to;
+    const void *from;
+    size_t bytes;
+    sl_stream stream;
+    int32_t first_wait, n_waits; /* engine->waits: events */
+    int32_t event;               /* recorded behind it; -1: nobody waits for it */
+    size_t top[SL_TIER_COUNT];   /* end of the highest byte it touches */
+} sl_engine_item;
+
+struct sl_engine {
+    sl_device *device;
+    const sl_program *program;
+    const sl_plan *plan;
+    unsigned char *base[SL_TIER_COUNT];
+    sl_launch *launches;
+    sl_engine_item *items; /* by action */
+    int32_t *waits;
+    sl_span *spans; /* by action */
+    size_t peak_bytes[SL_TIER_COUNT];
+    double peak_flops;
+};
+
+/* Issues one action's command, without its waits and its event. */
+sl_status sl_engine_issue(sl_engine *engine, int32_t action);
+
+#endif
