@@ -1,0 +1,41 @@
+# make         build build/sluice                     make run    set up, build, train the first model
+# make test    set up, build, run all tests           make check  set up, then everything that guards the code
+# make install [PREFIX=/usr/local] [DESTDIR=]         make format, make clean
+BUILD  := build
+PREFIX ?= /usr/local
+JOBS   := $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: all build deps run test check install format clean
+all: build
+
+# A first configure picks ninja where there is one; later ones keep what was picked.
+build:
+	@[ -f $(BUILD)/CMakeCache.txt ] || cmake -S . -B $(BUILD) $$(command -v ninja >/dev/null && echo -G Ninja) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS)
+
+deps:
+	@sh tools/deps build
+
+run: deps
+	@$(MAKE) --no-print-directory build
+	@sh examples/first-run.sh
+
+test: deps
+	@$(MAKE) --no-print-directory build
+	@sh tools/run-tests $(BUILD)
+
+check:
+	@sh tools/deps build check
+	@$(MAKE) --no-print-directory build
+	@bash tools/check $(BUILD)
+
+install: build
+	@cmake -S . -B $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX) >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS)
+	@cmake --install $(BUILD)
+
+format:
+	@sh tools/format
+
+clean:
+	rm -rf $(BUILD)
