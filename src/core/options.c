@@ -321,15 +321,18 @@ static char *trim(char *text)
     return text;
 }
 
-/* One line of `key = value`. A # begins a comment at the start or behind a space, so a value may hold one; quotes
- * around the whole value are dropped. */
+/* One line of `key = value`. A # outside quotes, at the start or behind a space, begins a comment; quotes around the whole
+ * value are dropped. */
 static sl_status parse_line(sl_options *options, char *line)
 {
-    for (char *at = line; *at; at++)
-        if (*at == '#' && (at == line || isspace((unsigned char) at[-1]))) {
+    bool quoted = false;
+    for (char *at = line; *at; at++) {
+        quoted ^= *at == '"';
+        if (!quoted && *at == '#' && (at == line || isspace((unsigned char) at[-1]))) {
             *at = 0;
             break;
         }
+    }
     line = trim(line);
     if (!line[0])
         return SL_OK;
