@@ -281,6 +281,11 @@ static sl_status issue_all(sl_engine *engine)
 sl_status sl_engine_step(sl_engine *engine)
 {
     sl_device *device = engine->device;
+    bool started = false;
+    if (device->class->replay)
+        SL_TRY(device->class->replay(device, engine, &started));
+    if (started)
+        return device->class->step_end(device);
     SL_TRY(device->class->step_begin(device));
     sl_status issued = issue_all(engine),
               ended = device->class->step_end(device); /* drains even what failed to issue */

@@ -115,21 +115,6 @@ static sl_status push(cpu_device *cpu, sl_stream stream, const sl_cpu_command *c
     return note(cpu, sl_cpu_streams_push(cpu->streams, stream, command));
 }
 
-static sl_status cpu_launch(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span)
-{
-    cpu_device *cpu = self(device);
-    sl_status status = cpu_supports(device, launch);
-    if (status != SL_OK)
-        return note(cpu, status);
-    sl_cpu_command command = {.kind = SL_CPU_RUN, .launch = launch, .span = span};
-    command.kernel = sl_cpu_kernel_find(launch, cpu->isa);
-    size_t needed = cpu_workspace(device, launch, stream);
-    if (launch->workspace_bytes < needed)
-        return note(cpu, sl_fail(SL_E_INTERNAL, "%s: the launch brings %zu bytes of workspace, its kernel %s needs %zu",
-                                 sl_op(launch->op)->name, launch->workspace_bytes, command.kernel->name, needed));
-    return push(cpu, stream, &command);
-}
-
 /* Is [at, at + bytes) inside one arena? */
 static bool in_arena(const cpu_device *cpu, const void *at, size_t bytes)
 {
@@ -139,6 +124,34 @@ static bool in_arena(const cpu_device *cpu, const void *at, size_t bytes)
             return true;
     }
     return false;
+}
+
+static bool operands_in_arena(const cpu_device *cpu, const sl_launch *launch)
+{
+    for (int i = 0; i < SL_MAX_IN; i++)
+        if (launch->in[i].data && !in_arena(cpu, launch->in[i].data, sl_type_bytes(&launch->in[i].type)))
+            return false;
+    for (int k = 0; k < SL_MAX_OUT; k++)
+        if (launch->out[k].data && !in_arena(cpu, launch->out[k].data, sl_type_bytes(&launch->out[k].type)))
+            return false;
+    return !launch->workspace || in_arena(cpu, launch->workspace, launch->workspace_bytes);
+}
+
+static sl_status cpu_launch(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span)
+{
+    cpu_device *cpu = self(device);
+    sl_status status = cpu_supports(device, launch);
+    if (status != SL_OK)
+        return note(cpu, status);
+    if (!operands_in_arena(cpu, launch))
+        return note(cpu, sl_fail(SL_E_INTERNAL, "%s: an operand leaves the arenas", sl_op(launch->op)->name));
+    sl_cpu_command command = {.kind = SL_CPU_RUN, .launch = launch, .span = span};
+    command.kernel = sl_cpu_kernel_find(launch, cpu->isa);
+    size_t needed = cpu_workspace(device, launch, stream);
+    if (launch->workspace_bytes < needed)
+        return note(cpu, sl_fail(SL_E_INTERNAL, "%s: the launch brings %zu bytes of workspace, its kernel %s needs %zu",
+                                 sl_op(launch->op)->name, launch->workspace_bytes, command.kernel->name, needed));
+    return push(cpu, stream, &command);
 }
 
 static sl_status cpu_copy(sl_device *device, sl_stream stream, void *to, const void *from, size_t bytes, sl_span *span)
