@@ -13,11 +13,7 @@
 #include "device/cpu/simd.h"
 
 #define NR (2 * VF_LANES)
-
-SL_INLINE int lanes_of(int64_t count)
-{
-    return count >= VF_LANES ? VF_LANES : (int) count;
-}
+#include "device/cpu/gemm_finish.h"
 
 /* packed[k * panel + i] = element k of source row i: memory runs along k, so square blocks are transposed. Rows that are not
  * there are zero. A vector of A stands over the next row's start (panel is no multiple of the lanes), so rows are stored in
@@ -128,41 +124,6 @@ static void multiply(int64_t rows, const void *a, const void *b, int64_t count, 
         register_tile(MR * 2 / 3, panel, b, count, fresh, tiles);
     else if (rows > 0)
         register_tile(MR / 3, panel, b, count, fresh, tiles);
-}
-
-SL_INLINE void finish_vector(const sl_gemm *gemm, bool bf16, int64_t row, int64_t column, int lanes, const float *sums)
-{
-    const int64_t at = row * gemm->c_leading + column;
-    vf x = vf_load(sums, VF_LANES);
-    if (gemm->bias)
-        x = vf_add(x, vf_get(gemm->bias, column, lanes, bf16));
-    if (gemm->residual)
-        x = vf_add(x, vf_get(gemm->residual, at, lanes, bf16));
-    vf_put_add(gemm->c, at, x, lanes, bf16, gemm->accumulate);
-}
-
-SL_INLINE void finish_row(const sl_gemm *gemm, bool bf16, int64_t row, int64_t column, int64_t columns,
-                          const float *sums)
-{
-    int64_t j = 0;
-    for (; j + NR <= columns; j += NR, sums += MR * NR) {
-        finish_vector(gemm, bf16, row, column + j, VF_LANES, sums);
-        finish_vector(gemm, bf16, row, column + j + VF_LANES, VF_LANES, sums + VF_LANES);
-    }
-    for (; j < columns; j += VF_LANES, sums += VF_LANES)
-        finish_vector(gemm, bf16, row, column + j, lanes_of(columns - j), sums);
-}
-
-static void finish(const sl_gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tiles)
-{
-    const int64_t panel_floats = SL_DIV_UP(columns, NR) * MR * NR;
-    for (int64_t i = 0; i < rows; i++) {
-        const float *sums = tiles + i / MR * panel_floats + i % MR * NR;
-        if (gemm->c_dtype == SL_BF16)
-            finish_row(gemm, true, row + i, column, columns, sums);
-        else
-            finish_row(gemm, false, row + i, column, columns, sums);
-    }
 }
 
 const sl_gemm_isa GEMM_ISA = {
