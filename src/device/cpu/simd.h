@@ -139,6 +139,55 @@ SL_INLINE vi vi_xor(vi a, vi b)
 }
 #define vi_shl(a, n) _mm512_slli_epi32((a), (n))
 #define vi_shr(a, n) _mm512_srli_epi32((a), (n))
+SL_INLINE vi vi_mul_even(vi a, vi b) /* 32 x 32 -> 64 bits, of the even lanes */
+{
+    return _mm512_mul_epu32(a, b);
+}
+#define vi_shl64(a, n) _mm512_slli_epi64((a), (n))
+#define vi_shr64(a, n) _mm512_srli_epi64((a), (n))
+SL_INLINE vi vi_xor3(vi a, vi b, vi c)
+{
+    return _mm512_ternarylogic_epi32(a, b, c, 0x96);
+}
+SL_INLINE vi vi_blend_odd(vi even, vi odd) /* the even lanes of one, the odd lanes of the other */
+{
+    return _mm512_mask_blend_epi32(0xaaaa, even, odd);
+}
+SL_INLINE void vi_store(void *p, vi a)
+{
+    _mm512_storeu_si512(p, a);
+}
+SL_INLINE vf vf_swap_pairs(vf a) /* lanes 1 0 3 2 ... */
+{
+    return _mm512_permute_ps(a, 0xb1);
+}
+SL_INLINE vf vf_abs(vf a)
+{
+    return _mm512_abs_ps(a);
+}
+/* angle = position * frequency in double; *r = angle - quadrant * pi/2. Two parts of pi/2: good to 2^22 radians. */
+SL_INLINE void vd_reduce(double position, const double *frequency, vf *r, vi *quadrant)
+{
+    __m512d rest[2];
+    __m256i turns[2];
+    SL_UNROLL
+    for (int i = 0; i < 2; i++) {
+        __m512d angle = _mm512_mul_pd(_mm512_set1_pd(position), _mm512_loadu_pd(frequency + 8 * i));
+        __m512d n = _mm512_roundscale_pd(_mm512_mul_pd(angle, _mm512_set1_pd(0x1.45f306dc9c883p-1)),
+                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        rest[i] = _mm512_fnmadd_pd(n, _mm512_set1_pd(0x1.921fb54442d18p+0), angle);
+        rest[i] = _mm512_fnmadd_pd(n, _mm512_set1_pd(0x1.1a62633145c07p-54), rest[i]);
+        turns[i] = _mm512_cvtpd_epi32(n);
+    }
+    *r = _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(rest[0])), _mm512_cvtpd_ps(rest[1]), 1);
+    *quadrant = _mm512_inserti64x4(_mm512_castsi256_si512(turns[0]), turns[1], 1);
+}
+/* 1/x to about an ulp, for positive normal x and results: a Newton step is cheaper than the division. */
+SL_INLINE vf vf_recip(vf x)
+{
+    vf r = _mm512_rcp14_ps(x), e = vf_fnma(x, r, vf_set1(1.0f));
+    return vf_fma(r, e, r);
+}
 SL_INLINE vm vi_gt(vi a, vi b) /* signed */
 {
     return _mm512_cmpgt_epi32_mask(a, b);
@@ -360,6 +409,52 @@ SL_INLINE vi vi_xor(vi a, vi b)
 }
 #define vi_shl(a, n) _mm256_slli_epi32((a), (n))
 #define vi_shr(a, n) _mm256_srli_epi32((a), (n))
+SL_INLINE vi vi_mul_even(vi a, vi b)
+{
+    return _mm256_mul_epu32(a, b);
+}
+#define vi_shl64(a, n) _mm256_slli_epi64((a), (n))
+#define vi_shr64(a, n) _mm256_srli_epi64((a), (n))
+SL_INLINE vi vi_xor3(vi a, vi b, vi c)
+{
+    return _mm256_xor_si256(_mm256_xor_si256(a, b), c);
+}
+SL_INLINE vi vi_blend_odd(vi even, vi odd)
+{
+    return _mm256_blend_epi32(even, odd, 0xaa);
+}
+SL_INLINE void vi_store(void *p, vi a)
+{
+    _mm256_storeu_si256((__m256i *) p, a);
+}
+SL_INLINE vf vf_swap_pairs(vf a)
+{
+    return _mm256_permute_ps(a, 0xb1);
+}
+SL_INLINE vf vf_abs(vf a)
+{
+    return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
+}
+SL_INLINE void vd_reduce(double position, const double *frequency, vf *r, vi *quadrant)
+{
+    __m256d rest[2];
+    __m128i turns[2];
+    SL_UNROLL
+    for (int i = 0; i < 2; i++) {
+        __m256d angle = _mm256_mul_pd(_mm256_set1_pd(position), _mm256_loadu_pd(frequency + 4 * i));
+        __m256d n = _mm256_round_pd(_mm256_mul_pd(angle, _mm256_set1_pd(0x1.45f306dc9c883p-1)),
+                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        rest[i] = _mm256_fnmadd_pd(n, _mm256_set1_pd(0x1.921fb54442d18p+0), angle);
+        rest[i] = _mm256_fnmadd_pd(n, _mm256_set1_pd(0x1.1a62633145c07p-54), rest[i]);
+        turns[i] = _mm256_cvtpd_epi32(n);
+    }
+    *r = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(rest[0])), _mm256_cvtpd_ps(rest[1]), 1);
+    *quadrant = _mm256_inserti128_si256(_mm256_castsi128_si256(turns[0]), turns[1], 1);
+}
+SL_INLINE vf vf_recip(vf x)
+{
+    return _mm256_div_ps(_mm256_set1_ps(1.0f), x);
+}
 SL_INLINE vm vi_gt(vi a, vi b)
 {
     return _mm256_cmpgt_epi32(a, b);
@@ -510,15 +605,5 @@ SL_INLINE const void *element_const(const void *data, int64_t i, bool bf16)
 {
     return (const char *) data + i * (bf16 ? 2 : 4);
 }
-
-/* The main loop and its tail: calls step(i, lanes) with a constant lane count but for the tail. */
-#define FOR_LANES(i, n, step)                      \
-    do {                                           \
-        int64_t i = 0;                             \
-        for (; i + VF_LANES <= (n); i += VF_LANES) \
-            step(i, VF_LANES);                     \
-        if (i < (n))                               \
-            step(i, (int) ((n) -i));               \
-    } while (0)
 
 #endif
