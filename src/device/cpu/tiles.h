@@ -1,0 +1,25 @@
+/* Cutting rows and elements into tiles. The sizes depend on shapes alone, never on the number of threads. */
+#ifndef SL_DEVICE_CPU_TILES_H
+#define SL_DEVICE_CPU_TILES_H
+
+#include "core/pool.h"
+#include "ops/op.h"
+
+enum {
+    TILE_ELEMENTS =
+        16384,         /* of an elementwise kernel: small enough for the second cache, large enough to hide the pool */
+    PARTIAL_ROWS = 32, /* rows that one partial sum over tokens covers */
+};
+
+static inline int64_t tile_count(int64_t items, int64_t per_tile)
+{
+    return (items + per_tile - 1) / per_tile;
+}
+
+/* Rows of `width` elements per tile. */
+static inline int64_t tile_rows(int64_t width)
+{
+    return width >= TILE_ELEMENTS ? 1 : TILE_ELEMENTS / width;
+}
+
+#endif
