@@ -1,0 +1,172 @@
+/* The answer before the run. "Does not fit" is an answer too: the forecast then holds the smallest budgets that would do. */
+#include "train/forecast.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/json.h"
+#include "core/log.h"
+#include "train/prepare.h"
+
+struct sl_forecast {
+    sl_options *options; /* a copy: the job may go away */
+    sl_setup setup;
+    sl_prepared prepared;
+    char why_not[1024];
+    size_t min_bytes[SL_TIER_COUNT];
+    double gib_more[SL_TIER_COUNT];
+    sl_json_writer json;
+};
+
+static const char *precision_name(sl_precision precision)
+{
+    return precision == SL_PRECISION_F32 ? "f32" : precision == SL_PRECISION_BF16 ? "bf16" : "bf16-master";
+}
+
+void sl_forecast_look(const sl_forecast *f, sl_forecast_view *v)
+{
+    const sl_prepared *p = &f->prepared;
+    const sl_chunking *c = &f->setup.program.chunking;
+    *v = (sl_forecast_view){
+        .feasible = p->plan != NULL,
+        .why_not = p->plan ? NULL : f->why_not,
+        .costs = p->costs->source,
+        .device = f->setup.device,
+        .precision = precision_name(f->setup.program.precision),
+        .model = &f->setup.model,
+        .parameters = sl_model_parameters(&f->setup.model),
+        .seqlen = c->seqlen,
+        .sequences = c->sequences,
+        .tokens = c->seqlen * c->sequences,
+        .chunk_tokens = c->chunk_tokens,
+        .chunks = p->program->n_chunks,
+        .chunks_per_round = p->program->config.chunks_per_round,
+        .rounds = p->program->n_rounds,
+        .tasks = p->program->n_tasks,
+        .plan_ms = 1e3 * p->plan_s,
+    };
+    memcpy(v->min_bytes, f->min_bytes, sizeof v->min_bytes);
+    memcpy(v->budget_bytes, f->setup.budget, sizeof v->budget_bytes);
+    memcpy(v->gib_more, f->gib_more, sizeof v->gib_more);
+    if (!p->plan)
+        return;
+    v->predicted = p->plan->predicted;
+    v->predicted.peak_bytes[SL_TIER_HOST] += p->reserve_bytes;
+    memcpy(v->predicted.budget_bytes, f->setup.budget, sizeof v->budget_bytes);
+    v->lower_bound_s = p->plan->lower_bound_s;
+    v->limit = sl_limit_name(p->plan->limit);
+    v->actions = p->plan->n_actions;
+}
+
+static void put_bytes(sl_json_writer *w, const char *key, size_t bytes)
+{
+    if (bytes == SIZE_MAX)
+        sl_json_put_null(w, key); /* not limited */
+    else
+        sl_json_put_i64(w, key, (int64_t) bytes);
+}
+
+/* 0 stands for "no budget of this tier would do". */
+static void put_least(sl_json_writer *w, const char *key, size_t bytes)
+{
+    put_bytes(w, key, bytes ? bytes : SIZE_MAX);
+}
+
+static void put_figures(sl_json_writer *w, const sl_forecast_view *v)
+{
+    const sl_summary *p = &v->predicted;
+    put_bytes(w, "device_peak_bytes", p->peak_bytes[SL_TIER_DEVICE]);
+    put_bytes(w, "host_peak_bytes", p->peak_bytes[SL_TIER_HOST]);
+    sl_json_put_f64(w, "step_s", p->step_s);
+    sl_json_put_f64(w, "lower_bound_s", v->lower_bound_s);
+    sl_json_put_f64(w, "tokens_per_s", p->tokens_per_s);
+    sl_json_put_f64(w, "tflops", p->tflops);
+    sl_json_put_f64(w, "mfu", p->mfu);
+    sl_json_put_f64(w, "hfu", p->hfu);
+    sl_json_put_f64(w, "h2d_bytes_per_step", p->h2d_bytes);
+    sl_json_put_f64(w, "d2h_bytes_per_step", p->d2h_bytes);
+    sl_json_put_f64(w, "recompute_fraction", p->recompute_fraction);
+    sl_json_put_string(w, "limit", v->limit);
+    sl_json_put_i64(w, "actions", v->actions);
+}
+
+static sl_status write_json(sl_forecast *f)
+{
+    sl_json_writer *w = &f->json;
+    sl_forecast_view v;
+    sl_forecast_look(f, &v);
+    sl_json_begin_object(w, NULL);
+    sl_json_put_bool(w, "feasible", v.feasible);
+    put_least(w, "min_device_bytes", v.min_bytes[SL_TIER_DEVICE]);
+    put_least(w, "min_host_bytes", v.min_bytes[SL_TIER_HOST]);
+    put_bytes(w, "device_budget_bytes", v.budget_bytes[SL_TIER_DEVICE]);
+    put_bytes(w, "host_budget_bytes", v.budget_bytes[SL_TIER_HOST]);
+    if (v.feasible)
+        put_figures(w, &v);
+    else
+        sl_json_put_string(w, "why_not", v.why_not);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        if (v.gib_more[tier] > 0)
+            sl_json_put_f64(w,
+                            tier == SL_TIER_DEVICE ? "speed_with_one_gib_more_device" : "speed_with_one_gib_more_host",
+                            v.gib_more[tier]);
+    sl_json_put_f64(w, "plan_ms", v.plan_ms);
+    sl_json_put_string(w, "costs", v.costs);
+    sl_json_put_string(w, "model", v.model->name);
+    sl_json_put_string(w, "device", v.device);
+    sl_json_put_string(w, "precision", v.precision);
+    sl_json_put_i64(w, "parameters", v.parameters);
+    sl_json_put_i64(w, "seqlen", v.seqlen);
+    sl_json_put_i64(w, "tokens_per_step", v.tokens);
+    sl_json_put_i64(w, "chunk_tokens", v.chunk_tokens);
+    sl_json_put_i64(w, "chunks", v.chunks);
+    sl_json_put_i64(w, "chunks_per_round", v.chunks_per_round);
+    sl_json_put_i64(w, "rounds", v.rounds);
+    sl_json_put_i64(w, "tasks", v.tasks);
+    sl_json_end_object(w);
+    return sl_text_status(&w->text);
+}
+
+static sl_status forecast(sl_forecast *f)
+{
+    sl_status status = sl_prepare(&f->setup, &f->prepared);
+    if (status != SL_OK && status != SL_E_DOES_NOT_FIT)
+        return status;
+    if (status == SL_E_DOES_NOT_FIT)
+        snprintf(f->why_not, sizeof f->why_not, "%s", sl_error_message());
+    if (!f->prepared.costs) /* refused before there was a program to plan */
+        return status;
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        SL_TRY(sl_prepared_minimum(&f->setup, &f->prepared, (sl_tier) tier, &f->min_bytes[tier]));
+    return write_json(f);
+}
+
+sl_status sl_forecast_create(const sl_job *job, sl_forecast **out)
+{
+    sl_forecast *f;
+    sl_status status;
+    SL_TRY(sl_alloc(&f, 1, sizeof *f));
+    SL_TRY_GOTO(sl_options_copy(job->options, &f->options), fail);
+    SL_TRY_GOTO(sl_setup_resolve(&(sl_job){f->options}, &f->setup), fail);
+    SL_TRY_GOTO(forecast(f), fail);
+    *out = f;
+    return SL_OK;
+fail:
+    sl_forecast_destroy(f);
+    return status;
+}
+
+void sl_forecast_destroy(sl_forecast *f)
+{
+    if (!f)
+        return;
+    sl_prepared_destroy(&f->prepared);
+    sl_options_destroy(f->options);
+    sl_text_free(&f->json.text);
+    sl_free(f);
+}
+
+const char *sl_forecast_json(const sl_forecast *f)
+{
+    return f->json.text.data;
+}

@@ -1,0 +1,171 @@
+/*
+ * The heap's share of the host budget is an estimate from above, a function of the program alone: `sluice plan` and the run must
+ * come to the same answer, and the smallest host budget must be a number that works. Per task it counts what the program, the
+ * plan, the engine and the device's queues keep (a step has up to about three actions per task: the task, a copy, a recomputation);
+ * per token what the loader and the staging of a chunk keep; and a fixed base for I/O buffers, the event log and small things.
+ * tests/train checks it against the heap's real peak.
+ */
+#include "train/prepare.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/file.h"
+#include "core/log.h"
+
+enum {
+    RESERVE_BASE = 6 << 20,
+    RESERVE_PER_TASK = 4096,
+    RESERVE_PER_OBJECT = 512,
+    RESERVE_PER_PARAM = 1024, /* names and headers while a checkpoint is written */
+    RESERVE_PER_TOKEN = 32,
+    RESERVE_PER_STEP = 8,
+};
+
+static sl_status build(void *context, sl_graph *graph)
+{
+    return sl_model_build(context, graph);
+}
+
+/* Where measured costs are kept between runs; false: nowhere. */
+static bool cache_path(char out[1024])
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char folder[900];
+    if (base && base[0])
+        snprintf(folder, sizeof folder, "%.800s/sluice", base);
+    else if (home && home[0])
+        snprintf(folder, sizeof folder, "%.800s/.cache/sluice", home);
+    else
+        return false;
+    if (sl_dir_create(folder) != SL_OK)
+        return false;
+    snprintf(out, 1024, "%s/costs.json", folder);
+    return true;
+}
+
+static sl_status measure_costs(const sl_setup *setup, const sl_program *program, sl_costs **costs)
+{
+    char cache[1024];
+    bool kept = cache_path(cache);
+    return sl_costs_measure(program, setup->device, setup->threads, kept ? cache : NULL, costs);
+}
+
+/* From a profile. The device, where it is present, tells the workspaces its kernels really need; it is opened without memory. */
+static sl_status roofline_costs(const sl_setup *setup, const sl_program *program, sl_costs **costs)
+{
+    bool elsewhere = setup->hardware && strcmp(setup->hardware, "this") != 0;
+    sl_hardware hardware;
+    sl_device *device = NULL;
+    SL_TRY(sl_hardware_find(setup->hardware ? setup->hardware : "this", &hardware));
+    if (!elsewhere) {
+        sl_device_config config = {.threads = setup->threads, .max_commands = 1, .max_events = 1};
+        SL_TRY(sl_device_open(setup->device, &config, &device));
+    }
+    sl_status status = sl_costs_roofline(program, &hardware, device, costs);
+    sl_device_close(device);
+    return status;
+}
+
+static sl_status find_costs(const sl_setup *setup, const sl_program *program, sl_costs **costs)
+{
+    return setup->measured ? measure_costs(setup, program, costs) : roofline_costs(setup, program, costs);
+}
+
+static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
+{
+    size_t sides = setup->val_every ? 2 : 1; /* the validation's program is no larger than the training's */
+    size_t per_program =
+        (size_t) program->n_tasks * RESERVE_PER_TASK + (size_t) program->n_objects * RESERVE_PER_OBJECT;
+    size_t tokens = (size_t) (setup->program.chunking.seqlen + setup->program.chunking.chunk_tokens);
+    size_t all = RESERVE_BASE + sides * per_program + (size_t) program->n_params * RESERVE_PER_PARAM +
+                 tokens * RESERVE_PER_TOKEN + (size_t) setup->steps * RESERVE_PER_STEP;
+    return SL_ROUND_UP(all, (size_t) SL_ALIGN);
+}
+
+static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
+{
+    sl_program_config config = setup->program;
+    sl_model model = setup->model;
+    if (config.chunks_per_round == 0)
+        config.chunks_per_round =
+            SL_DIV_UP(config.chunking.seqlen * config.chunking.sequences, config.chunking.chunk_tokens);
+    SL_TRY(sl_program_create(&config, build, &model, &p->program));
+    SL_TRY(find_costs(setup, p->program, &p->costs));
+    p->reserve_bytes = heap_reserve(setup, p->program);
+    memcpy(p->plan_budget, setup->budget, sizeof p->plan_budget);
+    if (setup->budget[SL_TIER_HOST] != SIZE_MAX) {
+        size_t budget = setup->budget[SL_TIER_HOST];
+        p->plan_budget[SL_TIER_HOST] = budget > p->reserve_bytes ? budget - p->reserve_bytes : 0;
+    }
+    sl_plan_config plan = {0};
+    memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
+    return sl_plan_create(p->program, p->costs, &plan, &p->plan);
+}
+
+/* Validation runs beside the training plan's persistent objects, within the same budgets. */
+static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
+{
+    sl_program_config config = p->program->config;
+    sl_model model = setup->model;
+    config.forward_only = true;
+    config.gated = config.norm = false;
+    SL_TRY(sl_program_create(&config, build, &model, &p->val_program));
+    SL_TRY(find_costs(setup, p->val_program, &p->val_costs));
+    sl_plan_config plan = {.homes = p->plan};
+    memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
+    sl_status status = sl_plan_create(p->val_program, p->val_costs, &plan, &p->val_plan);
+    if (status == SL_E_DOES_NOT_FIT) {
+        sl_warn("validation does not fit beside the training state and is left out: %s", sl_error_message());
+        return SL_OK;
+    }
+    return status;
+}
+
+sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
+{
+    double start = sl_clock_s();
+    *prepared = (sl_prepared){0};
+    SL_TRY(plan_training(setup, prepared));
+    if (setup->val_every)
+        SL_TRY(plan_validation(setup, prepared));
+    prepared->plan_s = sl_clock_s() - start;
+    return SL_OK;
+}
+
+void sl_prepared_destroy(sl_prepared *prepared)
+{
+    sl_plan_destroy(prepared->val_plan);
+    sl_costs_destroy(prepared->val_costs);
+    sl_program_destroy(prepared->val_program);
+    sl_plan_destroy(prepared->plan);
+    sl_costs_destroy(prepared->costs);
+    sl_program_destroy(prepared->program);
+    *prepared = (sl_prepared){0};
+}
+
+sl_status sl_prepared_minimum(const sl_setup *setup, const sl_prepared *p, sl_tier tier, size_t *bytes)
+{
+    sl_plan_config plan = {0};
+    (void) setup;
+    memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
+    sl_status status = sl_plan_minimum(p->program, p->costs, &plan, tier, bytes);
+    if (status == SL_E_DOES_NOT_FIT) {
+        *bytes = 0;
+        return SL_OK;
+    }
+    if (status == SL_OK && tier == SL_TIER_HOST)
+        *bytes += p->reserve_bytes;
+    return status;
+}
+
+void sl_plan_extent(const sl_plan *plan, size_t bytes[SL_TIER_COUNT])
+{
+    memset(bytes, 0, SL_TIER_COUNT * sizeof *bytes);
+    for (int32_t i = 0; i < plan->n_places; i++) {
+        const sl_place *place = &plan->places[i];
+        bytes[place->tier] = SL_MAX(bytes[place->tier], SL_ROUND_UP(place->address + place->bytes, (size_t) SL_ALIGN));
+    }
+}

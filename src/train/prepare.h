@@ -1,0 +1,34 @@
+/*
+ * From a setup to plans: program, costs and plan of the training step, and of the validation pass beside it. Everything
+ * `sluice plan` tells is here; a trainer adds a device and data.
+ *
+ * The host budget is split before planning: what Sluice allocates from the heap (the program, the plan, the engine's commands, the
+ * I/O buffers) is estimated from the program's size and taken off, the plan gets the rest for the host arena.
+ */
+#ifndef SL_TRAIN_PREPARE_H
+#define SL_TRAIN_PREPARE_H
+
+#include "plan/plan.h"
+#include "train/job.h"
+
+typedef struct sl_prepared {
+    sl_program *program;
+    sl_costs *costs;
+    sl_plan *plan;           /* NULL when it does not fit */
+    sl_program *val_program; /* NULL without validation */
+    sl_costs *val_costs;
+    sl_plan *val_plan;
+    size_t reserve_bytes;              /* of the host budget, for the heap */
+    size_t plan_budget[SL_TIER_COUNT]; /* what the planner was given */
+    double plan_s;                     /* all of it */
+} sl_prepared;
+
+/* SL_E_DOES_NOT_FIT with the smallest budgets in the message when no plan does; `prepared` then still holds program and costs. */
+sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared);
+void sl_prepared_destroy(sl_prepared *prepared);
+/* The smallest budget of a tier with the other as given, heap included; 0 if none does. */
+sl_status sl_prepared_minimum(const sl_setup *setup, const sl_prepared *prepared, sl_tier tier, size_t *bytes);
+/* A plan's arenas: the end of the highest place in each tier. */
+void sl_plan_extent(const sl_plan *plan, size_t bytes[SL_TIER_COUNT]);
+
+#endif

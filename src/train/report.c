@@ -1,0 +1,283 @@
+/* What a run tells: its events, the view behind the progress line, and the object of `--json`. Prediction and measurement are
+ * the same struct; only where the numbers come from differs. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "train/run.h"
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+    return x < y ? -1 : x > y;
+}
+
+/* Of all steps but the first, which pays for page faults and cold caches; of the first when there is no other. */
+double sl_run_median(const sl_trainer *t)
+{
+    int64_t n = SL_MIN(t->n_times, (int64_t) SL_TIMES_KEPT);
+    if (n == 0)
+        return t->first_time;
+    memcpy(t->sorted, t->times, (size_t) n * sizeof *t->times);
+    qsort(t->sorted, (size_t) n, sizeof *t->sorted, ascending);
+    return n % 2 ? t->sorted[n / 2] : (t->sorted[n / 2 - 1] + t->sorted[n / 2]) / 2;
+}
+
+static size_t arena_peak(const sl_trainer *t, sl_tier tier)
+{
+    size_t peak = sl_engine_peak_bytes(t->train.engine, tier);
+    if (t->validation.engine)
+        peak = SL_MAX(peak, sl_engine_peak_bytes(t->validation.engine, tier));
+    return peak;
+}
+
+/* The host's peak: while planning the heap alone, afterwards the arena and the heap beside it. */
+static size_t host_peak(const sl_trainer *t)
+{
+    return SL_MAX(t->heap_before_peak, arena_peak(t, SL_TIER_HOST) + sl_heap_peak_bytes());
+}
+
+void sl_run_measured(const sl_trainer *t, sl_summary *m)
+{
+    sl_engine_summary(t->train.engine, m);
+    double device_s = m->step_s;
+    m->step_s = sl_run_median(t);
+    m->peak_bytes[SL_TIER_DEVICE] = arena_peak(t, SL_TIER_DEVICE);
+    m->peak_bytes[SL_TIER_HOST] = host_peak(t);
+    memcpy(m->budget_bytes, t->setup.budget, sizeof m->budget_bytes);
+    if (m->step_s <= 0)
+        return;
+    const sl_program *program = t->prepared.program;
+    double peak = t->prepared.costs->peak_flops;
+    m->hfu *= device_s / m->step_s; /* from the last step's time to the median */
+    m->tokens_per_s = (double) program->tokens / m->step_s;
+    m->tflops = program->flops / m->step_s * 1e-12;
+    m->mfu = peak > 0 ? program->flops / m->step_s / peak : 0;
+}
+
+static void predicted(const sl_trainer *t, sl_summary *p)
+{
+    *p = t->prepared.plan->predicted;
+    p->peak_bytes[SL_TIER_HOST] += t->prepared.reserve_bytes;
+    memcpy(p->budget_bytes, t->setup.budget, sizeof p->budget_bytes);
+}
+
+void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
+{
+    const sl_prepared *p = &t->prepared;
+    int64_t sequences = sl_loader_sequences(t->loader, SL_SPLIT_TRAIN);
+    *v = (sl_trainer_view){
+        .setup = &t->setup,
+        .first_step = t->first_step,
+        .step = t->progress.step,
+        .steps = t->setup.steps,
+        .tokens = p->program->tokens,
+        .parameters = sl_model_parameters(&t->setup.model),
+        .sequences = sequences,
+        .val_sequences = sl_loader_sequences(t->loader, SL_SPLIT_VALIDATION),
+        .epoch = (double) t->progress.position / (double) sequences,
+        .host_arena_bytes = arena_peak(t, SL_TIER_HOST),
+        .heap_bytes = sl_heap_peak_bytes(),
+        .lower_bound_s = p->plan->lower_bound_s,
+        .plan_s = p->plan_s,
+        .limit = sl_limit_name(p->plan->limit),
+        .costs = p->costs->source,
+        .numerics = t->identity.numerics,
+        .device = t->setup.device,
+        .chunk_tokens = t->setup.program.chunking.chunk_tokens,
+        .chunks = p->program->n_chunks,
+        .rounds = p->program->n_rounds,
+        .val_step = t->val_step,
+        .val_loss = t->val_loss,
+        .checkpoint_step = t->checkpoint_step,
+        .out = t->setup.out,
+        .checkpoint = t->checkpoint_step >= 0 ? t->checkpoint : NULL,
+        .seconds_left = sl_run_median(t) * (double) (t->setup.steps - t->progress.step),
+        .skipped = t->skipped,
+        .interrupted = t->interrupted,
+    };
+    memcpy(v->budget_bytes, t->setup.budget, sizeof v->budget_bytes);
+    predicted(t, &v->predicted);
+    sl_run_measured(t, &v->measured);
+}
+
+/* ---- JSON ---- */
+
+static void put_bytes(sl_json_writer *w, const char *key, size_t bytes)
+{
+    if (bytes == SIZE_MAX)
+        sl_json_put_null(w, key); /* not limited */
+    else
+        sl_json_put_i64(w, key, (int64_t) bytes);
+}
+
+static void put_summary(sl_json_writer *w, const sl_summary *s)
+{
+    sl_json_put_f64(w, "step_s", s->step_s);
+    sl_json_put_f64(w, "tokens_per_s", s->tokens_per_s);
+    sl_json_put_f64(w, "tflops", s->tflops);
+    sl_json_put_f64(w, "mfu", s->mfu);
+    sl_json_put_f64(w, "hfu", s->hfu);
+    put_bytes(w, "device_peak_bytes", s->peak_bytes[SL_TIER_DEVICE]);
+    put_bytes(w, "device_budget_bytes", s->budget_bytes[SL_TIER_DEVICE]);
+    put_bytes(w, "host_peak_bytes", s->peak_bytes[SL_TIER_HOST]);
+    put_bytes(w, "host_budget_bytes", s->budget_bytes[SL_TIER_HOST]);
+    sl_json_put_f64(w, "h2d_bytes_per_step", s->h2d_bytes);
+    sl_json_put_f64(w, "d2h_bytes_per_step", s->d2h_bytes);
+    sl_json_put_f64(w, "recompute_fraction", s->recompute_fraction);
+}
+
+static void put_streams(sl_json_writer *w, const sl_summary *s)
+{
+    static const char *const names[SL_STREAM_COUNT] = {"compute", "in", "out", "host"};
+    sl_json_begin_object(w, "busy_s");
+    for (int i = 0; i < SL_STREAM_COUNT; i++)
+        sl_json_put_f64(w, names[i], s->busy_s[i]);
+    sl_json_end_object(w);
+    sl_json_begin_object(w, "wait_s");
+    sl_json_put_f64(w, "in", s->wait_in_s);
+    sl_json_put_f64(w, "out", s->wait_out_s);
+    sl_json_put_f64(w, "host", s->wait_host_s);
+    sl_json_end_object(w);
+}
+
+sl_status sl_trainer_report(sl_trainer *t, const char **json)
+{
+    sl_json_writer w = {0};
+    uint64_t hash;
+    char text[17];
+    sl_summary measured;
+    SL_TRY(sl_store_hash(&t->store, &hash));
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    sl_run_measured(t, &measured);
+    sl_json_begin_object(&w, NULL);
+    sl_json_begin_array(&w, "loss");
+    for (int64_t i = 0; i < t->progress.step - t->first_step; i++)
+        sl_json_put_f64(&w, NULL, t->loss[i]);
+    sl_json_end_array(&w);
+    put_summary(&w, &measured);
+    sl_json_put_f64(&w, "predicted_step_s", t->prepared.plan->predicted.step_s);
+    sl_json_put_string(&w, "weights_hash", text);
+    sl_json_end_object(&w);
+    sl_text_free(&t->report);
+    t->report = w.text;
+    SL_TRY(sl_text_status(&t->report));
+    *json = t->report.data;
+    return SL_OK;
+}
+
+/* ---- events ---- */
+
+sl_status sl_run_event_start(sl_trainer *t)
+{
+    char time[32];
+    sl_summary p;
+    sl_clock_utc(time);
+    sl_json_writer *w = sl_events_begin(t->events, "run");
+    sl_json_put_string(w, "sluice", SL_VERSION);
+    sl_json_put_string(w, "time", time);
+    sl_json_put_i64(w, "first_step", t->first_step);
+    sl_json_put_string(w, "numerics", t->identity.numerics);
+    sl_json_put_i64(w, "sequences", sl_loader_sequences(t->loader, SL_SPLIT_TRAIN));
+    sl_json_begin_object(w, "options");
+    sl_options_put(t->options, w);
+    sl_json_end_object(w);
+    SL_TRY(sl_events_end(t->events));
+
+    predicted(t, &p);
+    w = sl_events_begin(t->events, "plan");
+    sl_json_put_string(w, "costs", t->prepared.costs->source);
+    sl_json_put_string(w, "limit", sl_limit_name(t->prepared.plan->limit));
+    sl_json_put_f64(w, "lower_bound_s", t->prepared.plan->lower_bound_s);
+    sl_json_put_f64(w, "plan_ms", 1e3 * t->prepared.plan_s);
+    sl_json_put_i64(w, "rounds", t->prepared.program->n_rounds);
+    sl_json_put_i64(w, "chunks", t->prepared.program->n_chunks);
+    sl_json_put_i64(w, "actions", t->prepared.plan->n_actions);
+    put_summary(w, &p);
+    put_streams(w, &p);
+    return sl_events_end(t->events);
+}
+
+sl_status sl_run_event_step(sl_trainer *t, const sl_step_result *r)
+{
+    sl_json_writer *w = sl_events_begin(t->events, "step");
+    sl_json_put_i64(w, "step", r->step);
+    sl_json_put_f64(w, "loss", r->loss);
+    sl_json_put_f64(w, "grad_norm", r->grad_norm);
+    sl_json_put_f64(w, "learning_rate", r->learning_rate);
+    sl_json_put_f64(w, "seconds", r->seconds);
+    sl_json_put_f64(w, "tokens_per_s", r->tokens_per_s);
+    if (r->skipped)
+        sl_json_put_bool(w, "skipped", true);
+    return sl_events_end(t->events);
+}
+
+sl_status sl_run_event_validation(sl_trainer *t, double seconds)
+{
+    sl_json_writer *w = sl_events_begin(t->events, "validation");
+    sl_json_put_i64(w, "step", t->val_step);
+    sl_json_put_f64(w, "loss", t->val_loss);
+    sl_json_put_f64(w, "seconds", seconds);
+    return sl_events_end(t->events);
+}
+
+sl_status sl_run_event_checkpoint(sl_trainer *t, double seconds)
+{
+    sl_json_writer *w = sl_events_begin(t->events, "checkpoint");
+    sl_json_put_i64(w, "step", t->checkpoint_step);
+    sl_json_put_string(w, "path", t->checkpoint);
+    sl_json_put_f64(w, "seconds", seconds);
+    return sl_events_end(t->events);
+}
+
+/* Predicted and measured time of the last step, summed over the tasks of each op and over the copies. */
+static void put_ops(sl_trainer *t, sl_json_writer *w)
+{
+    const sl_plan *plan = t->prepared.plan;
+    const sl_span *spans = sl_engine_spans(t->train.engine);
+    struct {
+        int64_t count;
+        double predicted, measured;
+    } sums[SL_OP_COUNT + 2] = {0}; /* the last two: copies towards and away from the device */
+    for (int32_t i = 0; i < plan->n_actions; i++) {
+        const sl_action *a = &plan->actions[i];
+        int64_t at = a->kind == SL_ACTION_TASK   ? (int64_t) t->prepared.program->tasks[a->task].op
+                     : a->stream == SL_STREAM_IN ? (int64_t) SL_OP_COUNT
+                                                 : (int64_t) SL_OP_COUNT + 1;
+        sums[at].count++;
+        sums[at].predicted += a->end_s - a->start_s;
+        sums[at].measured += spans[i].end - spans[i].start;
+    }
+    sl_json_begin_array(w, "ops");
+    for (int64_t i = 0; i < SL_COUNT(sums); i++) {
+        if (!sums[i].count)
+            continue;
+        sl_json_begin_object(w, NULL);
+        sl_json_put_string(w, "op",
+                           i < SL_OP_COUNT    ? sl_op((sl_op_id) i)->name
+                           : i == SL_OP_COUNT ? "copy in"
+                                              : "copy out");
+        sl_json_put_i64(w, "count", sums[i].count);
+        sl_json_put_f64(w, "predicted_s", sums[i].predicted);
+        sl_json_put_f64(w, "measured_s", sums[i].measured);
+        sl_json_end_object(w);
+    }
+    sl_json_end_array(w);
+}
+
+sl_status sl_run_event_end(sl_trainer *t, const char *reason)
+{
+    sl_summary measured;
+    sl_run_measured(t, &measured);
+    sl_json_writer *w = sl_events_begin(t->events, "end");
+    sl_json_put_string(w, "reason", reason);
+    sl_json_put_i64(w, "step", t->progress.step);
+    sl_json_put_f64(w, "predicted_step_s", t->prepared.plan->predicted.step_s);
+    put_summary(w, &measured);
+    put_streams(w, &measured);
+    put_ops(t, w);
+    return sl_events_end(t->events);
+}

@@ -1,0 +1,65 @@
+/* Inside train: the trainer's parts, shared by its files. */
+#ifndef SL_TRAIN_RUN_H
+#define SL_TRAIN_RUN_H
+
+#include <stdatomic.h>
+
+#include "core/events.h"
+#include "data/loader.h"
+#include "engine/engine.h"
+#include "train/checkpoint.h"
+#include "train/prepare.h"
+#include "train/trainer.h"
+
+enum { SL_TIMES_KEPT = 4096 }; /* of which the median is taken */
+
+/* A program that is being run: training or validation. */
+typedef struct sl_run_side {
+    const sl_program *program;
+    const sl_plan *plan;
+    sl_engine *engine;
+} sl_run_side;
+
+struct sl_trainer {
+    sl_options *options; /* a copy: the job may go away */
+    sl_job job;          /* of `options`, which `setup` points into */
+    sl_setup setup;
+    sl_prepared prepared;
+    sl_loader *loader;
+    sl_device *device;
+    sl_run_side train, validation; /* validation.engine NULL: none */
+    sl_store store;
+    sl_identity identity;
+    sl_events *events;
+    sl_progress progress;
+    int64_t first_step, skipped;
+    int32_t *staging; /* tokens, targets, positions of a chunk, then its segments */
+    float *losses;    /* of the chunks of a step */
+    double *loss;     /* of every step of this run */
+    double *times;    /* ring of the last steps' seconds; the first step is not among them */
+    double *sorted;
+    int64_t n_times;
+    double first_time;
+    int64_t val_step, checkpoint_step;
+    double val_loss;
+    char checkpoint[1024];
+    bool failed, interrupted;
+    size_t heap_before_peak; /* heap's peak while planning, before there were arenas */
+    atomic_bool stop;
+    sl_text report;
+};
+
+/* Writes a step's data for one side: sequences from `position` of the split on. No allocation. */
+sl_status sl_run_fill(sl_trainer *trainer, const sl_run_side *side, sl_split split, int64_t position);
+/* Mean loss of the step that `side` has just run. */
+sl_status sl_run_loss(sl_trainer *trainer, const sl_run_side *side, double *loss);
+double sl_run_median(const sl_trainer *trainer);
+void sl_run_measured(const sl_trainer *trainer, sl_summary *summary);
+
+sl_status sl_run_event_start(sl_trainer *trainer);
+sl_status sl_run_event_step(sl_trainer *trainer, const sl_step_result *result);
+sl_status sl_run_event_validation(sl_trainer *trainer, double seconds);
+sl_status sl_run_event_checkpoint(sl_trainer *trainer, double seconds);
+sl_status sl_run_event_end(sl_trainer *trainer, const char *reason);
+
+#endif

@@ -1,0 +1,204 @@
+/*
+ * One step: write data and step parameters, run the plan, read losses and norm. Nothing here allocates, and what the numbers
+ * mean for the run (not finite, time to validate, time to checkpoint, time to stop) is decided after the device has finished.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "train/run.h"
+
+/* ---- data in, losses out ---- */
+
+static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split split, int64_t position,
+                            const sl_chunk *chunk)
+{
+    const sl_program_config *config = &side->program->config;
+    int64_t seqlen = config->chunking.seqlen, n = chunk->tokens;
+    bool sliced = config->chunking.chunk_tokens < seqlen;
+    int32_t *tokens = t->staging, *targets = tokens + n, *positions = targets + n, *segments = positions + n;
+    sl_batch batch = {
+        .position = position + chunk->first_sequence,
+        .n_sequences = sliced ? 1 : chunk->n_sequences,
+        .slice_offset = sliced ? chunk->slice_offset : 0,
+        .tokens_each = sliced ? n : seqlen,
+        .tokens = tokens,
+        .targets = targets,
+        .positions = chunk->data[SL_INPUT_POSITIONS] >= 0 ? positions : NULL,
+        /* The slices of a sequence share its segments: written with the first one. */
+        .segments = chunk->data[SL_INPUT_SEGMENTS] >= 0 && (!sliced || chunk->slice_offset == 0) ? segments : NULL,
+        .segment_capacity = config->max_segments,
+    };
+    SL_TRY(sl_loader_fill(t->loader, split, &batch));
+    const struct {
+        const int32_t *from;
+        sl_input_kind kind;
+        int64_t count;
+    } parts[] = {{batch.tokens, SL_INPUT_TOKENS, n},
+                 {batch.targets, SL_INPUT_TARGETS, n},
+                 {batch.positions, SL_INPUT_POSITIONS, n},
+                 {batch.segments, SL_INPUT_SEGMENTS, config->max_segments + 1}};
+    for (int64_t i = 0; i < SL_COUNT(parts); i++)
+        if (parts[i].from && chunk->data[parts[i].kind] >= 0)
+            SL_TRY(sl_engine_write(side->engine, chunk->data[parts[i].kind], 0, parts[i].from,
+                                   (size_t) parts[i].count * sizeof(int32_t)));
+    return SL_OK;
+}
+
+sl_status sl_run_fill(sl_trainer *t, const sl_run_side *side, sl_split split, int64_t position)
+{
+    for (int32_t c = 0; c < side->program->n_chunks; c++)
+        SL_TRY(fill_chunk(t, side, split, position, &side->program->chunks[c]));
+    if (side->program->step_object < 0)
+        return SL_OK;
+    const sl_program_config *config = &side->program->config;
+    double updates = (double) (t->progress.updates + 1);
+    sl_step_params params = {
+        .learning_rate = (float) sl_schedule_at(&t->setup.schedule, t->progress.step + 1),
+        .bias1 = (float) (1 - pow((double) config->beta1, updates)),
+        .bias2 = (float) (1 - pow((double) config->beta2, updates)),
+        .loss_scale = (float) (1 / (double) side->program->tokens),
+        .clip = (float) t->setup.clip,
+        .step = (uint32_t) (t->progress.step + 1),
+        .seed_lo = (uint32_t) t->setup.seed,
+        .seed_hi = (uint32_t) (t->setup.seed >> 32),
+    };
+    return sl_engine_write(side->engine, side->program->step_object, 0, &params, sizeof params);
+}
+
+/* Chunks are added up in their own order and in double, so the grouping into rounds does not show. */
+sl_status sl_run_loss(sl_trainer *t, const sl_run_side *side, double *loss)
+{
+    const sl_program *program = side->program;
+    double sum = 0;
+    SL_TRY(
+        sl_engine_read(side->engine, program->losses_object, 0, t->losses, (size_t) program->n_chunks * sizeof(float)));
+    for (int32_t c = 0; c < program->n_chunks; c++)
+        sum += (double) t->losses[program->chunks[c].loss_slot];
+    *loss = sum / (double) program->tokens;
+    return SL_OK;
+}
+
+/* ---- a value that is not finite ---- */
+
+static sl_status not_finite(sl_trainer *t, const sl_step_result *result)
+{
+    sl_culprit culprit = {0};
+    char where[480] = "it did not happen again when the step was repeated task by task",
+         last[1200] = "there is no checkpoint";
+    t->failed = true;
+    if (sl_engine_diagnose(t->train.engine, &culprit) == SL_OK && culprit.found)
+        snprintf(where, sizeof where, "task %s made %s in %s at element %" PRId64, culprit.task_name, culprit.value,
+                 culprit.tensor_name, culprit.element);
+    if (t->checkpoint_step >= 0)
+        snprintf(last, sizeof last, "the last good checkpoint is %s", t->checkpoint);
+    sl_run_event_end(t, "not finite");
+    return sl_fail(SL_E_NOT_FINITE,
+                   "step %" PRId64
+                   " is not finite (loss %g, gradient norm %g): %s; %s; try a lower --lr, --clip, or --on-nan skip",
+                   result->step, result->loss, result->grad_norm, where, last);
+}
+
+/* ---- the step ---- */
+
+static sl_status train_once(sl_trainer *t, sl_step_result *result)
+{
+    const sl_run_side *side = &t->train;
+    double start = sl_clock_s();
+    float gate[4] = {1, 0, 0, 0}; /* factor, norm, skip */
+    SL_TRY(sl_run_fill(t, side, SL_SPLIT_TRAIN, t->progress.position));
+    SL_TRY(sl_engine_step(side->engine));
+    SL_TRY(sl_run_loss(t, side, &result->loss));
+    if (side->program->gate_object >= 0)
+        SL_TRY(sl_engine_read(side->engine, side->program->gate_object, 0, gate, sizeof gate));
+    result->step = t->progress.step + 1;
+    result->grad_norm = (double) gate[1];
+    result->learning_rate = sl_schedule_at(&t->setup.schedule, result->step);
+    result->seconds = sl_clock_s() - start;
+    result->tokens_per_s = (double) side->program->tokens / result->seconds;
+    bool finite = isfinite(result->loss) && isfinite(result->grad_norm) && gate[2] == 0;
+    if (!finite && t->setup.on_nan == SL_ON_NAN_STOP)
+        return not_finite(t, result);
+    result->skipped = !finite;
+    return SL_OK;
+}
+
+static void account(sl_trainer *t, const sl_step_result *result)
+{
+    int64_t run = t->progress.step - t->first_step; /* steps of this run so far */
+    if (run < t->setup.steps)
+        t->loss[run] = result->loss;
+    if (run == 0)
+        t->first_time = result->seconds;
+    else
+        t->times[t->n_times++ % SL_TIMES_KEPT] = result->seconds;
+    t->progress.step++;
+    t->progress.position += t->setup.program.chunking.sequences;
+    t->progress.updates += !result->skipped;
+    t->skipped += result->skipped;
+}
+
+static bool due(int64_t every, int64_t step, bool last)
+{
+    return last || (every > 0 && step % every == 0);
+}
+
+sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
+{
+    sl_step_result result = {0};
+    if (t->failed)
+        return sl_fail(SL_E_NOT_FINITE,
+                       "the run has failed at step %" PRId64 " and cannot go on; resume its last checkpoint",
+                       t->progress.step + 1);
+    if (t->progress.step >= t->setup.steps)
+        return sl_fail(SL_E_USAGE, "all %" PRId64 " steps are done: give more --steps to go on", t->setup.steps);
+    if (atomic_load_explicit(&t->stop, memory_order_relaxed)) {
+        t->interrupted = true;
+        if (t->setup.out && t->progress.step > 0)
+            SL_TRY(sl_trainer_checkpoint(t));
+        return sl_fail(SL_E_INTERRUPTED, "stopped as asked after step %" PRId64 "; go on with --resume",
+                       t->progress.step);
+    }
+    SL_TRY(train_once(t, &result));
+    account(t, &result);
+    if (result.skipped)
+        sl_warn("step %" PRId64 " was left out: loss %g, gradient norm %g", result.step, result.loss, result.grad_norm);
+    bool stop = atomic_load_explicit(&t->stop, memory_order_relaxed);
+    bool last = t->progress.step == t->setup.steps;
+    result.done = last || stop;
+    SL_TRY(sl_run_event_step(t, &result));
+    if (t->validation.engine && due(t->setup.val_every, t->progress.step, last) && !stop)
+        SL_TRY(sl_trainer_validate(t, &t->val_loss));
+    if (t->setup.out && due(t->setup.checkpoint_every, t->progress.step, result.done))
+        SL_TRY(sl_trainer_checkpoint(t));
+    t->interrupted = stop && !last;
+    if (result.done)
+        SL_TRY(sl_run_event_end(t, t->interrupted ? "interrupted" : "done"));
+    *out = result;
+    return SL_OK;
+}
+
+sl_status sl_trainer_validate(sl_trainer *t, double *out)
+{
+    const sl_run_side *side = &t->validation;
+    if (!side->engine)
+        return sl_fail(SL_E_USAGE, "the job has no validation: give --val-every and --val-data or --val-share");
+    double start = sl_clock_s(), sum = 0;
+    int64_t sequences = t->setup.program.chunking.sequences;
+    int64_t all = SL_DIV_UP(sl_loader_sequences(t->loader, SL_SPLIT_VALIDATION), sequences);
+    int64_t batches = SL_MIN(t->setup.val_steps, all);
+    for (int64_t b = 0; b < batches; b++) {
+        double loss;
+        SL_TRY(sl_run_fill(t, side, SL_SPLIT_VALIDATION, b * sequences));
+        SL_TRY(sl_engine_step(side->engine));
+        SL_TRY(sl_run_loss(t, side, &loss));
+        sum += loss;
+    }
+    *out = t->val_loss = sum / (double) batches;
+    t->val_step = t->progress.step;
+    return sl_run_event_validation(t, sl_clock_s() - start);
+}

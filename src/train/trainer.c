@@ -1,0 +1,201 @@
+/*
+ * A run's life: everything that can fail cheaply is tried before anything that takes long, in this order: options, data, run
+ * folder, plans, memory, weights. After creation a step allocates nothing.
+ *
+ *     job -> setup -> loader -> prepared (program, costs, plan) -> device -> engines -> store -> weights or checkpoint
+ */
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "train/run.h"
+
+static sl_status open_data(sl_trainer *t)
+{
+    const sl_setup *s = &t->setup;
+    if (!s->data)
+        return sl_fail(SL_E_USAGE, "--data is missing: a text file, a folder of them, or token shards");
+    sl_loader_config config = {
+        .data = s->data,
+        .val_data = s->val_every ? s->val_data : NULL,
+        .val_share = s->val_share,
+        .seqlen = s->program.chunking.seqlen,
+        .vocab = s->model.vocab,
+        .document_token = s->document_token,
+        .max_documents = s->max_documents,
+        .seed = s->seed,
+    };
+    return sl_loader_open(&config, &t->loader);
+}
+
+/* A folder with checkpoints is only ever continued: a new run over it would mix two runs, or remove the first one's. */
+static sl_status open_folder(sl_trainer *t)
+{
+    const char *out = t->setup.out;
+    int64_t newest;
+    if (!out)
+        return SL_OK;
+    if (strlen(out) > 900)
+        return sl_fail(SL_E_USAGE, "--out has a path of %zu bytes: use one of at most 900", strlen(out));
+    SL_TRY(sl_checkpoint_newest(out, &newest));
+    if (newest >= 0 && !t->setup.resume)
+        return sl_fail(SL_E_USAGE,
+                       "%s holds a run that has reached step %" PRId64
+                       ": give --resume to go on with it, or another --out",
+                       out, newest);
+    char path[1024];
+    snprintf(path, sizeof path, "%s/checkpoints", out);
+    SL_TRY(sl_dir_create(path));
+    snprintf(path, sizeof path, "%s/events.jsonl", out);
+    return sl_events_open(path, &t->events);
+}
+
+static sl_status open_device(sl_trainer *t)
+{
+    const sl_prepared *p = &t->prepared;
+    sl_device_config config = {.threads = t->setup.threads, .seed = t->setup.seed};
+    sl_plan_extent(p->plan, config.arena_bytes);
+    sl_engine_needs(p->plan, &config.max_commands, &config.max_events);
+    if (p->val_plan) {
+        size_t extent[SL_TIER_COUNT];
+        int64_t commands, events;
+        sl_plan_extent(p->val_plan, extent);
+        sl_engine_needs(p->val_plan, &commands, &events);
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+            config.arena_bytes[tier] = SL_MAX(config.arena_bytes[tier], extent[tier]);
+        config.max_commands = SL_MAX(config.max_commands, commands);
+        config.max_events = SL_MAX(config.max_events, events);
+    }
+    /* Up to here the heap was all there was on the host; from here on it stands beside the arena. */
+    t->heap_before_peak = sl_heap_peak_bytes();
+    sl_heap_peak_reset();
+    SL_TRY(sl_device_open(t->setup.device, &config, &t->device));
+    t->train = (sl_run_side){p->program, p->plan, NULL};
+    SL_TRY(sl_engine_create(t->device, p->program, p->plan, &t->train.engine));
+    sl_engine_set_peak_flops(t->train.engine, p->costs->peak_flops);
+    if (!p->val_plan)
+        return SL_OK;
+    t->validation = (sl_run_side){p->val_program, p->val_plan, NULL};
+    return sl_engine_create(t->device, p->val_program, p->val_plan, &t->validation.engine);
+}
+
+static sl_status allocate(sl_trainer *t)
+{
+    const sl_program *program = t->prepared.program;
+    int64_t tokens = t->setup.program.chunking.chunk_tokens, chunks = program->n_chunks;
+    if (t->prepared.val_program)
+        chunks = SL_MAX(chunks, t->prepared.val_program->n_chunks);
+    SL_TRY(sl_alloc(&t->staging, 3 * tokens + t->setup.program.max_segments + 1, sizeof *t->staging));
+    SL_TRY(sl_alloc(&t->losses, chunks, sizeof *t->losses));
+    SL_TRY(sl_alloc(&t->loss, t->setup.steps, sizeof *t->loss));
+    SL_TRY(sl_alloc(&t->times, SL_TIMES_KEPT, sizeof *t->times));
+    return sl_alloc(&t->sorted, SL_TIMES_KEPT, sizeof *t->sorted);
+}
+
+static sl_status engine_read(void *engine, int32_t object, size_t offset, void *bytes, size_t length)
+{
+    return sl_engine_read(engine, object, offset, bytes, length);
+}
+
+static sl_status engine_write(void *engine, int32_t object, size_t offset, const void *bytes, size_t length)
+{
+    return sl_engine_write(engine, object, offset, bytes, length);
+}
+
+static sl_status init_weights(sl_trainer *t)
+{
+    sl_pool *pool = NULL;
+    if (t->setup.init_from)
+        return sl_store_init_from(&t->store, t->setup.init_from);
+    SL_TRY(sl_pool_create(t->setup.threads, &pool));
+    sl_status status = sl_store_init_random(&t->store, t->setup.seed, pool);
+    sl_pool_destroy(pool);
+    return status;
+}
+
+static sl_status begin_or_resume(sl_trainer *t)
+{
+    sl_checkpoint found = {.progress = {.step = -1}};
+    sl_store_access access = {t->train.engine, engine_read, engine_write};
+    SL_TRY(sl_store_open(&t->store, t->prepared.program, access));
+    t->identity = (sl_identity){&t->setup, sl_loader_fingerprint(t->loader), t->device->class->numerics(t->device)};
+    if (t->setup.resume)
+        SL_TRY(sl_checkpoint_find(&t->store, &t->identity, &found));
+    if (found.progress.step < 0)
+        return init_weights(t);
+    SL_TRY(sl_checkpoint_load(&t->store, &found));
+    t->progress = found.progress;
+    t->first_step = found.progress.step;
+    t->checkpoint_step = found.progress.step;
+    memcpy(t->checkpoint, found.path, sizeof t->checkpoint);
+    sl_info("resumed %s after step %" PRId64, found.path, t->first_step);
+    return SL_OK;
+}
+
+sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
+{
+    sl_trainer *t;
+    sl_status status;
+    SL_TRY(sl_alloc(&t, 1, sizeof *t));
+    t->val_step = t->checkpoint_step = -1;
+    SL_TRY_GOTO(sl_options_copy(job->options, &t->options), fail);
+    t->job.options = t->options;
+    SL_TRY_GOTO(sl_setup_resolve(&t->job, &t->setup), fail);
+    SL_TRY_GOTO(open_data(t), fail);
+    SL_TRY_GOTO(open_folder(t), fail);
+    SL_TRY_GOTO(sl_prepare(&t->setup, &t->prepared), fail);
+    SL_TRY_GOTO(open_device(t), fail);
+    SL_TRY_GOTO(allocate(t), fail);
+    SL_TRY_GOTO(begin_or_resume(t), fail);
+    SL_TRY_GOTO(sl_run_event_start(t), fail);
+    *out = t;
+    return SL_OK;
+fail:
+    sl_trainer_destroy(t);
+    return status;
+}
+
+void sl_trainer_destroy(sl_trainer *t)
+{
+    if (!t)
+        return;
+    sl_store_close(&t->store);
+    sl_engine_destroy(t->validation.engine);
+    sl_engine_destroy(t->train.engine);
+    sl_device_close(t->device);
+    sl_prepared_destroy(&t->prepared);
+    sl_loader_close(t->loader);
+    sl_events_close(t->events);
+    sl_options_destroy(t->options);
+    sl_free(t->staging);
+    sl_free(t->losses);
+    sl_free(t->loss);
+    sl_free(t->times);
+    sl_free(t->sorted);
+    sl_text_free(&t->report);
+    sl_free(t);
+}
+
+void sl_trainer_request_stop(sl_trainer *trainer)
+{
+    atomic_store_explicit(&trainer->stop, true, memory_order_relaxed);
+}
+
+sl_status sl_trainer_checkpoint(sl_trainer *t)
+{
+    if (!t->setup.out)
+        return sl_fail(SL_E_USAGE, "a checkpoint needs a run folder: give --out");
+    if (t->failed)
+        return sl_fail(SL_E_NOT_FINITE, "the run has failed: its state is not worth a checkpoint");
+    if (t->checkpoint_step == t->progress.step)
+        return SL_OK;
+    double start = sl_clock_s();
+    SL_TRY(sl_checkpoint_write(&t->store, &t->identity, t->options, &t->progress, t->checkpoint));
+    t->checkpoint_step = t->progress.step;
+    return sl_run_event_checkpoint(t, sl_clock_s() - start);
+}
