@@ -1,0 +1,102 @@
+/*
+ * GELU, exact and in its tanh form: y = x c(x) with c the normal distribution or, since (1 + tanh u)/2 = sigmoid(2u),
+ * c = sigmoid(2u), u = sqrt(2/pi) (x + .044715 x^3). Backward: dx = dy (c + x c'), c' = density or 2 c (1-c) u'.
+ */
+#include "device/cpu/simd_math.h"
+#include "device/cpu/tiles.h"
+
+typedef struct gelu_job {
+    const void *x, *dy;
+    void *out;
+    int64_t count;
+    bool accumulate, bf16, tanh;
+} gelu_job;
+
+#define GELU_2K 1.5957691216057308f /* 2 sqrt(2/pi) */
+
+SL_INLINE vf gelu_weight(vf x, bool tanh_form, vf *slope)
+{
+    if (!tanh_form)
+        return vf_normal_cdf(x, slope);
+    vf square = vf_mul(x, x), inner = vf_fma(square, vf_set1(0.044715f), vf_set1(1.0f));
+    vf c = vf_sigmoid(vf_mul(vf_mul(x, inner), vf_set1(GELU_2K)));
+    if (slope) {
+        vf du = vf_fma(square, vf_set1(3 * 0.044715f), vf_set1(1.0f));
+        vf rest = vf_mul(c, vf_sub(vf_set1(1.0f), c));
+        *slope = vf_mul(vf_mul(rest, du), vf_set1(GELU_2K));
+    }
+    return c;
+}
+
+SL_INLINE void gelu_step(const gelu_job *job, int64_t i, int lanes, bool backward, bool bf16, bool tanh_form)
+{
+    vf x = vf_get(job->x, i, lanes, bf16);
+    if (!backward) {
+        vf_put(job->out, i, vf_mul(x, gelu_weight(x, tanh_form, NULL)), lanes, bf16);
+        return;
+    }
+    vf slope, c = gelu_weight(x, tanh_form, &slope);
+    /* Where the slope is 0, x may be infinite: 0 rather than NaN. */
+    vf rest = vf_select(vf_gt(slope, vf_zero()), vf_mul(x, slope), vf_zero());
+    vf_put_add(job->out, i, vf_mul(vf_get(job->dy, i, lanes, bf16), vf_add(c, rest)), lanes, bf16, job->accumulate);
+}
+
+SL_INLINE void gelu_elements(const gelu_job *job, int64_t tile, bool backward, bool bf16, bool tanh_form)
+{
+    int64_t i = tile * TILE_ELEMENTS, end = SL_MIN(i + TILE_ELEMENTS, job->count);
+    for (; i + VF_LANES <= end; i += VF_LANES)
+        gelu_step(job, i, VF_LANES, backward, bf16, tanh_form);
+    if (i < end)
+        gelu_step(job, i, (int) (end - i), backward, bf16, tanh_form);
+}
+
+SL_INLINE void gelu_any(const gelu_job *job, int64_t tile, bool backward)
+{
+    if (job->bf16 && job->tanh)
+        gelu_elements(job, tile, backward, true, true);
+    else if (job->bf16)
+        gelu_elements(job, tile, backward, true, false);
+    else if (job->tanh)
+        gelu_elements(job, tile, backward, false, true);
+    else
+        gelu_elements(job, tile, backward, false, false);
+}
+
+static void gelu_tile(void *context, int64_t tile, int thread)
+{
+    (void) thread;
+    gelu_any(context, tile, false);
+}
+
+static void gelu_bwd_tile(void *context, int64_t tile, int thread)
+{
+    (void) thread;
+    gelu_any(context, tile, true);
+}
+
+static gelu_job gelu_unpack(const sl_launch *launch)
+{
+    gelu_job job = {
+        .out = launch->out[0].data,
+        .count = sl_type_count(&launch->out[0].type),
+        .accumulate = launch->accumulate & 1u,
+        .bf16 = launch->out[0].type.dtype == SL_BF16,
+        .tanh = launch->attrs.gelu.tanh != 0,
+    };
+    return job;
+}
+
+static void gelu_run(const sl_launch *launch, sl_pool *pool)
+{
+    gelu_job job = gelu_unpack(launch);
+    job.x = launch->in[0].data;
+    sl_pool_run(pool, gelu_tile, &job, tile_count(job.count, TILE_ELEMENTS));
+}
+
+static void gelu_bwd_run(const sl_launch *launch, sl_pool *pool)
+{
+    gelu_job job = gelu_unpack(launch);
+    job.dy = launch->in[0].data;
+    job.x = launch->in[1].data;
+    sl_pool_run(pool, gelu_bwd_tile, &job, tile_count(job.count, TILE_ELEMENTS));
+}
