@@ -1,0 +1,74 @@
+/* What the program's own files share while a program is being built. */
+#ifndef SL_PROGRAM_INTERNAL_H
+#define SL_PROGRAM_INTERNAL_H
+
+#include "program/program.h"
+
+enum { VARIANTS = 2 }; /* full chunks and the shorter last one; both graphs have the same nodes and values */
+
+/* A run of a parameter group without padding: what one update or sum of squares works on. Padding is never touched, so
+ * whatever the memory of a gradient held before cannot reach a norm or a weight. */
+typedef struct group_run {
+    int32_t group;
+    int64_t first, count; /* elements of the group */
+    int64_t decayed;      /* the first elements of the run that get weight decay */
+} group_run;
+
+typedef struct sl_program_owner {
+    sl_program program; /* first: what the world sees */
+    sl_graph *graph[VARIANTS];
+} sl_program_owner;
+
+typedef struct builder {
+    sl_program *program;
+    const sl_graph *graph[VARIANTS];
+    int32_t n_values, n_nodes;
+    sl_dtype dtype;
+    bool sliced;
+    int64_t slices;          /* chunks of one sequence when sliced, else 1 */
+    int64_t chunks_per_round;
+    int32_t n_runs;
+    group_run *runs;         /* in group order */
+    int32_t capacity_objects, capacity_tasks;
+
+    uint8_t *variant;        /* by chunk */
+    sl_task *prototype[VARIANTS]; /* by node: everything but objects and offsets */
+    int32_t *slots;          /* (position in round, value): object; -1 not yet. Context lives at its sequence's first slice */
+    int32_t *keys;           /* (variant, position in round, value): key; -1 not yet */
+    int32_t *gradient;       /* by group: gradient object; -1 not yet */
+    int32_t *use_gradient;   /* by value (parameter gradients): object; -1 not yet */
+    int32_t *home_block;     /* by parameter: the first block that uses it; its gradient goes straight into the group's */
+    int32_t *maker;          /* by value: the forward node that makes it; -1 none */
+    uint8_t *written;        /* by value (parameter gradients): some chunk has written it */
+    int32_t *completion;     /* by group: backward node behind which nothing reads or writes it any more */
+    int32_t partials_object; /* sums of squares, one per run; -1 when there is no norm */
+    int32_t *kind_slots;     /* (slice or variant, node, accumulating): kind + 1 */
+    int32_t *kind_table;     /* open addressing by signature: kind + 1 */
+    int32_t kind_capacity;
+} builder;
+
+/* objects.c */
+sl_status sl_program_add_object(builder *b, const sl_object *object, int32_t *out);
+sl_status sl_program_add_data(builder *b);
+sl_status sl_program_add_persistent(builder *b);
+/* The object, offset and type of a value as operand of a chunk's node; sets `accumulate` for parameter and context gradients. */
+sl_status sl_program_resolve(builder *b, int32_t chunk, const sl_node *node, sl_value value, int out_index, sl_use *use,
+                             uint32_t *accumulate);
+int32_t sl_program_position(const builder *b, int32_t chunk); /* within its round */
+int64_t sl_program_slice(const builder *b, int32_t chunk);    /* within its sequence */
+
+/* kinds.c */
+sl_status sl_program_kind(builder *b, const sl_task *task, int32_t *kind); /* looks up or makes */
+void sl_program_finish_kinds(builder *b);
+
+/* optimizer.c */
+sl_status sl_program_find_runs(builder *b);
+void sl_program_find_completions(builder *b);
+/* Right behind backward node `node` of the step's last chunk of its block. */
+sl_status sl_program_complete_groups(builder *b, int32_t node);
+sl_status sl_program_finish_updates(builder *b);
+
+/* program.c */
+sl_status sl_program_add_task(builder *b, const sl_task *task); /* its kind is set */
+
+#endif

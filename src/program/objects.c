@@ -1,0 +1,227 @@
+/*
+ * Which object an operand is. A graph's values become objects like this:
+ *
+ *     parameters            one object per group                     gradients   one per group, and one per further block that
+ *     inputs                one per chunk (segments of a sliced                  uses a parameter
+ *                           sequence: one per sequence; step: one)   loss        a slot of one object
+ *     K/V and its gradient  packed: one per chunk; sliced: one per sequence, all its rows
+ *     everything else       one per chunk, made when first written
+ *
+ * Corresponding objects of different rounds share a key: (value, position in the round, length of the chunk).
+ */
+#include <string.h>
+
+#include "program/internal.h"
+
+enum { UNKNOWN_PRODUCER = -2 }; /* until the program is finished: no writer seen yet */
+
+int32_t sl_program_position(const builder *b, int32_t chunk)
+{
+    return (int32_t) (chunk % b->chunks_per_round);
+}
+
+int64_t sl_program_slice(const builder *b, int32_t chunk)
+{
+    return chunk % b->slices;
+}
+
+sl_status sl_program_add_object(builder *b, const sl_object *object, int32_t *out)
+{
+    sl_program *p = b->program;
+    if (p->n_objects >= b->capacity_objects)
+        return sl_fail(SL_E_INTERNAL, "a program has more objects than its graph has values (%d)", b->capacity_objects);
+    sl_object *fresh = &p->objects[p->n_objects];
+    *fresh = *object;
+    fresh->producer = UNKNOWN_PRODUCER;
+    if (fresh->key < 0)
+        fresh->key = p->n_keys++;
+    *out = p->n_objects++;
+    return SL_OK;
+}
+
+static sl_object object_once(const char *name, sl_object_class class, size_t bytes, int32_t group)
+{
+    return (sl_object){.name = name, .class = class, .bytes = bytes, .block = -1, .chunk = -1, .round = -1, .key = -1, .group = group};
+}
+
+/* ---- what exists before the first task ---- */
+
+static sl_status add_chunk_data(builder *b, int32_t chunk, sl_input_kind kind)
+{
+    sl_program *p = b->program;
+    sl_value value = b->graph[0]->inputs[kind];
+    int32_t *out = &p->chunks[chunk].data[kind], *key;
+    *out = -1;
+    if (value == SL_NO_VALUE)
+        return SL_OK;
+    const sl_graph_value *v = &b->graph[b->variant[chunk]]->values[value];
+    if (kind == SL_INPUT_STEP) {
+        *out = p->step_object;
+        return SL_OK;
+    }
+    if (kind == SL_INPUT_SEGMENTS && sl_program_slice(b, chunk) > 0) {
+        *out = p->chunks[chunk - 1].data[kind];
+        return SL_OK;
+    }
+    sl_object object = object_once(v->name, SL_CLASS_DATA, sl_type_bytes(&v->type), -1);
+    object.chunk = chunk;
+    object.round = (int32_t) (chunk / b->chunks_per_round);
+    key = &b->keys[(b->variant[chunk] * b->chunks_per_round + sl_program_position(b, chunk)) * b->n_values + value];
+    object.key = *key;
+    SL_TRY(sl_program_add_object(b, &object, out));
+    *key = p->objects[*out].key;
+    return SL_OK;
+}
+
+sl_status sl_program_add_data(builder *b)
+{
+    sl_program *p = b->program;
+    sl_object step = object_once("step", SL_CLASS_DATA, SL_STEP_WORDS * 4, -1);
+    sl_object losses = object_once("losses", SL_CLASS_RESULT, (size_t) p->n_chunks * 4, -1);
+    p->step_object = -1;
+    if (!p->config.forward_only)
+        SL_TRY(sl_program_add_object(b, &step, &p->step_object));
+    SL_TRY(sl_program_add_object(b, &losses, &p->losses_object));
+    for (int32_t chunk = 0; chunk < p->n_chunks; chunk++)
+        for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
+            SL_TRY(add_chunk_data(b, chunk, (sl_input_kind) kind));
+    return SL_OK;
+}
+
+static sl_status add_state(builder *b, const char *what, sl_object_class class, int32_t group, sl_dtype dtype, int32_t *out)
+{
+    const sl_param_group *g = &b->program->groups[group];
+    sl_object object = object_once(NULL, class, (size_t) g->count * sl_dtype_bytes(dtype), group);
+    object.persistent = true;
+    SL_TRY(sl_region_printf(b->program->region, &object.name, "%s%s", what, g->name));
+    return sl_program_add_object(b, &object, out);
+}
+
+/* Parameters, and where the precision and the optimizer have them: moments and master weights. */
+sl_status sl_program_add_persistent(builder *b)
+{
+    sl_program *p = b->program;
+    const sl_program_config *config = &p->config;
+    sl_dtype state = config->precision == SL_PRECISION_BF16 ? SL_BF16 : SL_F32;
+    bool training = !config->forward_only, adamw = config->optimizer == SL_OPTIMIZER_ADAMW;
+    int32_t **const tables[] = {&p->param_object, &p->moment1_object, &p->moment2_object, &p->master_object};
+    for (int64_t i = 0; i < SL_COUNT(tables); i++)
+        SL_TRY(sl_region_alloc(p->region, tables[i], p->n_groups, sizeof **tables[i]));
+    for (int32_t g = 0; g < p->n_groups; g++) {
+        p->moment1_object[g] = p->moment2_object[g] = p->master_object[g] = -1;
+        SL_TRY(add_state(b, "", SL_CLASS_PARAMETER, g, b->dtype, &p->param_object[g]));
+        if (training)
+            SL_TRY(add_state(b, "moment1.", SL_CLASS_OPTIMIZER, g, state, &p->moment1_object[g]));
+        if (training && adamw)
+            SL_TRY(add_state(b, "moment2.", SL_CLASS_OPTIMIZER, g, state, &p->moment2_object[g]));
+        if (training && config->precision == SL_PRECISION_BF16_MASTER)
+            SL_TRY(add_state(b, "master.", SL_CLASS_OPTIMIZER, g, SL_F32, &p->master_object[g]));
+    }
+    return SL_OK;
+}
+
+/* ---- operands ---- */
+
+static sl_object_class class_of(const builder *b, sl_value_class class)
+{
+    switch (class) {
+    case SL_VALUE_CONTEXT: /* K/V that belongs to one chunk is an activation like any other */
+        return b->sliced ? SL_CLASS_CONTEXT : SL_CLASS_ACTIVATION;
+    case SL_VALUE_CONTEXT_GRADIENT:
+        return b->sliced ? SL_CLASS_CONTEXT : SL_CLASS_HIDDEN;
+    case SL_VALUE_GRADIENT:
+        return SL_CLASS_HIDDEN;
+    default:
+        return SL_CLASS_ACTIVATION;
+    }
+}
+
+/* The object of a value that belongs to a chunk or, as context, to the sequence whose first slice `chunk` is. */
+static sl_status chunk_object(builder *b, int32_t chunk, sl_value root, size_t bytes, int32_t *out)
+{
+    const sl_graph_value *v = &b->graph[0]->values[root];
+    int32_t position = sl_program_position(b, chunk);
+    int32_t *slot = &b->slots[(int64_t) position * b->n_values + root];
+    if (*slot < 0) {
+        int32_t *key = &b->keys[(b->variant[chunk] * b->chunks_per_round + position) * b->n_values + root];
+        sl_object object = {.name = v->name, .class = class_of(b, v->class), .bytes = bytes, .block = v->block, .chunk = chunk,
+                            .round = (int32_t) (chunk / b->chunks_per_round), .key = *key, .group = -1};
+        SL_TRY(sl_program_add_object(b, &object, slot));
+        *key = b->program->objects[*slot].key;
+    }
+    *out = *slot;
+    return SL_OK;
+}
+
+/* A slice writes (or reads back) its own rows of the context; attention sees the rows of all slices so far. */
+static sl_status resolve_context(builder *b, int32_t chunk, const sl_node *node, sl_value root, int out_index, sl_use *use,
+                                 uint32_t *accumulate)
+{
+    const sl_chunk *c = &b->program->chunks[chunk];
+    size_t row_bytes = (size_t) use->type.dim[1] * sl_dtype_bytes(use->type.dtype);
+    int32_t first_slice = chunk - (int32_t) sl_program_slice(b, chunk);
+    size_t bytes = (size_t) b->program->config.chunking.seqlen * row_bytes;
+    SL_TRY(chunk_object(b, first_slice, root, bytes, &use->object));
+    if (node->op == SL_OP_ATTENTION || node->op == SL_OP_ATTENTION_BWD) {
+        use->type.dim[0] = c->slice_offset + c->tokens;
+        if (out_index >= 0 && use->type.dim[0] < b->program->config.chunking.seqlen)
+            *accumulate |= 1u << out_index; /* the last slice, run first, writes every row */
+    } else {
+        use->offset = (size_t) c->slice_offset * row_bytes;
+    }
+    return SL_OK;
+}
+
+static sl_status resolve_gradient(builder *b, sl_value value, int out_index, sl_use *use, uint32_t *accumulate)
+{
+    sl_program *p = b->program;
+    const sl_graph_value *v = &b->graph[0]->values[value];
+    const sl_param *param = &p->params[v->param];
+    bool straight = v->block == b->home_block[v->param];
+    int32_t *object = straight ? &b->gradient[param->group_index] : &b->use_gradient[value];
+    if (*object < 0) {
+        size_t group_bytes = (size_t) p->groups[param->group_index].count * sl_dtype_bytes(b->dtype);
+        sl_object fresh = object_once(v->name, SL_CLASS_GRADIENT, straight ? group_bytes : sl_type_bytes(&v->type), param->group_index);
+        if (straight)
+            SL_TRY(sl_region_printf(p->region, &fresh.name, "d.%s", param->group));
+        fresh.block = v->block;
+        SL_TRY(sl_program_add_object(b, &fresh, object));
+    }
+    use->object = *object;
+    use->offset = straight ? param->offset : 0;
+    if (out_index >= 0 && b->written[value])
+        *accumulate |= 1u << out_index;
+    return SL_OK;
+}
+
+sl_status sl_program_resolve(builder *b, int32_t chunk, const sl_node *node, sl_value value, int out_index, sl_use *use,
+                             uint32_t *accumulate)
+{
+    const sl_chunk *c = &b->program->chunks[chunk];
+    sl_value root = b->graph[0]->values[value].storage;
+    const sl_graph_value *v = &b->graph[0]->values[root];
+    use->offset = 0;
+    switch (v->class) {
+    case SL_VALUE_PARAMETER:
+        use->object = b->program->param_object[b->program->params[v->param].group_index];
+        use->offset = b->program->params[v->param].offset;
+        return SL_OK;
+    case SL_VALUE_INPUT:
+        use->object = c->data[v->input];
+        return SL_OK;
+    case SL_VALUE_LOSS:
+        use->object = b->program->losses_object;
+        use->offset = (size_t) c->loss_slot * 4;
+        return SL_OK;
+    case SL_VALUE_PARAMETER_GRADIENT:
+        return resolve_gradient(b, value, out_index, use, accumulate);
+    case SL_VALUE_CONTEXT:
+    case SL_VALUE_CONTEXT_GRADIENT:
+        if (b->sliced)
+            return resolve_context(b, chunk, node, root, out_index, use, accumulate);
+        break;
+    default:
+        break;
+    }
+    return chunk_object(b, chunk, root, sl_type_bytes(&use->type), &use->object);
+}

@@ -1,0 +1,213 @@
+/*
+ * The end of a step, group by group. A group is complete behind the last backward task (of the last round's last chunk) that
+ * writes its gradient, reads its parameters, or reads what a forward task made of them: from there on it may be updated, while
+ * the backward of earlier layers goes on.
+ *
+ *     not gated:  ... last gradient, [add the gradients of other blocks], [sums of squares], update, earlier layers ...
+ *     gated:      ... last gradient, [add], sums of squares, earlier layers ..., gate, all updates
+ *
+ * After the gate the updates run from the first layer to the last: the gradients that were finished last are likeliest to
+ * be still at hand.
+ */
+#include <string.h>
+
+#include "program/internal.h"
+
+static bool has_norm(const sl_program_config *config)
+{
+    return config->gated || config->norm;
+}
+
+sl_status sl_program_find_runs(builder *b)
+{
+    sl_program *p = b->program;
+    SL_TRY(sl_region_alloc(p->region, &b->runs, p->n_params, sizeof *b->runs));
+    for (int32_t g = 0; g < p->n_groups; g++) {
+        const sl_param_group *group = &p->groups[g];
+        int32_t first_run = b->n_runs;
+        for (int32_t i = 0; i < 2 * group->n_params; i++) { /* in order of address: decayed ones, then the others */
+            const sl_param *param = &p->params[group->first_param + i % group->n_params];
+            int64_t first = (int64_t) (param->offset / sl_dtype_bytes(b->dtype)), count = sl_type_count(&param->type);
+            group_run *run = &b->runs[b->n_runs - 1];
+            if (param->decay != (i < group->n_params))
+                continue;
+            if (b->n_runs == first_run || run->first + run->count != first) {
+                run = &b->runs[b->n_runs++];
+                *run = (group_run){.group = g, .first = first};
+            }
+            run->count += count;
+            run->decayed += param->decay ? count : 0;
+        }
+    }
+    return SL_OK;
+}
+
+static void later(int32_t *completion, int32_t node)
+{
+    *completion = SL_MAX(*completion, node);
+}
+
+/* Recomputing a forward task reads its parameters again, so its outputs' last readers count as readers of the group. */
+void sl_program_find_completions(builder *b)
+{
+    const sl_graph *graph = b->graph[0];
+    for (int32_t g = 0; g < b->program->n_groups; g++)
+        b->completion[g] = -1;
+    for (int32_t i = 0; i < b->n_nodes; i++) {
+        const sl_node *node = &graph->nodes[i];
+        for (int k = 0; k < node->n_out; k++)
+            if (node->out[k] != SL_NO_VALUE && graph->values[node->out[k]].class == SL_VALUE_PARAMETER_GRADIENT)
+                later(&b->completion[b->program->params[graph->values[node->out[k]].param].group_index], i);
+        for (int k = 0; k < node->n_in; k++)
+            if (node->in[k] != SL_NO_VALUE && graph->values[node->in[k]].class == SL_VALUE_PARAMETER)
+                later(&b->completion[b->program->params[graph->values[node->in[k]].param].group_index], i);
+    }
+    for (int32_t i = 0; i < b->n_nodes; i++) {
+        const sl_node *node = &graph->nodes[i];
+        for (int k = 0; k < node->n_in; k++) {
+            int32_t maker = node->in[k] == SL_NO_VALUE ? -1 : b->maker[node->in[k]];
+            for (int j = 0; maker >= 0 && j < graph->nodes[maker].n_in; j++) {
+                sl_value read = graph->nodes[maker].in[j];
+                if (read != SL_NO_VALUE && graph->values[read].class == SL_VALUE_PARAMETER)
+                    later(&b->completion[b->program->params[graph->values[read].param].group_index], i);
+            }
+        }
+    }
+}
+
+/* ---- tasks ---- */
+
+static sl_use use_of(int32_t object, sl_dtype dtype, int64_t first, int64_t count)
+{
+    return (sl_use){object, (size_t) first * sl_dtype_bytes(dtype), sl_type_1d(dtype, count)};
+}
+
+static sl_task new_task(sl_op_id op, const char *name)
+{
+    sl_task task;
+    memset(&task, 0, sizeof task);
+    task.op = op;
+    task.name = name;
+    task.phase = SL_PHASE_OPTIMIZER;
+    task.block = task.chunk = task.round = -1;
+    task.host_allowed = true;
+    for (int i = 0; i < SL_MAX_IN; i++)
+        task.in[i].object = -1;
+    for (int k = 0; k < SL_MAX_OUT; k++)
+        task.out[k].object = -1;
+    return task;
+}
+
+static sl_status add(builder *b, sl_task *task)
+{
+    SL_TRY(sl_program_kind(b, task, &task->kind));
+    return sl_program_add_task(b, task);
+}
+
+/* The gradients that other blocks (the head, for tied weights) made of a group's parameters go into the group's. */
+static sl_status add_other_blocks(builder *b, int32_t group)
+{
+    const sl_program *p = b->program;
+    for (sl_value v = 0; v < b->n_values; v++) {
+        const sl_graph_value *value = &b->graph[0]->values[v];
+        if (value->class != SL_VALUE_PARAMETER_GRADIENT || b->use_gradient[v] < 0 || p->params[value->param].group_index != group)
+            continue;
+        const sl_param *param = &p->params[value->param];
+        int64_t count = sl_type_count(&param->type);
+        sl_task task = new_task(SL_OP_SCALE, value->name);
+        task.accumulate = 1;
+        task.attrs.scale.value = 1;
+        task.in[0] = use_of(b->use_gradient[v], b->dtype, 0, count);
+        task.out[0] = use_of(b->gradient[group], b->dtype, (int64_t) (param->offset / sl_dtype_bytes(b->dtype)), count);
+        SL_TRY(add(b, &task));
+    }
+    return SL_OK;
+}
+
+static sl_status add_sum_squares(builder *b, int32_t r)
+{
+    const group_run *run = &b->runs[r];
+    sl_task task = new_task(SL_OP_SUM_SQUARES, b->program->groups[run->group].name);
+    task.in[0] = use_of(b->gradient[run->group], b->dtype, run->first, run->count);
+    task.out[0] = use_of(b->partials_object, SL_F32, r, 1);
+    return add(b, &task);
+}
+
+static void set_adamw(const builder *b, int32_t r, sl_task *task)
+{
+    const sl_program_config *config = &b->program->config;
+    task->attrs.adamw.beta1 = config->beta1;
+    task->attrs.adamw.beta2 = config->beta2;
+    task->attrs.adamw.eps = config->eps;
+    task->attrs.adamw.weight_decay = config->weight_decay;
+    task->attrs.adamw.decayed = b->runs[r].decayed;
+    task->attrs.adamw.stream = (uint64_t) r;
+    task->attrs.adamw.stochastic = config->precision == SL_PRECISION_BF16;
+}
+
+static void set_sgd(const builder *b, int32_t r, sl_task *task)
+{
+    const sl_program_config *config = &b->program->config;
+    task->attrs.sgd.momentum = config->momentum;
+    task->attrs.sgd.weight_decay = config->weight_decay;
+    task->attrs.sgd.decayed = b->runs[r].decayed;
+    task->attrs.sgd.stream = (uint64_t) r;
+    task->attrs.sgd.stochastic = config->precision == SL_PRECISION_BF16;
+}
+
+static sl_status add_update(builder *b, int32_t r)
+{
+    const sl_program *p = b->program;
+    const group_run *run = &b->runs[r];
+    sl_dtype state = p->config.precision == SL_PRECISION_BF16 ? SL_BF16 : SL_F32;
+    bool adamw = p->config.optimizer == SL_OPTIMIZER_ADAMW;
+    sl_task task = new_task(adamw ? SL_OP_ADAMW : SL_OP_SGD, p->groups[run->group].name);
+    int master = adamw ? 3 : 2;
+    task.in[0] = use_of(b->gradient[run->group], b->dtype, run->first, run->count);
+    task.in[1] = use_of(p->step_object, SL_I32, 0, SL_STEP_WORDS);
+    if (p->config.gated)
+        task.in[2] = use_of(p->gate_object, SL_F32, 0, 4);
+    task.out[0] = use_of(p->param_object[run->group], b->dtype, run->first, run->count);
+    task.out[1] = use_of(p->moment1_object[run->group], state, run->first, run->count);
+    if (adamw)
+        task.out[2] = use_of(p->moment2_object[run->group], state, run->first, run->count);
+    if (p->master_object[run->group] >= 0)
+        task.out[master] = use_of(p->master_object[run->group], SL_F32, run->first, run->count);
+    if (adamw)
+        set_adamw(b, r, &task);
+    else
+        set_sgd(b, r, &task);
+    return add(b, &task);
+}
+
+sl_status sl_program_complete_groups(builder *b, int32_t node)
+{
+    for (int32_t g = 0; g < b->program->n_groups; g++) {
+        if (b->completion[g] != node)
+            continue;
+        SL_TRY(add_other_blocks(b, g));
+        for (int32_t r = 0; r < b->n_runs; r++)
+            if (b->runs[r].group == g && has_norm(&b->program->config))
+                SL_TRY(add_sum_squares(b, r));
+        for (int32_t r = 0; r < b->n_runs; r++)
+            if (b->runs[r].group == g && !b->program->config.gated)
+                SL_TRY(add_update(b, r));
+    }
+    return SL_OK;
+}
+
+sl_status sl_program_finish_updates(builder *b)
+{
+    sl_program *p = b->program;
+    if (!has_norm(&p->config))
+        return SL_OK;
+    sl_task gate = new_task(SL_OP_GRAD_GATE, "gradient norm");
+    gate.host_allowed = false;
+    gate.in[0] = use_of(b->partials_object, SL_F32, 0, b->n_runs);
+    gate.in[1] = use_of(p->step_object, SL_I32, 0, SL_STEP_WORDS);
+    gate.out[0] = use_of(p->gate_object, SL_F32, 0, 4);
+    SL_TRY(add(b, &gate));
+    for (int32_t r = 0; r < b->n_runs && p->config.gated; r++)
+        SL_TRY(add_update(b, r));
+    return SL_OK;
+}
