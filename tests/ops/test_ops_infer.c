@@ -1,0 +1,148 @@
+/* Shape rules: every case is accepted, everything that does not fit is refused with a message that names the op. */
+#include "ops/launch.h"
+
+static sl_status infer(sl_op_id op, const sl_attrs *attrs, const sl_type *in)
+{
+    sl_type out[SL_MAX_OUT] = {{0}};
+    return sl_op(op)->infer(attrs, in, out);
+}
+
+static void check_refused(sl_op_id op, const sl_op_case *changed, const char *what, int operand)
+{
+    const sl_op_def *def = sl_op(op);
+    sl_status status = infer(op, &changed->attrs, changed->in);
+    CHECK_MSG(status == SL_E_INTERNAL, "%s accepts operand %d with %s", def->name, operand, what);
+    CHECK_CONTAINS(sl_error_message(), def->name);
+}
+
+TEST(table)
+{
+    for (int op = 0; op < SL_OP_COUNT; op++) {
+        const sl_op_def *def = sl_op((sl_op_id) op);
+        REQUIRE(def && def->name && def->infer && def->work && def->reference && def->n_cases > 0);
+        CHECK(def->n_in <= SL_MAX_IN && def->n_out <= SL_MAX_OUT);
+        CHECK((def->can_accumulate & def->updates) == 0);
+        for (int64_t c = 0; c < def->n_cases; c++)
+            CHECK_MSG((def->cases[c].accumulate & ~def->can_accumulate) == 0, "%s %s accumulates what cannot",
+                      def->name, def->cases[c].name);
+    }
+    CHECK_STR(sl_dtype_name(SL_BF16), "bf16");
+}
+
+TEST(cases_are_accepted)
+{
+    for (int op = 0; op < SL_OP_COUNT; op++)
+        for (int64_t c = 0; c < sl_op((sl_op_id) op)->n_cases; c++) {
+            sl_launch launch;
+            CHECK_OK(sl_op_case_launch((sl_op_id) op, &sl_op((sl_op_id) op)->cases[c], &launch));
+        }
+}
+
+/* Each operand of each op in turn: missing, of another dtype, of another rank. */
+TEST(wrong_operands)
+{
+    for (int op = 0; op < SL_OP_COUNT; op++) {
+        const sl_op_def *def = sl_op((sl_op_id) op);
+        for (int i = 0; i < def->n_in; i++) {
+            sl_op_case changed = def->cases[0];
+            if (!changed.in[i].rank)
+                continue;
+            changed.in[i].rank = 0;
+            if (!(def->optional_in >> i & 1u))
+                check_refused((sl_op_id) op, &changed, "nothing there", i);
+            changed = def->cases[0];
+            changed.in[i].dtype = changed.in[i].dtype == SL_I32 ? SL_F32 : SL_I32;
+            check_refused((sl_op_id) op, &changed, "another dtype", i);
+            changed = def->cases[0];
+            changed.in[i].dim[0] = 0;
+            check_refused((sl_op_id) op, &changed, "no rows", i);
+        }
+    }
+}
+
+/* op, operand, dimension: one more there does not fit the other operands of the op's first case. */
+static const struct {
+    sl_op_id op;
+    int operand, dim;
+} misfits[] = {
+    {SL_OP_EMBEDDING_BWD, 1, 0}, {SL_OP_RMSNORM, 1, 0},       {SL_OP_RMSNORM_BWD, 1, 0},   {SL_OP_RMSNORM_BWD, 1, 1},
+    {SL_OP_RMSNORM_BWD, 2, 0},   {SL_OP_RMSNORM_BWD, 3, 0},   {SL_OP_LAYERNORM, 1, 0},     {SL_OP_LAYERNORM, 2, 0},
+    {SL_OP_LAYERNORM_BWD, 1, 1}, {SL_OP_LAYERNORM_BWD, 2, 0}, {SL_OP_LAYERNORM_BWD, 3, 0}, {SL_OP_LAYERNORM_BWD, 4, 0},
+    {SL_OP_MATMUL, 0, 1},        {SL_OP_MATMUL, 1, 0},        {SL_OP_ROPE, 0, 1},          {SL_OP_ROPE, 1, 0},
+    {SL_OP_ROPE_BWD, 0, 1},      {SL_OP_ROPE_BWD, 1, 1},      {SL_OP_ROPE_BWD, 2, 0},      {SL_OP_ATTENTION, 0, 0},
+    {SL_OP_ATTENTION, 0, 1},     {SL_OP_ATTENTION, 1, 1},     {SL_OP_ATTENTION_BWD, 0, 0}, {SL_OP_ATTENTION_BWD, 2, 1},
+    {SL_OP_ATTENTION_BWD, 3, 0}, {SL_OP_ATTENTION_BWD, 4, 0}, {SL_OP_ATTENTION_BWD, 4, 1}, {SL_OP_SWIGLU, 0, 1},
+    {SL_OP_SWIGLU_BWD, 0, 1},    {SL_OP_SWIGLU_BWD, 1, 0},    {SL_OP_GELU_BWD, 1, 1},      {SL_OP_ADD, 1, 0},
+    {SL_OP_DROPOUT, 1, 0},       {SL_OP_HEAD_LOSS, 0, 1},     {SL_OP_HEAD_LOSS, 2, 0},     {SL_OP_HEAD_LOSS_BWD, 1, 1},
+    {SL_OP_HEAD_LOSS_BWD, 3, 0}, {SL_OP_GRAD_GATE, 1, 0},     {SL_OP_ADAMW, 1, 0},         {SL_OP_SGD, 1, 0},
+};
+
+TEST(misfitting_shapes)
+{
+    for (int64_t i = 0; i < SL_COUNT(misfits); i++) {
+        sl_op_case changed = sl_op(misfits[i].op)->cases[0];
+        changed.in[misfits[i].operand].dim[misfits[i].dim]++;
+        check_refused(misfits[i].op, &changed, "a misfitting dimension", misfits[i].operand);
+    }
+}
+
+TEST(misfitting_options)
+{
+    const sl_op_case *nt = NULL, *residual = NULL;
+    for (int64_t c = 0; c < sl_op(SL_OP_MATMUL)->n_cases; c++) {
+        const sl_op_case *op_case = &sl_op(SL_OP_MATMUL)->cases[c];
+        nt = !nt && op_case->in[2].rank ? op_case : nt;
+        residual = !residual && op_case->in[3].rank ? op_case : residual;
+    }
+    REQUIRE(nt && residual);
+    sl_op_case changed = *nt;
+    changed.in[2].dim[0]++;
+    check_refused(SL_OP_MATMUL, &changed, "a long bias", 2);
+    changed = *residual;
+    changed.in[3].dim[0]++;
+    check_refused(SL_OP_MATMUL, &changed, "a tall residual", 3);
+    changed = sl_op(SL_OP_ADAMW)->cases[1];
+    changed.in[2].dim[0] = 3;
+    check_refused(SL_OP_ADAMW, &changed, "a short gate", 2);
+}
+
+TEST(wrong_attributes)
+{
+    sl_op_case changed = sl_op(SL_OP_ATTENTION)->cases[3]; /* 6 heads over 2 */
+    changed.attrs.attention.kv_heads = 4;
+    check_refused(SL_OP_ATTENTION, &changed, "heads that do not share", -1);
+    changed = sl_op(SL_OP_ATTENTION)->cases[0];
+    changed.attrs.attention.q_offset = 1;
+    check_refused(SL_OP_ATTENTION, &changed, "queries past the context", -1);
+    changed = sl_op(SL_OP_ATTENTION)->cases[0];
+    changed.attrs.attention.q_offset = -1;
+    check_refused(SL_OP_ATTENTION, &changed, "a negative offset", -1);
+    changed = sl_op(SL_OP_ROPE)->cases[2]; /* odd head, no rotation */
+    changed.attrs.rope.style = SL_ROPE_HALF;
+    changed.attrs.rope.theta = 10000;
+    check_refused(SL_OP_ROPE, &changed, "an odd head to rotate", -1);
+    changed = sl_op(SL_OP_ROPE)->cases[0];
+    changed.attrs.rope.factor = 8;
+    check_refused(SL_OP_ROPE, &changed, "scaling without its factors", -1);
+    changed = sl_op(SL_OP_DROPOUT)->cases[0];
+    changed.attrs.dropout.probability = 1;
+    check_refused(SL_OP_DROPOUT, &changed, "probability one", -1);
+    changed = sl_op(SL_OP_EMBEDDING_BWD)->cases[0];
+    changed.attrs.embedding.rows = 0;
+    check_refused(SL_OP_EMBEDDING_BWD, &changed, "no vocabulary", -1);
+    changed = sl_op(SL_OP_ADAMW)->cases[0];
+    changed.attrs.adamw.decayed = 1001;
+    check_refused(SL_OP_ADAMW, &changed, "more decayed than there are", -1);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(table);
+    RUN(cases_are_accepted);
+    RUN(wrong_operands);
+    RUN(misfitting_shapes);
+    RUN(misfitting_options);
+    RUN(wrong_attributes);
+    return test_end();
+}

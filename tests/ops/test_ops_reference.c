@@ -1,0 +1,482 @@
+/* The references themselves: against values from PyTorch, and against the properties that the ops promise. The rest of the
+ * proof is elsewhere: gradients in test_ops_gradient, kernels in test_conformance. */
+#include "core/bf16.h"
+#include "core/rng.h"
+#include "ops/attention.h"
+#include "ops/launch.h"
+#include "ops/noise.h"
+#include "ops/reduce.h"
+#include "ops/rope.h"
+
+static sl_operand f32(float *data, int64_t rows, int64_t columns)
+{
+    sl_operand x = {data, columns ? sl_type_2d(SL_F32, rows, columns) : sl_type_1d(SL_F32, rows)};
+    return x;
+}
+
+static sl_operand i32(int32_t *data, int64_t count)
+{
+    sl_operand x = {data, sl_type_1d(SL_I32, count)};
+    return x;
+}
+
+static sl_operand step_operand(sl_step_params *step)
+{
+    sl_operand x = {step, sl_type_1d(SL_I32, SL_STEP_WORDS)};
+    return x;
+}
+
+static void check_values(const float *got, const float *want, int64_t count, const char *what)
+{
+    for (int64_t i = 0; i < count; i++)
+        CHECK_MSG(fabsf(got[i] - want[i]) <= 2e-6f * fmaxf(1, fabsf(want[i])), "%s[%lld] is %.9g, not %.9g", what,
+                  (long long) i, (double) got[i], (double) want[i]);
+}
+
+static void run(const sl_launch *launch)
+{
+    sl_op(launch->op)->reference(launch);
+}
+
+/* ---- values from PyTorch 2 ---- */
+
+TEST(norms)
+{
+    float x[] = {0.5f, -1.25f, 2, 0.125f}, w[] = {1.5f, 0.5f, -1, 2}, b[] = {0.25f, -0.5f, 0.75f, 1}, y[4], rstd[1],
+          mean[1];
+    sl_launch rms = {.op = SL_OP_RMSNORM, .in = {f32(x, 1, 4), f32(w, 4, 0)}, .out = {f32(y, 1, 4), f32(rstd, 1, 0)}};
+    rms.attrs.norm.eps = 1e-5f;
+    run(&rms);
+    check_values(y, (const float[]){0.6213343143f, -0.5177785754f, -1.6568914652f, 0.2071114331f}, 4, "rmsnorm");
+    sl_launch ln = {.op = SL_OP_LAYERNORM,
+                    .in = {f32(x, 1, 4), f32(w, 4, 0), f32(b, 4, 0)},
+                    .out = {f32(y, 1, 4), f32(mean, 1, 0), f32(rstd, 1, 0)}};
+    ln.attrs.norm.eps = 1e-5f;
+    run(&ln);
+    check_values(y, (const float[]){0.4525540471f, -1.1886837482f, -0.6813819408f, 0.6218991280f}, 4, "layernorm");
+    check_values(mean, (const float[]){0.34375f}, 1, "mean");
+}
+
+TEST(activations)
+{
+    float x[] = {0.5f, -1.25f, 2, 0.125f}, y[4];
+    sl_launch gelu = {.op = SL_OP_GELU, .in = {f32(x, 1, 4)}, .out = {f32(y, 1, 4)}};
+    run(&gelu);
+    check_values(y, (const float[]){0.3457312286f, -0.1320622116f, 1.9544997215f, 0.0687172785f}, 4, "gelu");
+    gelu.attrs.gelu.tanh = 1;
+    run(&gelu);
+    check_values(y, (const float[]){0.3457140028f, -0.1322858036f, 1.9545977116f, 0.0687171966f}, 4, "gelu tanh");
+    sl_launch swiglu = {.op = SL_OP_SWIGLU, .in = {f32(x, 1, 4)}, .out = {f32(y, 1, 2)}};
+    run(&swiglu);
+    check_values(y, (const float[]){0.6224593520f, -0.0347968973f}, 2, "swiglu");
+}
+
+/* Two query heads on one K/V head. */
+TEST(attention_values)
+{
+    float q[] = {0.5f, 1, -0.25f, 0.75f, 1.5f, -0.5f, 0.25f, 0.125f}, kv[] = {0.25f, -1, 1, 2, 0.5f, 2, -3, 4}, o[8],
+          lse[4];
+    int32_t segments[] = {0, 2};
+    sl_launch launch = {.op = SL_OP_ATTENTION,
+                        .in = {f32(q, 2, 4), f32(kv, 2, 4), i32(segments, 2)},
+                        .out = {f32(o, 2, 4), f32(lse, 2, 2)}};
+    launch.attrs.attention.heads = 2;
+    launch.attrs.attention.kv_heads = 1;
+    launch.attrs.attention.head_dim = 2;
+    launch.attrs.attention.causal = 1;
+    launch.attrs.attention.scale = 0.7f;
+    run(&launch);
+    const float want[] = {1, 2, 1, 2, -0.2508229315f, 2.6254115105f, -1.3038785458f, 3.1519391537f};
+    check_values(o, want, 8, "o");
+    check_values(lse, (const float[]){-0.6125f, 0.9874926805f, -0.5687499642f, 0.8142002225f}, 4, "lse");
+}
+
+TEST(head_values)
+{
+    float x[] = {0.5f, -1, 2, 0.25f, 1, 1}, w[] = {1, 0.5f, -0.5f, 0.25f, 0.75f, -1.5f, 0, 2}, loss[1], dx[6], dw[8],
+          logits[12];
+    int32_t targets[] = {2, -100, 3};
+    sl_step_params step = {.loss_scale = 0.5f};
+    sl_launch launch = {.op = SL_OP_HEAD_LOSS_BWD,
+                        .in = {f32(x, 3, 2), f32(w, 4, 2), i32(targets, 3), step_operand(&step)},
+                        .out = {f32(loss, 1, 0), f32(dx, 3, 2), f32(dw, 4, 2)},
+                        .workspace = logits,
+                        .workspace_bytes = sizeof logits};
+    launch.attrs.head.ignore = -100;
+    for (int block = 0; block <= 3; block++) { /* in f32 the block hardly matters */
+        launch.attrs.head.block = block;
+        run(&launch);
+        check_values(loss, (const float[]){0.8110332489f}, 1, "loss");
+        check_values(dx, (const float[]){-0.0368926637f, 0.2139196992f, 0, 0, 0.1694327593f, -0.3710860908f}, 6, "dx");
+        check_values(dw,
+                     (const float[]){0.2010276914f, 0.1102581695f, 0.0480270796f, -0.0070274174f, -0.0347036347f,
+                                     0.1234047189f, -0.2143511474f, -0.2266354710f},
+                     8, "dw");
+    }
+}
+
+static const float gradients[3][2] = {{0.5f, -2}, {0.25f, 1}, {-0.125f, 0.0625f}};
+
+TEST(adamw_values)
+{
+    float g[2], p[] = {1, -0.5f}, m[] = {0, 0}, v[] = {0, 0};
+    sl_step_params step = {.learning_rate = 0.01f};
+    sl_launch launch = {.op = SL_OP_ADAMW,
+                        .in = {f32(g, 2, 0), step_operand(&step)},
+                        .out = {f32(p, 2, 0), f32(m, 2, 0), f32(v, 2, 0)}};
+    launch.attrs.adamw.beta1 = 0.9f;
+    launch.attrs.adamw.beta2 = 0.999f;
+    launch.attrs.adamw.eps = 1e-8f;
+    launch.attrs.adamw.weight_decay = 0.1f;
+    launch.attrs.adamw.decayed = 2;
+    for (int t = 0; t < 3; t++) {
+        memcpy(g, gradients[t], sizeof g);
+        step.bias1 = (float) (1 - pow(0.9, t + 1));
+        step.bias2 = (float) (1 - pow(0.999, t + 1));
+        run(&launch);
+    }
+    check_values(p, (const float[]){0.9720739722f, -0.4839814603f}, 2, "adamw p");
+    check_values(m, (const float[]){0.0505f, -0.06575f}, 2, "adamw m");
+    check_values(v, (const float[]){0.0003275628f, 0.0049949107f}, 2, "adamw v");
+}
+
+TEST(sgd_values)
+{
+    float g[2], p[] = {1, -0.5f}, b[] = {0, 0};
+    sl_step_params step = {.learning_rate = 0.1f};
+    sl_launch launch = {
+        .op = SL_OP_SGD, .in = {f32(g, 2, 0), step_operand(&step)}, .out = {f32(p, 2, 0), f32(b, 2, 0)}};
+    launch.attrs.sgd.momentum = 0.9f;
+    launch.attrs.sgd.weight_decay = 0.01f;
+    launch.attrs.sgd.decayed = 2;
+    for (int t = 0; t < 3; t++) {
+        memcpy(g, gradients[t], sizeof g);
+        run(&launch);
+    }
+    check_values(p, (const float[]){0.8241097331f, -0.1521071643f}, 2, "sgd p");
+    check_values(b, (const float[]){0.5304125547f, -0.6664330959f}, 2, "sgd buffer");
+}
+
+/* Hugging Face's "llama3" scaling of theta 500000, head_dim 128: untouched, blended and slowed frequencies. */
+TEST(rope_frequencies)
+{
+    const struct {
+        int64_t j;
+        double want;
+    } table[] = {{0, 1},
+                 {5, 0.3587302237512899},
+                 {27, 0.003942276030116656},
+                 {30, 0.001371893567761138},
+                 {33, 0.00031269375038406517},
+                 {36, 7.78465527393245e-05},
+                 {63, 3.068925988914511e-07}};
+    sl_attrs attrs = {0};
+    attrs.rope.head_dim = 128;
+    attrs.rope.theta = 500000;
+    attrs.rope.factor = 8;
+    attrs.rope.low_freq_factor = 1;
+    attrs.rope.high_freq_factor = 4;
+    attrs.rope.original_context = 8192;
+    for (int64_t i = 0; i < SL_COUNT(table); i++)
+        CHECK_NEAR(sl_rope_frequency(&attrs, table[i].j), table[i].want, 1e-12 * table[i].want);
+}
+
+/* ---- properties ---- */
+
+/* Position 1 turns the first pair by one radian; which elements are the pair is the style. */
+TEST(rope_styles)
+{
+    float qkv[12] = {1, 2, 3, 4, 1, 2, 3, 4, 5, 6, 7, 8}, q[4], kv[8];
+    int32_t position[] = {1};
+    sl_launch launch = {
+        .op = SL_OP_ROPE, .in = {f32(qkv, 1, 12), i32(position, 1)}, .out = {f32(q, 1, 4), f32(kv, 1, 8)}};
+    launch.attrs.rope.heads = launch.attrs.rope.kv_heads = 1;
+    launch.attrs.rope.head_dim = 4;
+    launch.attrs.rope.theta = 10000; /* frequencies 1 and .01 */
+    float c = cosf(1), s = sinf(1), c2 = cosf(0.01f), s2 = sinf(0.01f);
+    launch.attrs.rope.style = SL_ROPE_HALF;
+    run(&launch);
+    check_values(q, (const float[]){c - 3 * s, 2 * c2 - 4 * s2, 3 * c + s, 4 * c2 + 2 * s2}, 4, "half");
+    check_values(kv, q, 4, "k as q");
+    check_values(kv + 4, qkv + 8, 4, "v copied");
+    launch.attrs.rope.style = SL_ROPE_INTERLEAVED;
+    run(&launch);
+    check_values(q, (const float[]){c - 2 * s, 2 * c + s, 3 * c2 - 4 * s2, 4 * c2 + 3 * s2}, 4, "interleaved");
+    launch.attrs.rope.style = SL_ROPE_NONE;
+    run(&launch);
+    check_values(q, qkv, 4, "none");
+}
+
+enum { M = 24, H = 4, G = 2, E = 6, QW = H * E, KW = 2 * G * E };
+
+typedef struct attention_scene {
+    float q[M * QW], kv[M * KW], d_o[M * QW], o[M * QW], lse[H * M], dq[M * QW], dkv[M * KW];
+    int32_t segments[4];
+} attention_scene;
+
+static void random_floats(float *x, int64_t count, uint64_t seed)
+{
+    for (int64_t i = 0; i < count; i++)
+        x[i] = 2 * sl_rng_uniform(sl_philox(seed, (uint64_t) i, 0).v[0]) - 1;
+}
+
+/* Forward and backward of queries [offset, offset + n) over the first m rows. */
+static void run_attention(attention_scene *s, int64_t offset, int64_t n, int64_t m, bool accumulate)
+{
+    float lse[H * M];
+    sl_launch forward = {.op = SL_OP_ATTENTION,
+                         .in = {f32(s->q + offset * QW, n, QW), f32(s->kv, m, KW), i32(s->segments, 4)},
+                         .out = {f32(s->o + offset * QW, n, QW), f32(lse, H, n)}};
+    forward.attrs.attention.heads = H;
+    forward.attrs.attention.kv_heads = G;
+    forward.attrs.attention.head_dim = E;
+    forward.attrs.attention.causal = 1;
+    forward.attrs.attention.q_offset = offset;
+    forward.attrs.attention.scale = 0.4f;
+    run(&forward);
+    for (int64_t head = 0; head < H; head++)
+        memcpy(s->lse + head * M + offset, lse + head * n, (size_t) n * sizeof(float));
+    sl_launch backward = {.op = SL_OP_ATTENTION_BWD,
+                          .accumulate = accumulate ? 2 : 0,
+                          .in = {f32(s->d_o + offset * QW, n, QW), forward.in[0], forward.in[1], forward.out[0],
+                                 forward.out[1], forward.in[2]},
+                          .out = {f32(s->dq + offset * QW, n, QW), f32(s->dkv, m, KW)},
+                          .attrs = forward.attrs};
+    run(&backward);
+}
+
+static void fill_scene(attention_scene *s)
+{
+    random_floats(s->q, SL_COUNT(s->q), 1);
+    random_floats(s->kv, SL_COUNT(s->kv), 2);
+    random_floats(s->d_o, SL_COUNT(s->d_o), 3);
+    memcpy(s->segments, (const int32_t[]){0, 9, 20, M}, sizeof s->segments);
+}
+
+/* Slices taken in reverse, adding into their context, give what the whole gives. */
+TEST(attention_slices)
+{
+    static attention_scene whole, sliced;
+    fill_scene(&whole);
+    fill_scene(&sliced);
+    run_attention(&whole, 0, M, M, false);
+    run_attention(&sliced, 16, 8, M, false);
+    run_attention(&sliced, 5, 11, 16, true);
+    run_attention(&sliced, 0, 5, M, true); /* rows behind the slice are allowed and get nothing */
+    CHECK(memcmp(whole.o, sliced.o, sizeof whole.o) == 0);
+    CHECK(memcmp(whole.lse, sliced.lse, sizeof whole.lse) == 0);
+    CHECK(memcmp(whole.dq, sliced.dq, sizeof whole.dq) == 0);
+    check_values(sliced.dkv, whole.dkv, M * KW, "dkv of slices");
+}
+
+/* Sequences packed into one launch do not see each other: nothing of another one changes a bit. */
+TEST(attention_packed)
+{
+    static attention_scene before, after;
+    fill_scene(&before);
+    fill_scene(&after);
+    for (int64_t i = 9 * KW; i < 20 * KW; i++)
+        after.kv[i] += 1;
+    run_attention(&before, 0, M, M, false);
+    run_attention(&after, 0, M, M, false);
+    CHECK(memcmp(before.o, after.o, 9 * QW * sizeof(float)) == 0);
+    CHECK(memcmp(before.o + 9 * QW, after.o + 9 * QW, QW * sizeof(float)) != 0);
+    CHECK(memcmp(before.o + 20 * QW, after.o + 20 * QW, 4 * QW * sizeof(float)) == 0);
+    CHECK(memcmp(before.dkv, after.dkv, 9 * KW * sizeof(float)) == 0);
+}
+
+TEST(attention_rows)
+{
+    const int32_t segments[] = {0, 4, 10, 10, 10};
+    sl_attrs attrs = {0};
+    int64_t first, end;
+    attrs.attention.q_offset = 3;
+    attrs.attention.causal = 1;
+    sl_attention_rows(&attrs, segments, 5, 10, 0, &first, &end);
+    CHECK(first == 0 && end == 4);
+    sl_attention_rows(&attrs, segments, 5, 10, 1, &first, &end);
+    CHECK(first == 4 && end == 5);
+    attrs.attention.causal = 0;
+    sl_attention_rows(&attrs, segments, 5, 10, 6, &first, &end);
+    CHECK(first == 4 && end == 10);
+    sl_attention_rows(&attrs, segments, 3, 8, 1, &first, &end); /* a boundary past the context counts as its end */
+    CHECK(first == 4 && end == 8);
+}
+
+/* The law of sums, spelled level by level. */
+TEST(sum_tree)
+{
+    static float x[11 * SL_SUM_BLOCK];
+    random_floats(x, SL_COUNT(x), 4);
+    for (int64_t blocks = 1; blocks <= 11; blocks++) {
+        int64_t n = blocks * SL_SUM_BLOCK - 100, level = blocks;
+        float block[11], got;
+        for (int64_t b = 0; b < blocks; b++) {
+            float lane[SL_SUM_LANES] = {0};
+            for (int64_t i = b * SL_SUM_BLOCK; i < SL_MIN(n, (b + 1) * SL_SUM_BLOCK); i++)
+                lane[i % SL_SUM_LANES] = fmaf(x[i], x[i], lane[i % SL_SUM_LANES]);
+            for (int64_t half = 32; half; half /= 2)
+                for (int64_t l = 0; l < half; l++)
+                    lane[l] += lane[l + half];
+            block[b] = lane[0];
+        }
+        for (; level > 1; level = (level + 1) / 2)
+            for (int64_t i = 0; i < (level + 1) / 2; i++)
+                block[i] = 2 * i + 1 < level ? block[2 * i] + block[2 * i + 1] : block[2 * i];
+        sl_launch launch = {.op = SL_OP_SUM_SQUARES, .in = {f32(x, n, 0)}, .out = {f32(&got, 1, 0)}};
+        run(&launch);
+        CHECK_MSG(got == block[0], "%lld blocks give %.9g, not %.9g", (long long) blocks, (double) got,
+                  (double) block[0]);
+    }
+}
+
+TEST(gate)
+{
+    float partial[] = {9, 16}, gate[4];
+    sl_step_params step = {.clip = 2.5f};
+    sl_launch launch = {
+        .op = SL_OP_GRAD_GATE, .in = {f32(partial, 2, 0), step_operand(&step)}, .out = {f32(gate, 4, 0)}};
+    run(&launch);
+    check_values(gate, (const float[]){0.5f, 5, 0, 0}, 4, "clipped");
+    step.clip = 6;
+    run(&launch);
+    check_values(gate, (const float[]){1, 5, 0, 0}, 4, "under the limit");
+    step.clip = 0;
+    run(&launch);
+    check_values(gate, (const float[]){1, 5, 0, 0}, 4, "no limit");
+    partial[1] = NAN;
+    run(&launch);
+    CHECK(gate[0] == 0 && isnan(gate[1]) && gate[2] == 1);
+}
+
+/* Dropout belongs to an element's place: two chunks draw what the whole draws; about p of all fall. */
+TEST(dropout_places)
+{
+    enum { ROWS = 40, COLUMNS = 50 };
+    static float x[ROWS * COLUMNS], whole[ROWS * COLUMNS], parts[ROWS * COLUMNS];
+    sl_step_params step = {.step = 5, .seed_lo = 1, .seed_hi = 2};
+    int64_t dropped = 0;
+    for (int64_t i = 0; i < SL_COUNT(x); i++)
+        x[i] = 1;
+    sl_launch launch = {
+        .op = SL_OP_DROPOUT, .in = {f32(x, ROWS, COLUMNS), step_operand(&step)}, .out = {f32(whole, ROWS, COLUMNS)}};
+    launch.attrs.dropout.probability = 0.25f;
+    launch.attrs.dropout.stream = 3;
+    run(&launch);
+    launch.in[0] = f32(x, 13, COLUMNS);
+    launch.out[0] = f32(parts, 13, COLUMNS);
+    run(&launch);
+    launch.attrs.dropout.first_row = 13;
+    launch.in[0] = f32(x, ROWS - 13, COLUMNS);
+    launch.out[0] = f32(parts + 13 * COLUMNS, ROWS - 13, COLUMNS);
+    run(&launch);
+    CHECK(memcmp(whole, parts, sizeof whole) == 0);
+    for (int64_t i = 0; i < SL_COUNT(x); i++) {
+        dropped += whole[i] == 0;
+        CHECK(whole[i] == 0 || whole[i] == 1 / 0.75f);
+    }
+    CHECK_NEAR((double) dropped / SL_COUNT(x), 0.25, 0.04);
+}
+
+/* Stochastic rounding is right on average: a second moment that rounding to nearest would freeze moves as it should. */
+TEST(stochastic_rounding)
+{
+    enum { COUNT = 4096 };
+    static sl_bf16 g[COUNT], p[COUNT], m[COUNT], v[COUNT];
+    sl_step_params step = {.learning_rate = 0, .bias1 = 1, .bias2 = 1, .step = 1, .seed_lo = 9};
+    sl_type type = sl_type_1d(SL_BF16, COUNT);
+    sl_launch launch = {
+        .op = SL_OP_ADAMW, .in = {{g, type}, step_operand(&step)}, .out = {{p, type}, {m, type}, {v, type}}};
+    launch.attrs.adamw.beta1 = 0.9f;
+    launch.attrs.adamw.beta2 = 0.999f;
+    launch.attrs.adamw.eps = 1e-8f;
+    for (int stochastic = 0; stochastic <= 1; stochastic++) {
+        double mean = 0;
+        launch.attrs.adamw.stochastic = stochastic;
+        for (int64_t i = 0; i < COUNT; i++)
+            g[i] = sl_f32_to_bf16(0), v[i] = sl_f32_to_bf16(1), p[i] = m[i] = 0;
+        run(&launch);
+        for (int64_t i = 0; i < COUNT; i++)
+            mean += (double) sl_bf16_to_f32(v[i]) / COUNT;
+        CHECK_NEAR(mean, stochastic ? 0.999 : 1, stochastic ? 2e-4 : 0);
+    }
+}
+
+/* The deal of the noise: every place of the block its own 16 bits, as noise.h says. */
+TEST(noise_deal)
+{
+    sl_step_params step = {.step = 7, .seed_lo = 3, .seed_hi = 4};
+    uint64_t key = (uint64_t) 4 << 32 | 3, high = (uint64_t) 5 << 32 | 7;
+    for (int64_t element = 0; element < 3 * SL_NOISE_BLOCK; element++) {
+        int64_t block = element / 128, k = element % 128 / 16, lane = element % 16;
+        uint32_t word = sl_philox(key, (uint64_t) ((block * 16 + lane) * 4 + 2), high).v[k % 4];
+        CHECK_U64(sl_rounding_noise(&step, 5, 2, element), k < 4 ? word & 0xffff : word >> 16);
+    }
+}
+
+static void widen(const sl_operand *to, const sl_operand *from)
+{
+    for (int64_t i = 0; i < sl_type_count(&from->type); i++)
+        if (from->type.dtype == SL_I32)
+            ((int32_t *) to->data)[i] = sl_get_i32(from, i);
+        else
+            sl_put(to, i, sl_get(from, i));
+}
+
+/* A bf16 launch is the f32 launch on the same values, rounded once at the end. */
+static void check_narrow(sl_op_id op, const sl_op_case *op_case)
+{
+    const sl_op_def *def = sl_op(op);
+    sl_op_case wide_case = *op_case;
+    test_launch narrow = {0}, wide = {0};
+    for (int i = 0; i < def->n_in; i++)
+        if (wide_case.in[i].dtype == SL_BF16)
+            wide_case.in[i].dtype = SL_F32;
+    test_prepare(&narrow, op, op_case, 5);
+    test_prepare(&wide, op, &wide_case, 5);
+    for (int i = 0; i < def->n_in; i++)
+        widen(&wide.launch.in[i], &narrow.launch.in[i]);
+    for (int k = 0; k < def->n_out; k++)
+        widen(&wide.launch.out[k], &narrow.launch.out[k]);
+    run(&narrow.launch);
+    run(&wide.launch);
+    for (int k = 0; k < def->n_out; k++) {
+        double error = test_error(&narrow.launch.out[k], &wide.launch.out[k]);
+        CHECK_MSG(error <= SL_BF16_ULP, "%s %s: output %d differs by %g from f32", def->name, op_case->name, k, error);
+    }
+    test_release(&narrow);
+    test_release(&wide);
+}
+
+TEST(bf16_is_rounded_f32)
+{
+    for (int op = 0; op < SL_OP_COUNT; op++) {
+        const sl_op_def *def = sl_op((sl_op_id) op);
+        for (int64_t c = 0; c < def->n_cases; c++)
+            if (def->cases[c].in[0].dtype == SL_BF16 && op != SL_OP_CAST && def->category != SL_CAT_OPTIMIZER)
+                check_narrow((sl_op_id) op, &def->cases[c]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(norms);
+    RUN(activations);
+    RUN(attention_values);
+    RUN(head_values);
+    RUN(adamw_values);
+    RUN(sgd_values);
+    RUN(rope_frequencies);
+    RUN(rope_styles);
+    RUN(attention_slices);
+    RUN(attention_packed);
+    RUN(attention_rows);
+    RUN(sum_tree);
+    RUN(gate);
+    RUN(dropout_places);
+    RUN(stochastic_rounding);
+    RUN(noise_deal);
+    RUN(bf16_is_rounded_f32);
+    return test_end();
+}

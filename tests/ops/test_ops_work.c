@@ -1,0 +1,206 @@
+/* Costs: summed over a training step they must be the formulas that MFU and HFU are defined by (docs, "Metrics"), packed or
+ * sliced; bytes must be what a launch really touches. */
+#include "ops/tape.h"
+
+/* A small Llama: every dimension different, so that a mix-up shows. */
+enum { S = 96, N = 6, D = 40, HEADS = 6, KV_HEADS = 2, E = 8, A = HEADS * E, K = KV_HEADS * E, F = 56, V = 77, L = 3 };
+
+/* Adds a forward launch and all launches of its gradient rule. */
+static void add_with_gradient(sl_work *sum, sl_launch *launch)
+{
+    const sl_op_def *def = sl_op(launch->op);
+    sl_type in[SL_MAX_IN], out[SL_MAX_OUT] = {{0}};
+    sl_operand d_out[SL_MAX_OUT] = {{0}}, step = {NULL, sl_type_1d(SL_I32, SL_STEP_WORDS)};
+    for (int i = 0; i < SL_MAX_IN; i++)
+        in[i] = launch->in[i].type;
+    CHECK_OK(def->infer(&launch->attrs, in, out));
+    for (int k = 0; k < SL_MAX_OUT; k++)
+        launch->out[k].type = out[k];
+    d_out[0].type = out[0];
+    if (launch->op == SL_OP_ROPE)
+        d_out[1].type = out[1];
+    sl_work work = {0};
+    if (launch->op != SL_OP_HEAD_LOSS) /* its backward gives the loss too: training never runs the forward */
+        def->work(launch, &work);
+    tape tp = {.counting = true};
+    tape_run(&tp, launch, d_out, &step);
+    sum->flops += work.flops + tp.work.flops;
+    sum->hardware_flops += work.hardware_flops + tp.work.hardware_flops;
+}
+
+static void add_matmul(sl_work *sum, int64_t tokens, int64_t from, int64_t to)
+{
+    sl_launch launch = {.op = SL_OP_MATMUL};
+    launch.attrs.matmul.trans_b = 1;
+    launch.in[0].type = sl_type_2d(SL_BF16, tokens, from);
+    launch.in[1].type = sl_type_2d(SL_BF16, to, from);
+    add_with_gradient(sum, &launch);
+}
+
+static void add_norm_and_swiglu(sl_work *sum, int64_t tokens)
+{
+    sl_launch norm = {.op = SL_OP_RMSNORM}, swiglu = {.op = SL_OP_SWIGLU};
+    norm.in[0].type = sl_type_2d(SL_BF16, tokens, D);
+    norm.in[1].type = sl_type_1d(SL_BF16, D);
+    swiglu.in[0].type = sl_type_2d(SL_BF16, tokens, 2 * F);
+    add_with_gradient(sum, &norm);
+    add_with_gradient(sum, &swiglu);
+}
+
+static void add_attention(sl_work *sum, int64_t tokens, int64_t offset, int64_t sequences, int64_t boundaries)
+{
+    sl_launch rope = {.op = SL_OP_ROPE}, attention = {.op = SL_OP_ATTENTION};
+    rope.attrs.rope.heads = HEADS;
+    rope.attrs.rope.kv_heads = KV_HEADS;
+    rope.attrs.rope.head_dim = E;
+    rope.in[0].type = sl_type_2d(SL_BF16, tokens, A + 2 * K);
+    rope.in[1].type = sl_type_1d(SL_I32, tokens);
+    attention.attrs.attention.heads = HEADS;
+    attention.attrs.attention.kv_heads = KV_HEADS;
+    attention.attrs.attention.head_dim = E;
+    attention.attrs.attention.causal = 1;
+    attention.attrs.attention.q_offset = offset;
+    attention.attrs.attention.sequence = sequences ? tokens / sequences : S;
+    attention.in[0].type = sl_type_2d(SL_BF16, tokens, A);
+    attention.in[1].type = sl_type_2d(SL_BF16, offset + tokens, 2 * K);
+    attention.in[2].type = sl_type_1d(SL_I32, boundaries);
+    add_with_gradient(sum, &rope);
+    add_with_gradient(sum, &attention);
+}
+
+static void add_chunk(sl_work *sum, int64_t tokens, int64_t offset, int64_t sequences)
+{
+    for (int layer = 0; layer < L; layer++) {
+        add_norm_and_swiglu(sum, tokens);
+        add_matmul(sum, tokens, D, A + 2 * K);
+        add_attention(sum, tokens, offset, sequences, 33);
+        add_matmul(sum, tokens, A, D);
+        add_matmul(sum, tokens, D, 2 * F);
+        add_matmul(sum, tokens, F, D);
+    }
+    sl_launch head = {.op = SL_OP_HEAD_LOSS};
+    head.in[0].type = sl_type_2d(SL_BF16, tokens, D);
+    head.in[1].type = sl_type_2d(SL_BF16, V, D);
+    head.in[2].type = sl_type_1d(SL_I32, tokens);
+    add_with_gradient(sum, &head);
+}
+
+/* The formulas, word for word. */
+static double step_flops(double *hardware)
+{
+    double s = S, d = D, a = A, k = K, f = F, v = V, n = N, l = L;
+    double layer_matmul = 2 * s * d * (2 * a + 2 * k + 3 * f), attn_fwd = 2 * s * s * a, attn_bwd = 4 * s * s * a;
+    double head = 6 * s * d * v;
+    *hardware = n * (l * (3 * layer_matmul + attn_fwd + attn_bwd + s * s * a) + head);
+    return n * (l * (3 * layer_matmul + attn_fwd + attn_bwd) + head);
+}
+
+TEST(packed_step)
+{
+    sl_work sum = {0};
+    double hardware, flops = step_flops(&hardware);
+    for (int chunk = 0; chunk < N / 3; chunk++)
+        add_chunk(&sum, 3 * S, 0, 3);
+    CHECK_NEAR(sum.flops, flops, 0);
+    CHECK_NEAR(sum.hardware_flops, hardware, 0);
+}
+
+TEST(one_sequence_step)
+{
+    sl_work sum = {0};
+    double hardware, flops = step_flops(&hardware);
+    for (int chunk = 0; chunk < N; chunk++)
+        add_chunk(&sum, S, 0, 1);
+    CHECK_NEAR(sum.flops, flops, 0);
+    CHECK_NEAR(sum.hardware_flops, hardware, 0);
+}
+
+TEST(sliced_step)
+{
+    sl_work sum = {0};
+    double hardware, flops = step_flops(&hardware);
+    for (int sequence = 0; sequence < N; sequence++)
+        for (int64_t offset = 0; offset < S; offset += 36) /* the last slice is shorter */
+            add_chunk(&sum, SL_MIN(36, S - offset), offset, 0);
+    CHECK_NEAR(sum.flops, flops, 0);
+    CHECK_NEAR(sum.hardware_flops, hardware, 0);
+}
+
+/* Without attrs.sequence the boundaries' number tells; full attention sees every row. */
+TEST(attention_shares)
+{
+    sl_launch launch = {.op = SL_OP_ATTENTION};
+    sl_work work;
+    launch.attrs.attention.heads = launch.attrs.attention.kv_heads = 1;
+    launch.attrs.attention.head_dim = 16;
+    launch.attrs.attention.causal = 1;
+    launch.in[0].type = sl_type_2d(SL_F32, 60, 16);
+    launch.in[1].type = sl_type_2d(SL_F32, 60, 32);
+    launch.in[2].type = sl_type_1d(SL_I32, 4);
+    sl_op(SL_OP_ATTENTION)->work(&launch, &work);
+    CHECK_NEAR(work.flops, 3 * 2.0 * 20 * 20 * 16, 0);
+    launch.attrs.attention.causal = 0;
+    launch.in[2].type = sl_type_1d(SL_I32, 2);
+    sl_op(SL_OP_ATTENTION)->work(&launch, &work);
+    CHECK_NEAR(work.flops, 4.0 * 60 * 60 * 16, 0);
+}
+
+static sl_work work_of(sl_op_id op, int64_t c, uint32_t accumulate)
+{
+    sl_launch launch;
+    sl_work work;
+    CHECK_OK(sl_op_case_launch(op, &sl_op(op)->cases[c], &launch));
+    launch.accumulate = accumulate;
+    sl_op(op)->work(&launch, &work);
+    return work;
+}
+
+TEST(bytes)
+{
+    sl_work add = work_of(SL_OP_ADD, 3, 0); /* bf16 [100, 512] */
+    CHECK_NEAR(add.read_bytes, 2 * 100 * 512 * 2, 0);
+    CHECK_NEAR(add.write_bytes, 100 * 512 * 2, 0);
+    CHECK_NEAR(add.flops, 0, 0);
+    sl_work once = work_of(SL_OP_MATMUL, 5, 0), twice = work_of(SL_OP_MATMUL, 5, 1); /* f32 65 x 130 x 48 */
+    CHECK_NEAR(once.write_bytes, 65 * 130 * 4, 0);
+    CHECK_NEAR(twice.read_bytes - once.read_bytes, 65 * 130 * 4, 0);
+    sl_work adamw = work_of(SL_OP_ADAMW, 5, 0); /* bf16 [5000]: g, p, m, v in; p, m, v out */
+    CHECK_NEAR(adamw.read_bytes, 5000 * 8 + 64, 0);
+    CHECK_NEAR(adamw.write_bytes, 5000 * 6, 0);
+    sl_work master = work_of(SL_OP_ADAMW, 8, 0); /* g, p bf16; m, v, master f32 */
+    CHECK_NEAR(master.read_bytes, 5000 * 16 + 64, 0);
+    CHECK_NEAR(master.write_bytes, 5000 * 14, 0);
+    sl_work rows = work_of(SL_OP_EMBEDDING, 0, 0); /* W [50, 33], 19 tokens: only their rows */
+    CHECK_NEAR(rows.read_bytes, 19 * 33 * 4 + 19 * 4, 0);
+    sl_work add_rows = work_of(SL_OP_EMBEDDING_BWD, 0, 1);
+    CHECK_NEAR(add_rows.read_bytes, 2 * 19 * 33 * 4 + 19 * 4, 0);
+    CHECK_NEAR(add_rows.write_bytes, 19 * 33 * 4, 0);
+}
+
+TEST(reads_out)
+{
+    sl_launch launch;
+    CHECK_OK(sl_op_case_launch(SL_OP_ADAMW, &sl_op(SL_OP_ADAMW)->cases[0], &launch));
+    CHECK_U64(sl_op_reads_out(&launch), 7); /* no master */
+    CHECK_OK(sl_op_case_launch(SL_OP_ADAMW, &sl_op(SL_OP_ADAMW)->cases[8], &launch));
+    CHECK_U64(sl_op_reads_out(&launch), 15);
+    CHECK_OK(sl_op_case_launch(SL_OP_RMSNORM_BWD, &sl_op(SL_OP_RMSNORM_BWD)->cases[0], &launch));
+    CHECK_U64(sl_op_reads_out(&launch), 0);
+    launch.accumulate = 2;
+    CHECK_U64(sl_op_reads_out(&launch), 2);
+    CHECK_OK(sl_op_case_launch(SL_OP_ADD, &sl_op(SL_OP_ADD)->cases[0], &launch));
+    launch.accumulate = 1; /* add cannot */
+    CHECK_U64(sl_op_reads_out(&launch), 0);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(packed_step);
+    RUN(one_sequence_step);
+    RUN(sliced_step);
+    RUN(attention_shares);
+    RUN(bytes);
+    RUN(reads_out);
+    return test_end();
+}
