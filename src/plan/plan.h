@@ -73,6 +73,14 @@ typedef struct sl_summary {
 typedef enum sl_limit { SL_LIMIT_COMPUTE, SL_LIMIT_RECOMPUTE, SL_LIMIT_LINK_IN, SL_LIMIT_LINK_OUT, SL_LIMIT_HOST_COMPUTE, SL_LIMIT_DEVICE_BYTES, SL_LIMIT_HOST_BYTES } sl_limit;
 const char *sl_limit_name(sl_limit limit);
 
+/* Where a persistent object lives between steps. */
+typedef struct sl_plan_home {
+    sl_object_class class;
+    int32_t group;
+    sl_tier tier;
+    size_t address, bytes;
+} sl_plan_home;
+
 typedef struct sl_plan sl_plan;
 struct sl_plan {
     sl_region *region;       /* owns everything below */
@@ -80,6 +88,8 @@ struct sl_plan {
     sl_action *actions;
     int32_t *deps, *use_places;
     int32_t *home;           /* by object: the place that holds it between steps (persistent, data, results); -1 otherwise */
+    sl_plan_home *persistent; /* the persistent objects' homes, by what they hold: for plans that share the memory */
+    int32_t n_persistent;
     int32_t n_places, n_actions, n_deps, n_use_places;
     sl_summary predicted;
     double lower_bound_s;    /* no plan for these budgets can be faster: max of compute and of what must cross each link */

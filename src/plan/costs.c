@@ -1,0 +1,159 @@
+/*
+ * Costs from a hardware profile: the roofline. A kind takes the longer of its arithmetic at the sustained rate of its category
+ * and its bytes at memory speed, plus a launch. Optimizer work beside host memory is bound by host memory alone.
+ */
+#include "plan/costs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/mem.h"
+
+sl_status sl_costs_new(int32_t n_kinds, sl_costs **costs)
+{
+    sl_costs *c;
+    SL_TRY(sl_alloc(&c, 1, sizeof *c));
+    sl_status status;
+    SL_TRY_GOTO(sl_alloc(&c->device_s, n_kinds + 1, sizeof(double)), destroy);
+    SL_TRY_GOTO(sl_alloc(&c->host_s, n_kinds + 1, sizeof(double)), destroy);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        SL_TRY_GOTO(sl_alloc(&c->workspace[tier], n_kinds + 1, sizeof(size_t)), destroy);
+    for (int32_t k = 0; k < n_kinds; k++)
+        c->host_s[k] = INFINITY;
+    c->n_kinds = n_kinds;
+    *costs = c;
+    return SL_OK;
+destroy:
+    sl_costs_destroy(c);
+    return status;
+}
+
+void sl_costs_destroy(sl_costs *costs)
+{
+    if (!costs)
+        return;
+    sl_free(costs->device_s);
+    sl_free(costs->host_s);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        sl_free(costs->workspace[tier]);
+    sl_free(costs);
+}
+
+void sl_costs_launch(const sl_program *program, int32_t kind, sl_launch *launch)
+{
+    const sl_task *task = &program->tasks[program->kinds[kind].example];
+    memset(launch, 0, sizeof *launch);
+    launch->op = task->op;
+    launch->accumulate = task->accumulate;
+    launch->attrs = task->attrs;
+    for (int i = 0; i < SL_MAX_IN; i++)
+        if (task->in[i].object >= 0)
+            launch->in[i].type = task->in[i].type;
+    for (int i = 0; i < SL_MAX_OUT; i++)
+        if (task->out[i].object >= 0)
+            launch->out[i].type = task->out[i].type;
+}
+
+static bool is_backward(sl_op_id op)
+{
+    return op == SL_OP_ATTENTION_BWD;
+}
+
+static double device_seconds(const sl_hardware *hw, const sl_launch *launch, const sl_work *work)
+{
+    sl_dtype dtype = launch->in[0].type.dtype == SL_I32 ? SL_F32 : launch->in[0].type.dtype;
+    double peak = hw->peak_flops[dtype], arithmetic = 0;
+    switch (sl_op(launch->op)->category) {
+    case SL_CAT_DOT_PRODUCT:
+        arithmetic = work->hardware_flops / (peak * hw->matmul_efficiency);
+        break;
+    case SL_CAT_ATTENTION:
+        arithmetic = work->hardware_flops / (peak * hw->attention_efficiency[is_backward(launch->op)]);
+        break;
+    default: /* bound by memory everywhere */
+        break;
+    }
+    double bytes = (work->read_bytes + work->write_bytes) / hw->memory_bandwidth[SL_TIER_DEVICE];
+    return hw->launch_latency_s + fmax(arithmetic, bytes);
+}
+
+size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream)
+{
+    const sl_type *first = &launch->in[0].type;
+    size_t rows = (size_t) SL_MAX(first->dim[0], (int64_t) 1);
+    if (stream == SL_STREAM_HOST)
+        return (size_t) 1 << 16;
+    switch (launch->op) {
+    case SL_OP_MATMUL:
+        return (size_t) 32 << 20; /* what cuBLASLt recommends for split-K and scheduling on Hopper */
+    case SL_OP_HEAD_LOSS:
+    case SL_OP_HEAD_LOSS_BWD: { /* one token block of logits and of their gradients */
+        size_t block = (size_t) SL_MAX(launch->attrs.head.block, (int64_t) 1);
+        size_t vocabulary = (size_t) launch->in[1].type.dim[0];
+        return SL_MIN(block, rows) * vocabulary * (4 + sl_dtype_bytes(first->dtype)) + ((size_t) 32 << 20);
+    }
+    case SL_OP_ATTENTION:
+        return (size_t) 1 << 20;
+    case SL_OP_ATTENTION_BWD: /* f32 sums of dq, and one f32 per row and head */
+        return sl_type_bytes(first) / sl_dtype_bytes(first->dtype) * 4 +
+               rows * (size_t) SL_MAX(launch->attrs.attention.heads, 1) * 8;
+    case SL_OP_EMBEDDING_BWD: /* tokens sorted by id */
+        return rows * 16;
+    case SL_OP_RMSNORM_BWD:
+    case SL_OP_LAYERNORM_BWD:
+    case SL_OP_BIAS_GRAD: /* partial sums over rows */
+        return (size_t) SL_MAX(first->dim[1], (int64_t) 1) * 4 * 264 * 2;
+    case SL_OP_SUM_SQUARES:
+    case SL_OP_SUM:
+        return (size_t) 1 << 16;
+    default:
+        return 0;
+    }
+}
+
+static double host_seconds(const sl_hardware *hw, const sl_work *work)
+{
+    double rate = hw->host_optimizer_bandwidth > 0 ? hw->host_optimizer_bandwidth : hw->memory_bandwidth[SL_TIER_HOST];
+    return rate > 0 ? (work->read_bytes + work->write_bytes) / rate + 20e-6 : INFINITY;
+}
+
+static void fill_machine(sl_costs *c, const sl_program *program, const sl_hardware *hw)
+{
+    for (int direction = 0; direction < 2; direction++) {
+        c->link_bytes_per_s[direction] = hw->link_bandwidth[direction];
+        c->link_bytes_per_s_both[direction] = SL_MIN(hw->link_bandwidth_both, hw->link_bandwidth[direction]);
+    }
+    c->link_latency_s = hw->link_latency_s;
+    c->peak_flops = hw->peak_flops[program->config.precision == SL_PRECISION_F32 ? SL_F32 : SL_BF16];
+    if (hw->shared_cores) { /* a copy keeps memory busy, host work keeps cores busy: half of each is felt */
+        c->copy_slowdown = 0.5;
+        c->host_slowdown = 0.5;
+    }
+    snprintf(c->source, sizeof c->source, "roofline %s", hw->name);
+}
+
+sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardware, sl_device *device, sl_costs **costs)
+{
+    sl_costs *c;
+    SL_TRY(sl_costs_new(program->n_kinds, &c));
+    for (int32_t k = 0; k < program->n_kinds; k++) {
+        const sl_task *example = &program->tasks[program->kinds[k].example];
+        const sl_work *work = &program->kinds[k].work;
+        sl_launch launch;
+        sl_costs_launch(program, k, &launch);
+        c->device_s[k] = device_seconds(hardware, &launch, work);
+        if (example->host_allowed)
+            c->host_s[k] = host_seconds(hardware, work);
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+            sl_stream stream = tier == SL_TIER_DEVICE ? SL_STREAM_COMPUTE : SL_STREAM_HOST;
+            if (stream == SL_STREAM_HOST && !example->host_allowed)
+                continue;
+            c->workspace[tier][k] = device ? device->class->workspace(device, &launch, stream)
+                                           : sl_costs_workspace_estimate(&launch, stream);
+        }
+    }
+    fill_machine(c, program, hardware);
+    *costs = c;
+    return SL_OK;
+}

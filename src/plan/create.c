@@ -1,0 +1,265 @@
+/*
+ * From budgets to a plan, and the smallest budgets. Both ask the same judge (sl_search_feasible), so that a plan is found at the
+ * minimum and refused one step below it, whatever the judge's limits are.
+ */
+#include "plan/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/text.h"
+
+#define DEFAULT_TIME_S 0.6
+#define DEFAULT_WORK 6e6 /* evaluations x entries */
+
+const char *sl_limit_name(sl_limit limit)
+{
+    static const char *const names[] = {"compute",      "recompute",    "link in",   "link out",
+                                        "host compute", "device bytes", "host bytes"};
+    return names[limit];
+}
+
+void sl_plan_destroy(sl_plan *plan)
+{
+    if (plan)
+        sl_region_destroy(plan->region);
+}
+
+/* ---- homes shared with another plan --------------------------------------------------------------------------------- */
+
+static sl_status match_homes(const sl_analysis *a, const sl_plan *other, sl_fixed_homes *fixed)
+{
+    const sl_program *p = a->program;
+    SL_TRY(sl_region_alloc(a->region, &fixed->address, p->n_objects + 1, sizeof *fixed->address));
+    SL_TRY(sl_region_alloc(a->region, &fixed->tier, p->n_objects + 1, 1));
+    uint8_t *taken;
+    SL_TRY(sl_region_alloc(a->region, &taken, other->n_persistent + 1, 1));
+    for (int32_t o = 0; o < p->n_objects; o++) {
+        const sl_object *object = &p->objects[o];
+        if (!object->persistent)
+            continue;
+        int32_t i = 0;
+        while (i < other->n_persistent &&
+               (taken[i] || other->persistent[i].class != object->class || other->persistent[i].group != object->group))
+            i++;
+        if (i == other->n_persistent || other->persistent[i].bytes != object->bytes)
+            return sl_fail(SL_E_INTERNAL, "%s has no home in the plan whose memory is to be shared", object->name);
+        taken[i] = 1;
+        fixed->address[o] = other->persistent[i].address;
+        fixed->tier[o] = (uint8_t) other->persistent[i].tier;
+    }
+    for (int32_t i = 0; i < other->n_persistent; i++) {
+        const sl_plan_home *home = &other->persistent[i];
+        size_t end = home->address + SL_ROUND_UP(home->bytes, (size_t) SL_ALIGN);
+        fixed->end[home->tier] = SL_MAX(fixed->end[home->tier], end);
+    }
+    return SL_OK;
+}
+
+static sl_status list_homes(const sl_program *p, sl_plan *plan)
+{
+    for (int32_t o = 0; o < p->n_objects; o++)
+        plan->n_persistent += p->objects[o].persistent;
+    SL_TRY(sl_region_alloc(plan->region, &plan->persistent, plan->n_persistent + 1, sizeof *plan->persistent));
+    int32_t n = 0;
+    for (int32_t o = 0; o < p->n_objects; o++)
+        if (p->objects[o].persistent) {
+            const sl_place *place = &plan->places[plan->home[o]];
+            plan->persistent[n++] = (sl_plan_home){p->objects[o].class, p->objects[o].group, place->tier,
+                                                   place->address, p->objects[o].bytes};
+        }
+    return SL_OK;
+}
+
+/* ---- figures -------------------------------------------------------------------------------------------------------- */
+
+/* Compute cannot be shortened; of the links only what surely crosses counts: data in, results out. */
+static double lower_bound(const sl_program *p, const sl_costs *costs)
+{
+    double device = 0, host = 0, in = 0, out = 0;
+    for (int32_t t = 0; t < p->n_tasks; t++) {
+        int32_t kind = p->tasks[t].kind;
+        if (p->tasks[t].host_allowed && costs->host_s[kind] < INFINITY)
+            host += fmin(costs->host_s[kind], costs->device_s[kind]);
+        else
+            device += costs->device_s[kind];
+    }
+    for (int32_t o = 0; o < p->n_objects; o++) {
+        if (p->objects[o].class == SL_CLASS_DATA)
+            in += 0; /* may be read by host tasks alone */
+        if (p->objects[o].class == SL_CLASS_RESULT)
+            out += 0;
+    }
+    (void) host;
+    return fmax(device, fmax(in, out));
+}
+
+static sl_limit find_limit(const sl_plan *plan, const sl_costs *costs, const sl_program *p)
+{
+    const sl_summary *s = &plan->predicted;
+    double again = 0;
+    for (int32_t i = 0; i < plan->n_actions; i++)
+        if (plan->actions[i].kind == SL_ACTION_TASK && plan->actions[i].recompute)
+            again += costs->device_s[p->tasks[plan->actions[i].task].kind];
+    double loss[] = {0, again, s->wait_in_s, s->wait_out_s, s->wait_host_s};
+    static const sl_limit which[] = {SL_LIMIT_COMPUTE, SL_LIMIT_RECOMPUTE, SL_LIMIT_LINK_IN, SL_LIMIT_LINK_OUT,
+                                     SL_LIMIT_HOST_COMPUTE};
+    loss[0] = 0.02 * s->step_s; /* below two hundredths nothing but compute is worth naming */
+    int worst = 0;
+    for (int i = 1; i < 5; i++)
+        if (loss[i] > loss[worst])
+            worst = i;
+    return which[worst];
+}
+
+/* ---- entry points --------------------------------------------------------------------------------------------------- */
+
+typedef struct sl_planning {
+    sl_analysis *a;
+    sl_fixed_homes fixed;
+    sl_search *search;
+} sl_planning;
+
+static void end_planning(sl_planning *planning)
+{
+    sl_search_destroy(planning->search);
+    sl_analysis_destroy(planning->a);
+}
+
+static sl_status begin_planning(const sl_program *program, const sl_costs *costs, const sl_plan_config *config,
+                                sl_planning *planning)
+{
+    memset(planning, 0, sizeof *planning);
+    SL_TRY(sl_analysis_create(program, costs, &planning->a));
+    sl_status status = SL_OK;
+    if (config->homes)
+        status = match_homes(planning->a, config->homes, &planning->fixed);
+    if (status == SL_OK)
+        status =
+            sl_search_create(planning->a, config->homes ? &planning->fixed : NULL, config->budget, &planning->search);
+    if (status != SL_OK)
+        end_planning(planning);
+    return status;
+}
+
+static sl_status fits(sl_search *search, sl_tier tier, size_t bytes, bool *yes)
+{
+    search->budget[tier] = bytes;
+    return sl_search_feasible(search, yes);
+}
+
+/* The smallest budget of `tier` that the judge accepts. Nothing guarantees that it accepts all larger ones, but the answer is a
+ * point where it accepts and one step below refuses, and sl_plan_create asks the same judge. */
+static sl_status find_minimum(sl_search *search, sl_tier tier, size_t *bytes)
+{
+    size_t given = search->budget[tier], low = 0, high = 0;
+    bool yes;
+    SL_TRY(fits(search, tier, SIZE_MAX, &yes));
+    if (!yes) {
+        search->budget[tier] = given;
+        *bytes = 0;
+        return SL_OK;
+    }
+    size_t total = SL_ALIGN; /* everything at once, and the largest workspace: always enough if anything is */
+    for (int32_t o = 0; o < search->a->program->n_objects; o++)
+        total += search->a->bytes[o];
+    for (int32_t t = 0; t < search->a->program->n_tasks; t++)
+        high = SL_MAX(high, sl_analysis_need(search->a, t, tier));
+    high += total;
+    low = tier == SL_TIER_DEVICE ? SL_ALIGN : 0;
+    for (int32_t t = 0; t < search->a->program->n_tasks && tier == SL_TIER_DEVICE; t++)
+        if (!search->a->program->tasks[t].host_allowed)
+            low = SL_MAX(low, sl_analysis_need(search->a, t, tier));
+    SL_TRY(fits(search, tier, low, &yes));
+    if (yes) {
+        *bytes = low;
+        search->budget[tier] = given;
+        return SL_OK;
+    }
+    while (high - low > SL_ALIGN) { /* low is refused, high accepted */
+        size_t middle = (low + (high - low) / 2) / SL_ALIGN * SL_ALIGN;
+        SL_TRY(fits(search, tier, middle, &yes));
+        *(yes ? &high : &low) = middle;
+    }
+    search->budget[tier] = given;
+    *bytes = high;
+    return SL_OK;
+}
+
+sl_status sl_plan_minimum(const sl_program *program, const sl_costs *costs, const sl_plan_config *config, sl_tier tier,
+                          size_t *bytes)
+{
+    sl_planning planning;
+    SL_TRY(begin_planning(program, costs, config, &planning));
+    size_t found = 0;
+    sl_status status = find_minimum(planning.search, tier, &found);
+    end_planning(&planning);
+    SL_TRY(status);
+    *bytes = found;
+    if (!found) {
+        char given[32];
+        sl_format_bytes(config->budget[tier == SL_TIER_DEVICE ? SL_TIER_HOST : SL_TIER_DEVICE], given);
+        return sl_fail(SL_E_DOES_NOT_FIT, "no %s budget suffices with %s of %s memory",
+                       tier == SL_TIER_DEVICE ? "device" : "host", given, tier == SL_TIER_DEVICE ? "host" : "device");
+    }
+    return SL_OK;
+}
+
+static sl_status refuse(sl_search *search)
+{
+    char text[4][32], part[2][96];
+    size_t minimum[SL_TIER_COUNT];
+    static const char *const names[SL_TIER_COUNT] = {"device", "host"};
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+        SL_TRY(find_minimum(search, (sl_tier) tier, &minimum[tier]));
+        sl_format_bytes(search->budget[tier], text[tier]);
+        sl_format_bytes(minimum[tier], text[2 + tier]);
+        if (minimum[tier])
+            snprintf(part[tier], sizeof part[tier], "%s (%zu bytes) of %s memory", text[2 + tier], minimum[tier],
+                     names[tier]);
+        else
+            snprintf(part[tier], sizeof part[tier], "no %s memory alone", names[tier]);
+    }
+    return sl_fail(
+        SL_E_DOES_NOT_FIT,
+        "the step does not fit %s of device and %s of host memory; with the other as given, %s or %s would do: "
+        "raise one of them, or use fewer tokens per chunk",
+        text[0], text[1], part[0], part[1]);
+}
+
+sl_status sl_plan_create(const sl_program *program, const sl_costs *costs, const sl_plan_config *config, sl_plan **plan)
+{
+    double start = sl_clock_s();
+    sl_planning planning;
+    SL_TRY(begin_planning(program, costs, config, &planning));
+    sl_search *search = planning.search;
+    sl_plan *out = NULL;
+    bool feasible;
+    sl_status status;
+    SL_TRY_GOTO(sl_search_feasible(search, &feasible), end);
+    if (!feasible) {
+        status = refuse(search);
+        goto end;
+    }
+    search->deadline_s = start + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
+    search->max_evaluations = config->max_evaluations;
+    if (!search->max_evaluations)
+        search->max_evaluations = (int64_t) SL_MAX(8, DEFAULT_WORK / SL_MAX(1, planning.a->n_entries));
+    SL_TRY_GOTO(sl_search_improve(search), end);
+    SL_TRY_GOTO(sl_search_plan(search, &out), end);
+    SL_TRY_GOTO(list_homes(program, out), end);
+    memcpy(out->predicted.budget_bytes, config->budget, sizeof out->predicted.budget_bytes);
+    sl_plan_simulate(program, costs, out);
+    out->lower_bound_s = lower_bound(program, costs);
+    out->limit = find_limit(out, costs, program);
+    out->evaluated = search->evaluated;
+    out->plan_s = sl_clock_s() - start;
+    *plan = out;
+end:
+    if (status != SL_OK)
+        sl_plan_destroy(out);
+    end_planning(&planning);
+    return status;
+}

@@ -1,0 +1,152 @@
+/*
+ * Inside the planner. The pieces, in the order a plan passes through them:
+ *
+ *   analyze.c   the program as arrays: who uses what, which gaps between uses exist, what may be recomputed
+ *   search.c    picks choices: per gap keep/evict/drop, per persistent object its home, per update host or device
+ *   sweep.c     walks the tasks once and turns choices into places, copies, recomputations and dependencies
+ *   arena.c     one tier's addresses during that walk
+ *   timeline.c  times a list of actions: streams in order, dependencies, links that slow each other
+ *   check.c     proves a finished plan, sharing no code with the above
+ *
+ * A "gap" is the time between two consecutive uses of an object, named by the entry (use) it follows.
+ */
+#ifndef SL_PLAN_INTERNAL_H
+#define SL_PLAN_INTERNAL_H
+
+#include "plan/plan.h"
+
+/* What a task does with an object; operands that share an object are one entry. */
+enum {
+    SL_ENTRY_READ = 1, /* the content is read, or a part of it must survive a partial write */
+    SL_ENTRY_WRITE = 2,
+    SL_ENTRY_FRESH = 4, /* written without needing what was there before */
+};
+
+typedef struct sl_entry {
+    int32_t task, object;
+    int32_t next;       /* entry of the same object's next use; -1: none */
+    int32_t next_write; /* task of the next use that writes; n_tasks: none */
+    uint8_t flags;
+    uint8_t can_drop; /* the content after this use can be recomputed for the next one */
+} sl_entry;
+
+typedef struct sl_analysis {
+    sl_region *region;
+    const sl_program *program;
+    const sl_costs *costs;
+    sl_entry *entries;
+    int32_t n_entries;
+    int32_t *first;                      /* by task, n_tasks + 1: its entries */
+    int32_t *object_first, *object_last; /* entries by object; -1: never used */
+    size_t *bytes;                       /* by object, rounded up to SL_ALIGN */
+    uint8_t *can_clone;                  /* by task */
+    uint8_t *disjoint;                   /* by object: no byte is written twice in a step */
+    int32_t *operand_entry;              /* by task and operand (SL_MAX_IN + SL_MAX_OUT): entry, -1 absent */
+} sl_analysis;
+
+sl_status sl_analysis_create(const sl_program *program, const sl_costs *costs, sl_analysis **analysis);
+void sl_analysis_destroy(sl_analysis *analysis);
+/* Bytes a task needs at once in a tier, workspace included. */
+size_t sl_analysis_need(const sl_analysis *analysis, int32_t task, sl_tier tier);
+
+typedef enum sl_gap { SL_GAP_KEEP, SL_GAP_EVICT, SL_GAP_DROP } sl_gap;
+
+/* A candidate's decisions. */
+typedef struct sl_choice {
+    uint8_t *gap;     /* by entry: sl_gap */
+    uint8_t *home;    /* by object: sl_tier of persistent objects */
+    uint8_t *on_host; /* by task, where host_allowed */
+    int32_t *lead;    /* by entry: task before which its fetch is issued; -1: just in time */
+    double slack;     /* prefetches aim to end this share of their own time early */
+    int fit;          /* layout variant */
+    bool on_demand;   /* no fetch ahead: slow, and needs least */
+} sl_choice;
+
+/* ---- one tier's addresses -------------------------------------------------------------------------------------------- */
+
+/* Address space as a row of segments, each a place or free. A free segment remembers who used it last (`last`, one action
+ * per stream) and when, by the sweep's clock, it is really free; neighbours stay apart until both are. */
+typedef struct sl_segment {
+    size_t address, bytes;
+    int32_t place; /* -1: free */
+    int32_t last[SL_STREAM_COUNT];
+    double ready_s;
+} sl_segment;
+
+typedef struct sl_arena {
+    sl_segment *segments;
+    int32_t count, capacity;
+    size_t peak;
+} sl_arena;
+
+sl_status sl_arena_reset(sl_arena *arena, size_t budget);
+void sl_arena_free(sl_arena *arena);
+/* Finds `bytes` that are free and ready by `ready_s`; low: towards address 0. -1: none; else the first segment of the run. */
+int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, bool low, bool best);
+/* Takes [segments[at].address (or the run's end when !low), bytes) out of a free run for `place`; fills last[] with the
+ * latest former users. Returns the address. */
+sl_status sl_arena_take(sl_arena *arena, int32_t at, size_t bytes, bool low, int32_t place,
+                        int32_t last[SL_STREAM_COUNT], size_t *address);
+void sl_arena_release(sl_arena *arena, size_t address, const int32_t last[SL_STREAM_COUNT], double ready_s,
+                      double now_s);
+int32_t sl_arena_index(const sl_arena *arena, size_t address);
+
+/* ---- the sweep ------------------------------------------------------------------------------------------------------- */
+
+typedef struct sl_sweep sl_sweep;
+
+typedef struct sl_outcome {
+    bool feasible;
+    bool forced;        /* gaps had to be changed; `actual` says how */
+    int32_t stuck_task; /* where it failed */
+    sl_tier stuck_tier;
+    double step_s; /* simulated */
+    size_t peak[SL_TIER_COUNT];
+} sl_outcome;
+
+/* Homes given from outside (a plan that shares the device). */
+typedef struct sl_fixed_homes {
+    size_t *address; /* by object */
+    uint8_t *tier;
+    size_t end[SL_TIER_COUNT]; /* below: all that must survive, objects of the other program included */
+} sl_fixed_homes;
+
+sl_status sl_sweep_create(const sl_analysis *analysis, const sl_fixed_homes *fixed, sl_sweep **sweep);
+void sl_sweep_destroy(sl_sweep *sweep);
+/* Builds and times the schedule of a choice. With `actual`, gaps as they turned out (by entry). */
+sl_status sl_sweep_run(sl_sweep *sweep, const sl_choice *choice, const size_t budget[SL_TIER_COUNT], uint8_t *actual,
+                       sl_outcome *outcome);
+/* The last run as a plan. */
+sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
+
+/* ---- the search ------------------------------------------------------------------------------------------------------ */
+
+typedef struct sl_search {
+    const sl_analysis *a;
+    const sl_fixed_homes *fixed;
+    sl_sweep *sweep;
+    size_t budget[SL_TIER_COUNT];
+    sl_choice best, trial;
+    uint8_t *actual;
+    bool found;
+    double best_s, deadline_s;
+    int64_t evaluated, max_evaluations;
+} sl_search;
+
+sl_status sl_search_create(const sl_analysis *analysis, const sl_fixed_homes *fixed, const size_t budget[SL_TIER_COUNT],
+                           sl_search **search);
+void sl_search_destroy(sl_search *search);
+/* The one judge of what fits: sl_plan_create and sl_plan_minimum both ask it. On success `best` is a choice that fits. */
+sl_status sl_search_feasible(sl_search *search, bool *feasible);
+/* Makes `best` better, within the bounds on evaluations and time. */
+sl_status sl_search_improve(sl_search *search);
+/* Runs `best` and hands it out. */
+sl_status sl_search_plan(sl_search *search, sl_plan **plan);
+
+/* ---- timing ---------------------------------------------------------------------------------------------------------- */
+
+/* Fills start_s and end_s of the actions; returns the end of the last. `summary` (may be NULL) gets busy and wait times. */
+double sl_timeline_run(const sl_program *program, const sl_costs *costs, sl_action *actions, int32_t n_actions,
+                       const int32_t *deps, sl_summary *summary);
+
+#endif

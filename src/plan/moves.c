@@ -1,0 +1,296 @@
+/*
+ * Places come and go. When a task needs room that is not free, the sweep clears the cheapest window of addresses: free segments
+ * cost the wait until they are really free, others what it takes to bring their object back later. That is how a plan that
+ * wants too much still becomes a plan; the search then sees which gaps had to give and plans their copies ahead.
+ */
+#include "plan/sweep.h"
+
+#include <math.h>
+#include <string.h>
+
+int32_t sl_sweep_new_spot(sl_sweep *s, int32_t object, sl_tier tier, size_t bytes)
+{
+    int32_t index = s->n_spots++;
+    sl_spot *spot = &s->spots[index];
+    memset(spot, 0xff, sizeof *spot); /* -1 for every action */
+    spot->place = (sl_place){.object = object, .tier = tier, .bytes = bytes, .first = -1, .last = -1};
+    spot->permanent = false;
+    return index;
+}
+
+static double link_s(const sl_sweep *s, size_t bytes, int direction)
+{
+    return s->a->costs->link_latency_s + (double) bytes / s->a->costs->link_bytes_per_s_both[direction];
+}
+
+static bool can_drop(const sl_sweep *s, int32_t object)
+{
+    const sl_object_state *state = &s->objects[object];
+    return state->gap >= 0 && !state->wanted && s->a->entries[state->gap].can_drop;
+}
+
+/* What it costs to let an object leave now, in seconds of the step as far as one can tell. */
+static double leave_cost(const sl_sweep *s, int32_t object)
+{
+    const sl_object_state *state = &s->objects[object];
+    size_t bytes = s->a->bytes[object];
+    double back = link_s(s, bytes, 0), ahead = 0;
+    if (state->cursor >= 0)
+        ahead = s->task_start_s[s->a->entries[state->cursor].task] - s->task_start_s[s->task];
+    bool room = state->valid[SL_TIER_HOST] || sl_arena_find(&s->arena[SL_TIER_HOST], bytes, INFINITY, true, false) >= 0;
+    double cost = INFINITY;
+    if (room) {
+        double out = state->valid[SL_TIER_HOST] ? 0 : link_s(s, bytes, 1);
+        cost = out + fmax(0, back - ahead) + 0.2 * (out + back) * (1 + back / (ahead + back));
+    }
+    if (can_drop(s, object)) {
+        const sl_program *p = s->a->program;
+        double again = s->a->costs->device_s[p->tasks[p->objects[object].producer].kind];
+        cost = fmin(cost, again * (1 + back / (ahead + back)));
+    }
+    return state->wanted ? cost * 100 : cost;
+}
+
+/* The cheapest run of segments that can be made to hold `bytes`; -1: none. */
+static int32_t cheapest_window(const sl_sweep *s, const sl_arena *arena, size_t bytes, const double *cost)
+{
+    int32_t best = -1;
+    double best_cost = INFINITY;
+    for (int32_t i = 0; i < arena->count; i++) {
+        double sum = 0, wait = 0;
+        size_t have = 0;
+        for (int32_t k = i; k < arena->count && have < bytes && sum + wait < best_cost; k++) {
+            const sl_segment *segment = &arena->segments[k];
+            if (segment->place < 0)
+                wait = fmax(wait, segment->ready_s - s->now_s);
+            else
+                sum += cost[k];
+            have += segment->bytes;
+        }
+        if (have >= bytes && sum + wait < best_cost) {
+            best = i;
+            best_cost = sum + wait;
+        }
+    }
+    return best;
+}
+
+/* Clears the window's places from segment `at` on. *done false: one of them could not leave (and is pinned by the caller). */
+static sl_status clear_window(sl_sweep *s, size_t address, size_t bytes, int32_t *stayed)
+{
+    const sl_arena *arena = &s->arena[SL_TIER_DEVICE];
+    size_t end = address + bytes;
+    *stayed = -1;
+    for (size_t at = address; at < end;) {
+        const sl_segment *segment = &arena->segments[sl_arena_index(arena, at)];
+        at = segment->address + segment->bytes;
+        if (segment->place < 0)
+            continue;
+        int32_t object = s->spots[segment->place].place.object;
+        bool done;
+        SL_TRY(sl_sweep_reserve(s));
+        double again = INFINITY;
+        const sl_program *p = s->a->program;
+        if (can_drop(s, object))
+            again = s->a->costs->device_s[p->tasks[p->objects[object].producer].kind];
+        SL_TRY(sl_sweep_evict(s, object, again < link_s(s, s->a->bytes[object], 1), &done));
+        s->outcome->forced = true;
+        if (!done) {
+            *stayed = object;
+            return SL_OK;
+        }
+    }
+    return SL_OK;
+}
+
+static sl_status force_room(sl_sweep *s, size_t bytes, int32_t *at)
+{
+    sl_arena *arena = &s->arena[SL_TIER_DEVICE];
+    int32_t stuck[64];
+    int n_stuck = 0;
+    *at = -1;
+    while (n_stuck < 64) {
+        double *cost;
+        SL_TRY(sl_alloc(&cost, arena->count, sizeof *cost));
+        for (int32_t k = 0; k < arena->count; k++) {
+            int32_t spot = arena->segments[k].place, object = spot >= 0 ? s->spots[spot].place.object : -1;
+            if (spot < 0)
+                continue;
+            cost[k] = object < 0 || s->objects[object].pins ? INFINITY : leave_cost(s, object);
+        }
+        int32_t window = cheapest_window(s, arena, bytes, cost);
+        sl_free(cost);
+        if (window < 0)
+            break;
+        size_t address = arena->segments[window].address;
+        int32_t stayed;
+        SL_TRY(clear_window(s, address, bytes, &stayed));
+        if (stayed < 0) {
+            *at = sl_arena_index(arena, address);
+            break;
+        }
+        s->objects[stayed].pins++;
+        stuck[n_stuck++] = stayed;
+    }
+    for (int i = 0; i < n_stuck; i++)
+        s->objects[stuck[i]].pins--;
+    return SL_OK;
+}
+
+sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier tier, bool force, bool low,
+                             int32_t *spot)
+{
+    SL_TRY(sl_sweep_reserve(s));
+    *spot = -1;
+    size_t rounded = SL_ROUND_UP(SL_MAX(bytes, (size_t) 1), (size_t) SL_ALIGN);
+    if (!s->bounded) {
+        *spot = sl_sweep_new_spot(s, object, tier, bytes);
+        return SL_OK;
+    }
+    sl_arena *arena = &s->arena[tier];
+    bool best = s->choice->fit & 1;
+    if (s->choice->fit & 2)
+        low = true;
+    double by = s->now_s;
+    if (!force || tier != SL_TIER_DEVICE)
+        by = SL_MAX(by, s->stream_free_s[tier == SL_TIER_DEVICE ? SL_STREAM_IN : SL_STREAM_OUT]);
+    int32_t at = sl_arena_find(arena, rounded, by, low, best);
+    if (at < 0 && tier != SL_TIER_DEVICE)
+        at = sl_arena_find(arena, rounded, INFINITY, low, best);
+    if (at < 0 && tier == SL_TIER_DEVICE && force) {
+        SL_TRY(force_room(s, rounded, &at));
+        low = true;
+    }
+    if (at < 0)
+        return SL_OK;
+    SL_TRY(sl_sweep_reserve(s));
+    int32_t index = sl_sweep_new_spot(s, object, tier, bytes);
+    sl_spot *taken = &s->spots[index];
+    SL_TRY(sl_arena_take(arena, at, rounded, low, index, taken->last, &taken->place.address));
+    taken->place.address += s->base[tier];
+    *spot = index;
+    return SL_OK;
+}
+
+void sl_sweep_release(sl_sweep *s, int32_t index)
+{
+    sl_spot *spot = &s->spots[index];
+    if (spot->permanent || !s->bounded)
+        return;
+    double ready = 0;
+    for (int r = 0; r < SL_STREAM_COUNT; r++)
+        if (spot->last[r] >= 0)
+            ready = SL_MAX(ready, s->actions[spot->last[r]].end_s);
+    sl_arena_release(&s->arena[spot->place.tier], spot->place.address - s->base[spot->place.tier], spot->last, ready,
+                     s->now_s);
+}
+
+void sl_sweep_forget(sl_sweep *s, int32_t object, sl_tier tier)
+{
+    sl_object_state *state = &s->objects[object];
+    state->valid[tier] = false;
+    if (state->spot[tier] < 0 || s->spots[state->spot[tier]].permanent)
+        return;
+    sl_sweep_release(s, state->spot[tier]);
+    state->spot[tier] = -1;
+}
+
+sl_status sl_sweep_write_back(sl_sweep *s, int32_t object, bool *done)
+{
+    sl_object_state *state = &s->objects[object];
+    *done = true;
+    if (state->valid[SL_TIER_HOST])
+        return SL_OK;
+    if (state->spot[SL_TIER_HOST] < 0)
+        SL_TRY(sl_sweep_make_room(s, object, s->a->program->objects[object].bytes, SL_TIER_HOST, false, true,
+                                  &state->spot[SL_TIER_HOST]));
+    *done = state->spot[SL_TIER_HOST] >= 0;
+    if (*done) {
+        SL_TRY(sl_sweep_reserve(s));
+        sl_sweep_copy(s, object, SL_TIER_DEVICE, SL_TIER_HOST);
+        state->valid[SL_TIER_HOST] = true;
+    }
+    return SL_OK;
+}
+
+sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *done)
+{
+    sl_object_state *state = &s->objects[object];
+    bool droppable = can_drop(s, object), dropped = false;
+    *done = false;
+    if (s->spots[state->spot[SL_TIER_DEVICE]].permanent)
+        return SL_OK;
+    *done = true;
+    if (!state->valid[SL_TIER_HOST]) {
+        dropped = prefer_drop && droppable;
+        if (!dropped)
+            SL_TRY(sl_sweep_write_back(s, object, done));
+        if (!*done && droppable)
+            *done = dropped = true;
+    }
+    if (!*done)
+        return SL_OK;
+    if (state->gap >= 0 && s->actual)
+        s->actual[state->gap] = dropped ? SL_GAP_DROP : SL_GAP_EVICT;
+    sl_sweep_forget(s, object, SL_TIER_DEVICE);
+    state->transient = false;
+    return SL_OK;
+}
+
+/* How long the object will stay decides at which end of the arena it is put: short stays would cut up the long ones' space. */
+static bool stays_long(const sl_sweep *s, int32_t object)
+{
+    const sl_analysis *a = s->a;
+    int32_t e = s->objects[object].cursor, until = s->task;
+    for (int hops = 0; e >= 0 && hops < 16; hops++) {
+        until = a->entries[e].task;
+        if (s->choice->gap[e] != SL_GAP_KEEP)
+            break;
+        e = a->entries[e].next;
+    }
+    return until - s->task > 48;
+}
+
+sl_status sl_sweep_fetch(sl_sweep *s, int32_t object, bool force, bool *done)
+{
+    sl_object_state *state = &s->objects[object];
+    SL_ASSERT(state->valid[SL_TIER_HOST] && !state->valid[SL_TIER_DEVICE]);
+    if (state->spot[SL_TIER_DEVICE] < 0)
+        SL_TRY(sl_sweep_make_room(s, object, s->a->program->objects[object].bytes, SL_TIER_DEVICE, force,
+                                  stays_long(s, object), &state->spot[SL_TIER_DEVICE]));
+    *done = state->spot[SL_TIER_DEVICE] >= 0;
+    if (*done) {
+        SL_TRY(sl_sweep_reserve(s));
+        sl_sweep_copy(s, object, SL_TIER_HOST, SL_TIER_DEVICE);
+        state->valid[SL_TIER_DEVICE] = true;
+    }
+    return SL_OK;
+}
+
+sl_status sl_sweep_clear(sl_sweep *s, bool *done)
+{
+    sl_arena *arena = &s->arena[SL_TIER_DEVICE];
+    *done = true;
+    for (int32_t i = 0; i < arena->count; i++) {
+        int32_t spot = arena->segments[i].place;
+        if (spot < 0)
+            continue;
+        SL_ASSERT(s->spots[spot].place.object >= 0);
+        SL_TRY(sl_sweep_reserve(s));
+        SL_TRY(sl_sweep_evict(s, s->spots[spot].place.object, false, done));
+        if (!*done)
+            return SL_OK;
+        i = -1; /* segments may have been merged */
+    }
+    for (int32_t i = 1; i < arena->count; i++) {
+        sl_segment *first = &arena->segments[0], *segment = &arena->segments[i];
+        first->bytes += segment->bytes;
+        first->ready_s = SL_MAX(first->ready_s, segment->ready_s);
+        for (int r = 0; r < SL_STREAM_COUNT; r++)
+            first->last[r] = SL_MAX(first->last[r], segment->last[r]);
+    }
+    arena->count = 1;
+    /* Whoever comes next waits for all of it: the point is one whole free range. */
+    s->now_s = SL_MAX(s->now_s, arena->segments[0].ready_s);
+    return SL_OK;
+}

@@ -1,0 +1,85 @@
+/* The sweep's state, shared by sweep.c (the walk), moves.c (places, copies, evictions) and issue.c (actions and their order). */
+#ifndef SL_PLAN_SWEEP_H
+#define SL_PLAN_SWEEP_H
+
+#include "plan/internal.h"
+
+/* A place while it is being used: sl_place and what the walk must know of it. */
+typedef struct sl_spot {
+    sl_place place;
+    int32_t writer;                /* action that gave it its content; -1: had it from the start */
+    int32_t last[SL_STREAM_COUNT]; /* last action of each stream that touched it */
+    bool permanent;                /* a home: never released */
+} sl_spot;
+
+typedef struct sl_object_state {
+    int32_t spot[SL_TIER_COUNT]; /* -1: no bytes there */
+    bool valid[SL_TIER_COUNT];   /* the bytes there are the object's content */
+    bool defined;                /* has content somewhere, or had and dropped it */
+    bool transient;              /* on the device for a recomputation only */
+    int32_t gap;                 /* entry of the last use; -1: before the first */
+    int32_t cursor;              /* entry of the next use; -1: none */
+    int32_t pins;                /* operand of the task being issued: may not leave */
+    int32_t wanted;              /* operand of a task waiting for recomputations: may leave, may not be dropped */
+} sl_object_state;
+
+typedef struct sl_fetch {
+    int32_t object, task; /* for which program task */
+    int32_t issue;        /* task before which it should be issued */
+    bool clone;           /* for a recomputation before that task */
+    double deadline_s, earliest_s;
+} sl_fetch;
+
+struct sl_sweep {
+    const sl_analysis *a;
+    const sl_fixed_homes *fixed; /* NULL: homes are this plan's own */
+    const sl_choice *choice;
+    size_t budget[SL_TIER_COUNT];
+    bool bounded; /* false: dry walk with endless memory, to learn the fetches and their deadlines */
+    uint8_t *actual;
+    sl_outcome *outcome;
+    int32_t task; /* program task being walked */
+    sl_object_state *objects;
+    double *task_start_s;       /* by program task, in the dry walk */
+    int32_t *home;              /* by object: spot; -1 */
+    size_t base[SL_TIER_COUNT]; /* bytes of homes below the arenas */
+    sl_arena arena[SL_TIER_COUNT];
+
+    sl_spot *spots;
+    sl_action *actions;
+    int32_t (*clock)[SL_STREAM_COUNT]; /* by action: latest action of each stream that is surely over when it starts */
+    int32_t *deps, *use_places;
+    sl_fetch *fetches;
+    int32_t n_spots, n_actions, n_deps, n_use_places, n_fetches;
+    int32_t capacity_spots, capacity_actions, capacity_deps, capacity_use_places, capacity_fetches;
+    int32_t next_fetch;
+
+    int32_t need[SL_STREAM_COUNT]; /* dependencies of the action being prepared */
+    int32_t stream_last[SL_STREAM_COUNT];
+    double stream_free_s[SL_STREAM_COUNT];
+    double now_s; /* compute stream's clock */
+};
+
+/* ---- issue.c ---- */
+sl_status sl_sweep_reserve(sl_sweep *s); /* room for one more of everything a single task can add */
+void sl_sweep_after(sl_sweep *s, int32_t action);
+void sl_sweep_after_all(sl_sweep *s, const int32_t last[SL_STREAM_COUNT]);
+int32_t sl_sweep_issue(sl_sweep *s, const sl_action *action, double seconds);
+int32_t sl_sweep_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to);
+
+/* ---- moves.c ---- */
+int32_t sl_sweep_new_spot(sl_sweep *s, int32_t object, sl_tier tier, size_t bytes);
+/* Room in a tier; on the device, others may be made to leave. *done false: there is none. */
+sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier tier, bool force, bool low,
+                             int32_t *spot);
+void sl_sweep_release(sl_sweep *s, int32_t spot);
+void sl_sweep_forget(sl_sweep *s, int32_t object, sl_tier tier);
+/* Copies the content to host memory if it is not there. *done false: no room. */
+sl_status sl_sweep_write_back(sl_sweep *s, int32_t object, bool *done);
+/* Takes the object off the device: by dropping it where that is chosen, possible and cheaper, else by way of the host. */
+sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *done);
+sl_status sl_sweep_fetch(sl_sweep *s, int32_t object, bool force, bool *done);
+/* Everything leaves; the arena is empty afterwards. */
+sl_status sl_sweep_clear(sl_sweep *s, bool *done);
+
+#endif
