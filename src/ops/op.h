@@ -219,7 +219,7 @@ typedef struct sl_op_def {
     const sl_op_case *cases;
     int64_t n_cases;
     /* Largest error a kernel may show against the reference, relative to the output's largest magnitude, by dtype of in[0]:
-     * f32, bf16. 0 = bit-equal. */
+     * f32, bf16. 0 = bit-equal. (f32 by-products of a bf16 launch, such as lse, are held to ten times the first.) */
     double tolerance[2];
     /* Bytes of launch.workspace the reference itself needs; NULL: none. A device that falls back to the reference adds it. */
     size_t (*workspace)(const sl_launch *launch);
