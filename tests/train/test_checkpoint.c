@@ -1,0 +1,234 @@
+/* Checkpoints: what is written comes back to the bit; every fault on the way leaves the older ones valid and nothing half-done
+ * under a final name; damage is found, reported and passed over; another job is refused. */
+#include "core/fault.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "memory_store.h"
+#include "train/checkpoint.h"
+
+typedef struct fixture {
+    memory_store memory;
+    sl_job *job;
+    sl_setup setup;
+    sl_identity identity;
+    const char *name; /* of the model */
+} fixture;
+
+static void open_fixture(fixture *f, const char *model, sl_precision precision, const char *out)
+{
+    memset(f, 0, sizeof *f);
+    memory_open(&f->memory, model, precision, SL_OPTIMIZER_ADAMW);
+    CHECK_OK(sl_job_create(&f->job));
+    f->name = model;
+    f->setup.model = f->memory.model;
+    f->setup.program = f->memory.program->config;
+    f->setup.out = out;
+    f->setup.keep = 2;
+    f->setup.seed = 11;
+    f->identity = (sl_identity){&f->setup, 0x1234, "test kernels"};
+}
+
+static void close_fixture(fixture *f)
+{
+    sl_job_destroy(f->job);
+    memory_close(&f->memory);
+}
+
+static sl_status write_step(fixture *f, int64_t step)
+{
+    char path[1024];
+    memory_scramble(&f->memory, (uint64_t) step);
+    sl_progress progress = {step, 4 * step, step - 1};
+    return sl_checkpoint_write(&f->memory.store, &f->identity, f->job->options, &progress, path);
+}
+
+/* Finds, loads and compares with what step `want` wrote. -1: there must be none. */
+static void expect(fixture *f, int64_t want)
+{
+    sl_checkpoint found;
+    CHECK_OK(sl_checkpoint_find(&f->memory.store, &f->identity, &found));
+    CHECK_I64(found.progress.step, want);
+    if (want < 0 || found.progress.step != want)
+        return;
+    CHECK_I64(found.progress.position, 4 * want);
+    CHECK_I64(found.progress.updates, want - 1);
+    fixture original;
+    open_fixture(&original, f->name, f->setup.program.precision, f->setup.out);
+    memory_scramble(&original.memory, (uint64_t) want);
+    memory_scramble(&f->memory, 987654321);
+    CHECK_OK(sl_checkpoint_load(&f->memory.store, &found));
+    CHECK(memory_equal(&f->memory, &original.memory));
+    close_fixture(&original);
+}
+
+TEST(round_trip)
+{
+    /* GPT-2's matrices are transposed in Hugging Face's files. */
+    static const char gpt2[] =
+        "{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 48, \"n_head\": 3, \"vocab_size\": 256, "
+        "\"n_positions\": 32}";
+    CHECK_OK(sl_file_write_atomic(test_path("config.json"), gpt2, sizeof gpt2 - 1));
+    const char *const models[] = {"byte-test", test_path("config.json")};
+    for (int m = 0; m < 2; m++)
+        for (sl_precision p = SL_PRECISION_F32; p <= SL_PRECISION_BF16_MASTER; p++) {
+            fixture f;
+            char name[64];
+            snprintf(name, sizeof name, "round-%d-%d", m, (int) p);
+            open_fixture(&f, models[m], p, test_path(name));
+            expect(&f, -1);
+            CHECK_OK(write_step(&f, 100));
+            expect(&f, 100);
+            close_fixture(&f);
+        }
+}
+
+TEST(keeps_the_last)
+{
+    fixture f;
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("keep"));
+    for (int64_t step = 1; step <= 5; step++)
+        CHECK_OK(write_step(&f, step));
+    CHECK(!sl_dir_exists(test_path("keep/checkpoints/step-00000003")));
+    CHECK(sl_dir_exists(test_path("keep/checkpoints/step-00000004")));
+    expect(&f, 5);
+    CHECK_OK(write_step(&f, 5)); /* the same step again */
+    expect(&f, 5);
+    CHECK_OK(sl_dir_create(test_path("keep/checkpoints/step-00000009.tmp"))); /* what a killed writer leaves */
+    expect(&f, 5);
+    CHECK(!sl_dir_exists(test_path("keep/checkpoints/step-00000009.tmp")));
+    int64_t newest;
+    CHECK_OK(sl_checkpoint_newest(test_path("keep"), &newest));
+    CHECK_I64(newest, 5);
+    close_fixture(&f);
+}
+
+/* The k-th event of each kind fails, for every k until none is left to fail. */
+TEST(every_fault)
+{
+    fixture f;
+    int64_t step = 1;
+    test_allow_warnings(); /* a failed removal of an old checkpoint is only worth a warning */
+    open_fixture(&f, "byte-test", SL_PRECISION_BF16_MASTER, test_path("faults"));
+    CHECK_OK(write_step(&f, step));
+    for (sl_fault_kind kind = 0; kind < SL_FAULT_COUNT; kind++) {
+        int64_t failures = 0;
+        for (int64_t nth = 1; nth < 10000; nth++) {
+            memory_scramble(&f.memory, (uint64_t) step + 1);
+            sl_progress progress = {step + 1, 4 * (step + 1), step};
+            char path[1024];
+            sl_fault_arm(kind, nth);
+            sl_status status = sl_checkpoint_write(&f.memory.store, &f.identity, f.job->options, &progress, path);
+            int64_t events = sl_fault_events(kind);
+            sl_fault_arm(kind, 0);
+            if (status != SL_OK) {
+                failures++;
+                CHECK(status == (kind == SL_FAULT_ALLOC ? SL_E_MEMORY : SL_E_IO));
+                CHECK_CONTAINS(sl_error_message(), "step");
+            }
+            /* Either the new one is whole or the one before is what a resume finds: never anything in between. A failed fsync of
+             * the folder after the rename reports failure although the name is already there, so both may be. */
+            sl_checkpoint found;
+            CHECK_OK(sl_checkpoint_find(&f.memory.store, &f.identity, &found));
+            if (status == SL_OK)
+                CHECK_I64(found.progress.step, step + 1);
+            else
+                CHECK(found.progress.step == step || found.progress.step == step + 1);
+            expect(&f, found.progress.step);
+            step = found.progress.step;
+            if (events < nth)
+                break;
+        }
+        CHECK_MSG(failures > 0 || kind == SL_FAULT_READ, "no fault of kind %d was felt", (int) kind);
+    }
+    close_fixture(&f);
+}
+
+static void damage(const char *path, int64_t at, bool cut)
+{
+    char *bytes;
+    size_t length;
+    CHECK_OK(sl_file_read_all(path, 1 << 26, &bytes, &length));
+    size_t place = at < 0 ? length - (size_t) -at : (size_t) at;
+    bytes[place] = (char) (bytes[place] ^ 4);
+    CHECK_OK(sl_file_write_atomic(path, bytes, cut ? place : length));
+    sl_free(bytes);
+}
+
+TEST(damage_is_passed_over)
+{
+    static const char *const files[] = {"state.json", "config.json", "model.safetensors", "optimizer.safetensors"};
+    test_allow_warnings();
+    for (int i = 0; i < 4; i++)
+        for (int how = 0; how < 4; how++) {
+            fixture f;
+            char name[64], path[128];
+            snprintf(name, sizeof name, "damage-%d-%d", i, how);
+            open_fixture(&f, "byte-test", SL_PRECISION_BF16, test_path(name));
+            CHECK_OK(write_step(&f, 7));
+            CHECK_OK(write_step(&f, 8));
+            snprintf(path, sizeof path, "%s/checkpoints/step-00000008/%s", name, files[i]);
+            if (how == 3)
+                REQUIRE(unlink(test_path(path)) == 0);
+            else
+                damage(test_path(path), how == 0 ? 30 : -20, how == 2);
+            expect(&f, 7);
+            close_fixture(&f);
+        }
+}
+
+TEST(none_intact_is_an_error)
+{
+    fixture f;
+    sl_checkpoint found;
+    test_allow_warnings();
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("ruined"));
+    CHECK_OK(write_step(&f, 3));
+    damage(test_path("ruined/checkpoints/step-00000003/model.safetensors"), 5000, false);
+    CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_FORMAT);
+    CHECK_CONTAINS(sl_error_message(), "none is intact");
+    close_fixture(&f);
+}
+
+TEST(another_job_is_refused)
+{
+    fixture f;
+    sl_checkpoint found;
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("other"));
+    CHECK_OK(write_step(&f, 3));
+    f.setup.seed = 12;
+    CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "seed 11, but this one has 12");
+    f.setup.seed = 11;
+    f.identity.data++;
+    CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "data");
+    f.identity.data--;
+    f.setup.program.precision = SL_PRECISION_BF16;
+    CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "precision f32");
+    f.setup.program.precision = SL_PRECISION_F32;
+    f.setup.model.layers++;
+    CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "layers");
+    f.setup.model.layers--;
+    f.setup.program.chunking.seqlen *= 2;
+    CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "sequence length");
+    f.setup.program.chunking.seqlen /= 2;
+    f.setup.threads = 7; /* placement may change */
+    f.setup.budget[SL_TIER_DEVICE] = 1 << 20;
+    CHECK_OK(sl_checkpoint_find(&f.memory.store, &f.identity, &found));
+    close_fixture(&f);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(round_trip);
+    RUN(keeps_the_last);
+    RUN(every_fault);
+    RUN(damage_is_passed_over);
+    RUN(none_intact_is_an_error);
+    RUN(another_job_is_refused);
+    return test_end();
+}

@@ -1,0 +1,137 @@
+/* Initial weights: a function of seed, name and index alone, with the distribution asked for; hashes that see every bit. */
+#include "core/bf16.h"
+#include "memory_store.h"
+
+static void read_param(memory_store *m, int32_t param, sl_part part, void *out)
+{
+    sl_store_part at = {&m->store, param, part};
+    size_t bytes =
+        (size_t) sl_type_count(&m->program->params[param].type) * sl_dtype_bytes(sl_store_dtype(&m->store, part));
+    CHECK_OK(sl_store_read_part(&at, 0, out, bytes));
+}
+
+TEST(distribution)
+{
+    memory_store m;
+    memory_open(&m, "byte-tiny", SL_PRECISION_F32, SL_OPTIMIZER_ADAMW);
+    CHECK_OK(sl_store_init_random(&m.store, 5, NULL));
+    int64_t random = 0, ones = 0;
+    for (int32_t p = 0; p < m.program->n_params; p++) {
+        const sl_param *param = &m.program->params[p];
+        int64_t n = sl_type_count(&param->type);
+        float *values;
+        CHECK_OK(sl_alloc(&values, n, sizeof *values));
+        read_param(&m, p, SL_PART_WEIGHT, values);
+        double sum = 0, squares = 0, largest = 0;
+        for (int64_t i = 0; i < n; i++) {
+            sum += (double) values[i];
+            squares += (double) values[i] * (double) values[i];
+            largest = fmax(largest, fabs((double) values[i]));
+        }
+        if (param->init == SL_INIT_ONES) {
+            CHECK_NEAR(sum, n, 0);
+            ones++;
+        } else if (param->init == SL_INIT_NORMAL || param->init == SL_INIT_TRUNCATED) {
+            double std = (double) param->init_std, shrink = param->init == SL_INIT_TRUNCATED ? 0.98658 : 1;
+            CHECK_NEAR(sum / (double) n / std, 0, 5 / sqrt((double) n));
+            CHECK_NEAR(sqrt(squares / (double) n) / std, shrink, 4 / sqrt((double) n));
+            if (param->init == SL_INIT_TRUNCATED)
+                CHECK(largest <= 3 * std * 1.000001);
+            random++;
+        }
+        sl_free(values);
+    }
+    CHECK(random > 10 && ones > 4);
+    memory_close(&m);
+}
+
+TEST(threads_do_not_matter)
+{
+    memory_store a, b;
+    sl_pool *pool;
+    uint64_t hash_a, hash_b, other;
+    memory_open(&a, "byte-nano", SL_PRECISION_BF16_MASTER, SL_OPTIMIZER_ADAMW);
+    memory_open(&b, "byte-nano", SL_PRECISION_BF16_MASTER, SL_OPTIMIZER_ADAMW);
+    CHECK_OK(sl_pool_create(3, &pool));
+    CHECK_OK(sl_store_init_random(&a.store, 1, NULL));
+    CHECK_OK(sl_store_init_random(&b.store, 1, pool));
+    CHECK(memory_equal(&a, &b));
+    CHECK_OK(sl_store_hash(&a.store, &hash_a));
+    CHECK_OK(sl_store_hash(&b.store, &hash_b));
+    CHECK_U64(hash_a, hash_b);
+    CHECK_OK(sl_store_init_random(&b.store, 2, pool));
+    CHECK_OK(sl_store_hash(&b.store, &other));
+    CHECK(other != hash_a);
+    sl_pool_destroy(pool);
+    memory_close(&a);
+    memory_close(&b);
+}
+
+/* The f32 master is the value drawn, the bf16 weight its rounding; moments begin at zero. */
+TEST(parts_agree)
+{
+    memory_store m, f;
+    memory_open(&m, "byte-test", SL_PRECISION_BF16_MASTER, SL_OPTIMIZER_ADAMW);
+    memory_open(&f, "byte-test", SL_PRECISION_F32, SL_OPTIMIZER_SGD);
+    CHECK(sl_store_has(&m.store, SL_PART_MASTER) && sl_store_has(&m.store, SL_PART_MOMENT2));
+    CHECK(!sl_store_has(&f.store, SL_PART_MASTER) && !sl_store_has(&f.store, SL_PART_MOMENT2));
+    CHECK(sl_store_has(&f.store, SL_PART_MOMENT1));
+    CHECK_OK(sl_store_init_random(&m.store, 3, NULL));
+    CHECK_OK(sl_store_init_random(&f.store, 3, NULL));
+    for (int32_t p = 0; p < m.program->n_params; p++) {
+        int64_t n = sl_type_count(&m.program->params[p].type), wrong = 0;
+        float *master, *plain, *moment;
+        sl_bf16 *weight;
+        CHECK_OK(sl_alloc(&master, n, 4));
+        CHECK_OK(sl_alloc(&plain, n, 4));
+        CHECK_OK(sl_alloc(&moment, n, 4));
+        CHECK_OK(sl_alloc(&weight, n, 2));
+        read_param(&m, p, SL_PART_MASTER, master);
+        read_param(&m, p, SL_PART_WEIGHT, weight);
+        read_param(&m, p, SL_PART_MOMENT2, moment);
+        read_param(&f, p, SL_PART_WEIGHT, plain);
+        for (int64_t i = 0; i < n; i++)
+            wrong += master[i] != plain[i] || weight[i] != sl_f32_to_bf16(plain[i]) || moment[i] != 0;
+        CHECK_I64(wrong, 0);
+        sl_free(master);
+        sl_free(plain);
+        sl_free(moment);
+        sl_free(weight);
+    }
+    memory_close(&m);
+    memory_close(&f);
+}
+
+TEST(hash_sees_one_bit)
+{
+    memory_store m;
+    uint64_t before, after;
+    memory_open(&m, "byte-test", SL_PRECISION_F32, SL_OPTIMIZER_ADAMW);
+    CHECK_OK(sl_store_init_random(&m.store, 3, NULL));
+    CHECK_OK(sl_store_hash(&m.store, &before));
+    for (int32_t p = 0; p < m.program->n_params; p++) {
+        sl_store_part at = {&m.store, p, SL_PART_WEIGHT};
+        size_t last = sl_type_bytes(&m.program->params[p].type) - 1;
+        unsigned char byte;
+        CHECK_OK(sl_store_read_part(&at, last, &byte, 1));
+        byte ^= 1;
+        CHECK_OK(sl_store_write_part(&at, last, &byte, 1));
+        CHECK_OK(sl_store_hash(&m.store, &after));
+        CHECK(after != before);
+        byte ^= 1;
+        CHECK_OK(sl_store_write_part(&at, last, &byte, 1));
+    }
+    CHECK_OK(sl_store_hash(&m.store, &after));
+    CHECK_U64(after, before);
+    memory_close(&m);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(distribution);
+    RUN(threads_do_not_matter);
+    RUN(parts_agree);
+    RUN(hash_sees_one_bit);
+    return test_end();
+}
