@@ -1,0 +1,239 @@
+/* Whole tiny models: gradients against finite differences (dropout included), bit-equal gradients however chunks are grouped
+ * into rounds, slices against whole sequences, validation against training loss. */
+#include "model/interpret.h"
+
+enum { SEQLEN = 12, SEQUENCES = 4 };
+
+static sl_model tiny_llama(bool tied, int32_t style)
+{
+    sl_model model;
+    CHECK_OK(sl_model_find("byte-test", &model));
+    model.dim = 16, model.heads = 4, model.kv_heads = 2, model.head_dim = 4, model.ffn = 24, model.vocab = 29;
+    model.tied = tied;
+    model.rope_style = style;
+    return model;
+}
+
+static sl_model tiny_gpt2(float dropout)
+{
+    sl_model model;
+    CHECK_OK(sl_model_find("gpt2", &model));
+    model.layers = 2, model.dim = 16, model.heads = model.kv_heads = 2, model.head_dim = 8, model.ffn = 40, model.vocab = 29;
+    model.max_seqlen = SEQLEN;
+    model.dropout = dropout;
+    return model;
+}
+
+static void set_random_data(interpreter *it, int32_t vocab)
+{
+    int32_t tokens[SEQLEN * SEQUENCES], targets[SEQLEN * SEQUENCES];
+    for (int i = 0; i < SEQLEN * SEQUENCES; i++) {
+        sl_rng4 r = sl_philox(7, (uint64_t) i, 1);
+        tokens[i] = (int32_t) (r.v[0] % (uint32_t) vocab);
+        targets[i] = i % 7 == 3 ? -100 : (int32_t) (r.v[1] % (uint32_t) vocab); /* some count for nothing */
+    }
+    interpret_set_data(it, tokens, targets);
+    if (it->program->step_object >= 0)
+        interpret_step_params(it)->seed_lo = 42;
+}
+
+static interpreter start(sl_model *model, sl_program_config config)
+{
+    interpreter it = interpret_create(model, &config);
+    interpret_init(&it, 11, 0.3f);
+    set_random_data(&it, (int32_t) model->vocab);
+    return it;
+}
+
+/* ---- finite differences ---- */
+
+/* All parameters of one kind, moved along a random direction. */
+static void move(interpreter *it, int32_t param, float by)
+{
+    float *data = (float *) (void *) interpret_param(it, param);
+    for (int64_t i = 0; i < sl_type_count(&it->program->params[param].type); i++)
+        data[i] += by * interpret_noise(900, i);
+}
+
+static double loss_of(interpreter *it)
+{
+    interpret_step(it, false);
+    return interpret_loss(it);
+}
+
+static double slope_of(interpreter *it, int32_t param, float step)
+{
+    move(it, param, step);
+    double up = loss_of(it);
+    move(it, param, -2 * step);
+    double down = loss_of(it);
+    move(it, param, step);
+    return (up - down) / (2 * (double) step);
+}
+
+static void check_differences(sl_model model, int64_t chunk_tokens)
+{
+    interpreter it = start(&model, interpret_config(SEQLEN, SEQUENCES, chunk_tokens, SL_PRECISION_F32));
+    const float step = 1e-3f;
+    for (int32_t p = 0; p < it.program->n_params; p++) {
+        const sl_param *param = &it.program->params[p];
+        double predicted = 0, size = 0;
+        interpret_step(&it, false);
+        const float *gradient = (const float *) (const void *) interpret_gradient(&it, p);
+        for (int64_t i = 0; i < sl_type_count(&param->type); i++) {
+            predicted += (double) gradient[i] * (double) interpret_noise(900, i);
+            size += (double) gradient[i] * (double) gradient[i];
+        }
+        double measured = (4 * slope_of(&it, p, step) - slope_of(&it, p, 2 * step)) / 3; /* Richardson: error step^4 */
+        CHECK_MSG(fabs(measured - predicted) <= 2e-3 * sqrt(size) + 2e-4, "%s: slope %.6g, gradient says %.6g (norm %.3g)",
+                  param->name, measured, predicted, sqrt(size));
+    }
+    interpret_destroy(&it);
+}
+
+TEST(finite_differences)
+{
+    check_differences(tiny_llama(false, SL_ROPE_HALF), SEQLEN);
+    check_differences(tiny_llama(true, SL_ROPE_INTERLEAVED), 2 * SEQLEN);
+    check_differences(tiny_llama(true, SL_ROPE_HALF), 5);
+    check_differences(tiny_gpt2(0), 3 * SEQLEN);
+    check_differences(tiny_gpt2(0.25f), SEQLEN);
+    check_differences(tiny_gpt2(0.25f), 7);
+}
+
+/* ---- rounds, slices, precision ---- */
+
+static void check_equal_gradients(const interpreter *a, const interpreter *b, const char *what)
+{
+    for (int32_t p = 0; p < a->program->n_params; p++) {
+        const sl_param *param = &a->program->params[p];
+        CHECK_MSG(memcmp(interpret_gradient(a, p), interpret_gradient(b, p), sl_type_bytes(&param->type)) == 0,
+                  "%s: the gradient of %s differs", what, param->name);
+    }
+}
+
+static void check_rounds(sl_model model, int64_t chunk_tokens, sl_precision precision)
+{
+    sl_program_config config = interpret_config(SEQLEN, SEQUENCES, chunk_tokens, precision);
+    config.gated = true;
+    interpreter all = start(&model, config);
+    interpret_step(&all, true);
+    for (int64_t chunks = 1; chunks <= 4; chunks *= 2) {
+        config.chunks_per_round = chunks;
+        interpreter some = start(&model, config);
+        CHECK(chunk_tokens < SEQLEN || some.program->n_rounds == SL_DIV_UP(all.program->n_chunks, chunks));
+        interpret_step(&some, true);
+        check_equal_gradients(&all, &some, "rounds");
+        for (int32_t g = 0; g < all.program->n_groups; g++) {
+            int32_t a = all.program->param_object[g], b = some.program->param_object[g];
+            CHECK(memcmp(all.memory[a], some.memory[b], all.program->objects[a].bytes) == 0);
+        }
+        CHECK(interpret_loss(&all) == interpret_loss(&some));
+        interpret_destroy(&some);
+    }
+    interpret_destroy(&all);
+}
+
+TEST(rounds_change_no_bit)
+{
+    for (int precision = SL_PRECISION_F32; precision <= SL_PRECISION_BF16_MASTER; precision++) {
+        check_rounds(tiny_llama(false, SL_ROPE_HALF), SEQLEN, (sl_precision) precision);
+        check_rounds(tiny_llama(true, SL_ROPE_HALF), SEQLEN, (sl_precision) precision);
+        check_rounds(tiny_llama(true, SL_ROPE_HALF), 5, (sl_precision) precision);
+        check_rounds(tiny_gpt2(0.1f), SEQLEN, (sl_precision) precision);
+    }
+}
+
+static double gradient_distance(const interpreter *a, const interpreter *b)
+{
+    double difference = 0, norm = 0;
+    for (int32_t p = 0; p < a->program->n_params; p++) {
+        const sl_param *param = &a->program->params[p];
+        for (int64_t i = 0; i < sl_type_count(&param->type); i++) {
+            double x = (double) interpret_get(interpret_gradient(a, p), param->type.dtype, i);
+            double y = (double) interpret_get(interpret_gradient(b, p), param->type.dtype, i);
+            difference += (x - y) * (x - y);
+            norm += x * x;
+        }
+    }
+    return sqrt(difference / norm);
+}
+
+static void check_slices(sl_model model, sl_precision precision, double tolerance)
+{
+    interpreter whole = start(&model, interpret_config(SEQLEN, SEQUENCES, SEQUENCES * SEQLEN, precision));
+    interpret_step(&whole, false);
+    const int64_t lengths[] = {1, 4, 5, 7, 11, SEQLEN, 3 * SEQLEN};
+    for (int64_t i = 0; i < SL_COUNT(lengths); i++) {
+        interpreter cut = start(&model, interpret_config(SEQLEN, SEQUENCES, lengths[i], precision));
+        interpret_step(&cut, false);
+        double off = gradient_distance(&whole, &cut);
+        CHECK_MSG(off <= tolerance, "chunks of %lld tokens: gradients differ by %.3g", (long long) lengths[i], off);
+        CHECK_NEAR(interpret_loss(&cut), interpret_loss(&whole), tolerance * interpret_loss(&whole));
+        interpret_destroy(&cut);
+    }
+    interpret_destroy(&whole);
+}
+
+TEST(slices_agree)
+{
+    check_slices(tiny_llama(false, SL_ROPE_HALF), SL_PRECISION_F32, 1e-6);
+    check_slices(tiny_llama(true, SL_ROPE_INTERLEAVED), SL_PRECISION_F32, 1e-6);
+    check_slices(tiny_gpt2(0.1f), SL_PRECISION_F32, 1e-6);
+    check_slices(tiny_llama(false, SL_ROPE_HALF), SL_PRECISION_BF16, 3e-2);
+}
+
+/* Documents packed into a sequence do not see each other: changing one leaves the others' loss alone. */
+TEST(segments_are_apart)
+{
+    sl_model model = tiny_llama(false, SL_ROPE_HALF);
+    for (int sliced = 0; sliced < 2; sliced++) {
+        sl_program_config config = interpret_config(SEQLEN, 1, sliced ? 3 : SEQLEN, SL_PRECISION_F32);
+        config.max_segments = 4;
+        interpreter it = interpret_create(&model, &config);
+        int32_t tokens[SEQLEN], targets[SEQLEN];
+        double loss[2];
+        interpret_init(&it, 11, 0.3f);
+        for (int turn = 0; turn < 2; turn++) {
+            for (int i = 0; i < SEQLEN; i++) {
+                tokens[i] = i < 5 ? (turn ? 20 : 3) + i : i;
+                targets[i] = i < 5 ? -100 : 1;
+            }
+            interpret_set_data(&it, tokens, targets);
+            int32_t *segments = (int32_t *) (void *) it.memory[it.program->chunks[0].data[SL_INPUT_SEGMENTS]];
+            segments[0] = 0, segments[1] = 5, segments[2] = segments[3] = segments[4] = SEQLEN;
+            loss[turn] = loss_of(&it);
+        }
+        CHECK_MSG(loss[0] == loss[1], "loss %.9g became %.9g", loss[0], loss[1]);
+        interpret_destroy(&it);
+    }
+}
+
+TEST(validation_has_the_training_loss)
+{
+    for (int64_t chunk = 5; chunk <= 24; chunk += 19) {
+        sl_model model = tiny_gpt2(0);
+        sl_program_config config = interpret_config(SEQLEN, SEQUENCES, chunk, SL_PRECISION_F32);
+        interpreter training = start(&model, config);
+        config.forward_only = true;
+        interpreter validation = start(&model, config);
+        interpret_step(&training, false);
+        interpret_step(&validation, false);
+        CHECK_NEAR(interpret_loss(&validation), interpret_loss(&training), 1e-6);
+        for (int32_t i = 0; i < validation.program->n_objects; i++)
+            CHECK(validation.program->objects[i].class != SL_CLASS_OPTIMIZER);
+        interpret_destroy(&training);
+        interpret_destroy(&validation);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(finite_differences);
+    RUN(rounds_change_no_bit);
+    RUN(slices_agree);
+    RUN(segments_are_apart);
+    RUN(validation_has_the_training_loss);
+    return test_end();
+}
