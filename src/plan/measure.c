@@ -1,0 +1,276 @@
+/*
+ * Costs by measurement. Kinds and links that the cache does not know are timed on a device opened for the purpose, with just
+ * enough memory for the largest of them; afterwards that memory is gone again.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/mem.h"
+#include "core/text.h"
+#include "plan/costs.h"
+#include "plan/measure.h"
+
+#define LARGEST_KIND ((size_t) 256 << 20) /* larger updates are measured on a part and scaled */
+
+typedef struct job {
+    const sl_program *program;
+    const char *device;
+    int threads;
+    sl_costs *costs;
+    sl_measure_cache *cache;
+    sl_region *region;
+    const char **keys; /* by kind */
+    bool *known;       /* by kind */
+    sl_measured machine;
+    bool machine_known;
+    char machine_key[32];
+    size_t piece;
+    sl_bench bench;
+} job;
+
+/* ---- kinds ---- */
+
+static bool is_linear(sl_op_id op)
+{
+    return op == SL_OP_ADAMW || op == SL_OP_SGD || op == SL_OP_SUM_SQUARES;
+}
+
+/* Cuts a very large update down; returns by how much its time must be multiplied. */
+static double shrink(sl_launch *launch)
+{
+    size_t bytes = sl_bench_operand_bytes(launch);
+    if (bytes <= LARGEST_KIND || !is_linear(launch->op))
+        return 1;
+    int64_t whole = launch->in[0].type.dim[0], part = whole / (int64_t) (bytes / LARGEST_KIND + 1);
+    for (int i = 0; i < SL_MAX_IN; i++)
+        if (launch->in[i].type.dim[0] == whole)
+            launch->in[i].type.dim[0] = part;
+    for (int k = 0; k < SL_MAX_OUT; k++)
+        if (launch->out[k].type.dim[0] == whole)
+            launch->out[k].type.dim[0] = part;
+    return (double) whole / (double) part;
+}
+
+/* Attention's time depends on how many sequences the chunk packs, which its types do not show. */
+static int64_t sequences_of(const sl_program *program, int32_t kind)
+{
+    const sl_task *task = &program->tasks[program->kinds[kind].example];
+    bool is_attention = task->op == SL_OP_ATTENTION || task->op == SL_OP_ATTENTION_BWD;
+    if (!is_attention || task->chunk < 0 || task->chunk >= program->n_chunks)
+        return 0;
+    return SL_MAX(program->chunks[task->chunk].n_sequences, 1);
+}
+
+static void describe_type(sl_text *key, const sl_type *type)
+{
+    if (!type->rank) {
+        sl_text_printf(key, " -");
+        return;
+    }
+    sl_text_printf(key, " %s[", sl_dtype_name(type->dtype));
+    for (int i = 0; i < type->rank; i++)
+        sl_text_printf(key, "%s%lld", i ? "," : "", (long long) type->dim[i]);
+    sl_text_printf(key, "]");
+}
+
+/* All that a kind's time depends on, readable: op, types, accumulate bits, sequences, attributes as words. */
+static void describe_kind(sl_text *key, const sl_launch *launch, int64_t sequences)
+{
+    sl_attrs attrs = launch->attrs;
+    if (launch->op == SL_OP_ADAMW)
+        attrs.adamw.stream = 0;
+    else if (launch->op == SL_OP_SGD)
+        attrs.sgd.stream = 0;
+    else if (launch->op == SL_OP_DROPOUT)
+        attrs.dropout.stream = 0, attrs.dropout.first_row = 0;
+    sl_text_printf(key, "%s", sl_op(launch->op)->name);
+    for (int i = 0; i < sl_op(launch->op)->n_in; i++)
+        describe_type(key, &launch->in[i].type);
+    sl_text_printf(key, " ->");
+    for (int k = 0; k < sl_op(launch->op)->n_out; k++)
+        describe_type(key, &launch->out[k].type);
+    sl_text_printf(key, " +%x *%lld", launch->accumulate, (long long) sequences);
+    for (int64_t i = 0; i < SL_COUNT(attrs.raw); i++)
+        sl_text_printf(key, " %llx", (unsigned long long) attrs.raw[i]);
+}
+
+/* What the cache knows; what the device says of workspaces; host_s is 0 for kinds that may run beside host memory and are not
+ * known yet. */
+static sl_status look_up(job *j, sl_device *device)
+{
+    const sl_program *p = j->program;
+    sl_text key = {0};
+    double figures[2];
+    for (int32_t k = 0; k < p->n_kinds; k++) {
+        sl_launch launch;
+        sl_costs_launch(p, k, &launch);
+        bool host = p->tasks[p->kinds[k].example].host_allowed;
+        j->costs->host_s[k] = host ? 0 : INFINITY;
+        j->costs->workspace[SL_TIER_DEVICE][k] = device->class->workspace(device, &launch, SL_STREAM_COMPUTE);
+        j->costs->workspace[SL_TIER_HOST][k] = host ? device->class->workspace(device, &launch, SL_STREAM_HOST) : 0;
+        key.length = 0;
+        describe_kind(&key, &launch, sequences_of(p, k));
+        sl_status status = sl_text_status(&key);
+        if (status == SL_OK)
+            status = sl_region_strdup(j->region, key.data, &j->keys[k]);
+        if (status != SL_OK) {
+            sl_text_free(&key);
+            return status;
+        }
+        j->known[k] = sl_measure_cache_get(j->cache, key.data, figures, 2) && isfinite(figures[0]) &&
+                      isfinite(figures[1]) == host;
+        if (j->known[k])
+            j->costs->device_s[k] = figures[0], j->costs->host_s[k] = figures[1];
+    }
+    sl_text_free(&key);
+    snprintf(j->machine_key, sizeof j->machine_key, "links %zu", j->piece);
+    j->machine_known = sl_measure_cache_get(j->cache, j->machine_key, (double *) &j->machine, SL_MEASURED_FIGURES);
+    return SL_OK;
+}
+
+static sl_status measure_kind(job *j, int32_t kind)
+{
+    sl_costs *c = j->costs;
+    sl_launch launch;
+    sl_costs_launch(j->program, kind, &launch);
+    int64_t sequences = sequences_of(j->program, kind);
+    double scale = shrink(&launch), seconds[2] = {0, INFINITY};
+    SL_TRY(sl_bench_prepare(&j->bench, &launch, sequences, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][kind]));
+    SL_TRY(sl_bench_time(&j->bench, &launch, SL_STREAM_COMPUTE, &seconds[0]));
+    if (isfinite(c->host_s[kind])) {
+        SL_TRY(sl_bench_prepare(&j->bench, &launch, sequences, SL_TIER_HOST, c->workspace[SL_TIER_HOST][kind]));
+        SL_TRY(sl_bench_time(&j->bench, &launch, SL_STREAM_HOST, &seconds[1]));
+    }
+    double figures[2] = {c->device_s[kind] = seconds[0] * scale, c->host_s[kind] = seconds[1] * scale};
+    return sl_measure_cache_put(j->cache, j->keys[kind], figures, 2);
+}
+
+/* ---- the machine ---- */
+
+/* Bytes of an object that moves: what a plan copies at a time. The mean over bytes, not over objects. */
+static size_t typical_piece(const sl_program *program)
+{
+    double bytes = 0, squares = 0;
+    for (int32_t i = 0; i < program->n_objects; i++) {
+        double size = (double) program->objects[i].bytes;
+        bytes += size;
+        squares += size * size;
+    }
+    double piece = bytes > 0 ? squares / bytes : 0;
+    int power = (int) log2(SL_MAX(piece, 1)); /* coarse, so that similar programs share a measurement */
+    return (size_t) 1 << SL_MAX(20, SL_MIN(power, 24));
+}
+
+/* The kind that stands for compute, or for host work: the matrix product, or update, with most time in all. */
+static int32_t heaviest(const job *j, bool on_host)
+{
+    int32_t best = -1;
+    double most = 0;
+    for (int32_t k = 0; k < j->program->n_kinds; k++) {
+        double seconds = (on_host ? j->costs->host_s[k] : j->costs->device_s[k]) * (double) j->program->kinds[k].count;
+        sl_launch launch;
+        sl_costs_launch(j->program, k, &launch);
+        bool suits = on_host || sl_op(launch.op)->category == SL_CAT_DOT_PRODUCT;
+        if (!suits || !isfinite(seconds) || shrink(&launch) != 1 || seconds <= most)
+            continue;
+        most = seconds;
+        best = k;
+    }
+    return best;
+}
+
+static sl_status measure_machine(job *j)
+{
+    sl_bench *b = &j->bench;
+    sl_costs *c = j->costs;
+    int32_t load_kind = heaviest(j, false), host_kind = heaviest(j, true);
+    sl_launch load, host;
+    SL_TRY(sl_bench_links(b, j->piece, &j->machine));
+    if (load_kind >= 0) {
+        sl_costs_launch(j->program, load_kind, &load);
+        SL_TRY(sl_bench_prepare(b, &load, sequences_of(j->program, load_kind), SL_TIER_DEVICE,
+                                c->workspace[SL_TIER_DEVICE][load_kind]));
+        if (host_kind >= 0) {
+            sl_costs_launch(j->program, host_kind, &host);
+            SL_TRY(sl_bench_prepare(b, &host, 0, SL_TIER_HOST, c->workspace[SL_TIER_HOST][host_kind]));
+        }
+        SL_TRY(sl_bench_slowdowns(b, &load, c->device_s[load_kind], host_kind >= 0 ? &host : NULL,
+                                  host_kind >= 0 ? c->host_s[host_kind] : 0, j->piece, &j->machine));
+    }
+    return sl_measure_cache_put(j->cache, j->machine_key, (const double *) &j->machine, SL_MEASURED_FIGURES);
+}
+
+/* Operands and workspace of the largest kind that may be run. */
+static size_t largest_kind(const job *j)
+{
+    size_t most = 0;
+    for (int32_t k = 0; k < j->program->n_kinds; k++) {
+        sl_launch launch;
+        sl_costs_launch(j->program, k, &launch);
+        shrink(&launch);
+        size_t workspace = SL_MAX(j->costs->workspace[SL_TIER_DEVICE][k], j->costs->workspace[SL_TIER_HOST][k]);
+        if (!j->known[k] || !j->machine_known)
+            most = SL_MAX(most, sl_bench_operand_bytes(&launch) + workspace);
+    }
+    return most;
+}
+
+static sl_status measure_unknown(job *j)
+{
+    bool all = j->machine_known;
+    for (int32_t k = 0; k < j->program->n_kinds; k++)
+        all &= j->known[k];
+    if (all)
+        return SL_OK;
+    SL_TRY(sl_bench_open(&j->bench, j->device, j->threads, largest_kind(j), 2 * j->piece));
+    for (int32_t k = 0; k < j->program->n_kinds; k++)
+        if (!j->known[k])
+            SL_TRY(measure_kind(j, k));
+    return j->machine_known ? SL_OK : measure_machine(j);
+}
+
+static sl_status measure(job *j, sl_device *device)
+{
+    SL_TRY(sl_region_alloc(j->region, &j->keys, j->program->n_kinds + 1, sizeof *j->keys));
+    SL_TRY(sl_region_alloc(j->region, &j->known, j->program->n_kinds + 1, sizeof *j->known));
+    SL_TRY(look_up(j, device));
+    SL_TRY(measure_unknown(j));
+    sl_costs *c = j->costs;
+    sl_hardware hardware;
+    device->class->hardware(device, &hardware);
+    for (int d = 0; d < 2; d++) {
+        c->link_bytes_per_s[d] = j->machine.link[d];
+        c->link_bytes_per_s_both[d] = j->machine.link_both[d];
+    }
+    c->link_latency_s = j->machine.latency_s;
+    c->copy_slowdown = j->machine.copy_slowdown;
+    c->host_slowdown = j->machine.host_slowdown;
+    c->peak_flops = hardware.peak_flops[j->program->config.precision == SL_PRECISION_F32 ? SL_F32 : SL_BF16];
+    snprintf(c->source, sizeof c->source, "measured %s", device->class->numerics(device));
+    return SL_OK;
+}
+
+sl_status sl_costs_measure(const sl_program *program, const char *device_name, int threads, const char *cache,
+                           sl_costs **costs)
+{
+    job j = {.program = program, .device = device_name, .threads = threads, .piece = typical_piece(program)};
+    sl_device *device;
+    sl_status status;
+    sl_device_config config = {.threads = threads, .max_commands = 1, .max_events = 1};
+    SL_TRY(sl_device_open(device_name, &config, &device)); /* without memory: to ask, not to run */
+    SL_TRY_GOTO(sl_region_create(&j.region), done);
+    SL_TRY_GOTO(sl_costs_new(program->n_kinds, &j.costs), done);
+    SL_TRY_GOTO(sl_measure_cache_open(cache, device->class->numerics(device), threads, &j.cache), done);
+    status = measure(&j, device);
+    sl_measure_cache_close(j.cache); /* keeps what was measured even if something failed later */
+done:
+    sl_device_close(j.bench.device);
+    sl_device_close(device);
+    sl_region_destroy(j.region);
+    if (status == SL_OK)
+        *costs = j.costs;
+    else
+        sl_costs_destroy(j.costs);
+    return status;
+}

@@ -1,0 +1,47 @@
+/* What the three files of measured costs share: measure.c (which kinds), measure_bench.c (how), measure_cache.c (kept where). */
+#ifndef SL_PLAN_MEASURE_H
+#define SL_PLAN_MEASURE_H
+
+#include "plan/plan.h"
+
+/* The machine's figures, apart from kinds. */
+typedef struct sl_measured {
+    double link[2], link_both[2], latency_s, copy_slowdown, host_slowdown;
+} sl_measured;
+#define SL_MEASURED_FIGURES ((int) (sizeof(sl_measured) / sizeof(double)))
+
+/* ---- measure_bench.c: a device to measure on ---- */
+
+enum { SL_BENCH_SCRUB = 24 << 20 }; /* bytes copied through to clear the caches */
+
+typedef struct sl_bench {
+    sl_device *device;
+    const sl_device_class *class;
+    unsigned char *arena[SL_TIER_COUNT];
+    size_t scrub; /* from here on: memory for copies */
+} sl_bench;
+
+sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t copy_bytes);
+size_t sl_bench_operand_bytes(const sl_launch *launch);
+/* Random operands at the start of a tier's memory, `workspace` bytes behind them. `sequences` > 0: attention's. */
+sl_status sl_bench_prepare(sl_bench *bench, sl_launch *launch, int64_t sequences, sl_tier tier, size_t workspace);
+sl_status sl_bench_time(sl_bench *bench, const sl_launch *launch, sl_stream stream, double *seconds);
+/* Rates and latency of copies of `piece` bytes. */
+sl_status sl_bench_links(sl_bench *bench, size_t piece, sl_measured *measured);
+/* Compute beside copies and beside host tasks (NULL: none); both launches are prepared and take load_s and host_s alone. */
+sl_status sl_bench_slowdowns(sl_bench *bench, const sl_launch *load, double load_s, const sl_launch *host,
+                             double host_s, size_t piece, sl_measured *measured);
+
+/* ---- measure_cache.c ---- */
+
+/* A file of JSON lines, one per device numerics, threads and kind. Lines it cannot read are left out with a warning; a file that
+ * cannot be written costs a warning too: everything in it can be measured again. */
+typedef struct sl_measure_cache sl_measure_cache;
+sl_status sl_measure_cache_open(const char *path, const char *numerics, int threads, sl_measure_cache **cache);
+/* False: unknown. `figures` are `count` numbers. */
+bool sl_measure_cache_get(const sl_measure_cache *cache, const char *key, double *figures, int count);
+sl_status sl_measure_cache_put(sl_measure_cache *cache, const char *key, const double *figures, int count);
+/* Writes what is new and frees. */
+void sl_measure_cache_close(sl_measure_cache *cache);
+
+#endif

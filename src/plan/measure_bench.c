@@ -1,0 +1,251 @@
+/*
+ * The measuring itself: kinds one at a time, links alone and together, compute beside copies and host tasks.
+ *
+ * What makes such figures wrong, and what is done about it:
+ *  - caches. In a step a launch finds its weights in memory, not in the cache: between two runs of a kind a block larger than the
+ *    second-level cache is copied through.
+ *  - special numbers. Kernels run faster on zeros: operands are filled by the op's own rule.
+ *  - neighbours. On a CPU copies and host tasks take cores from compute: a matrix product is timed with each beside it.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/mem.h"
+#include "ops/fill.h"
+#include "plan/measure.h"
+
+enum { MOST_RUNS = 9, LEAST_RUNS = 3, MOST_BESIDE = 64 };
+#define KIND_SECONDS 0.06 /* spent on one kind, unless it takes longer to run LEAST_RUNS times */
+
+size_t sl_bench_operand_bytes(const sl_launch *launch)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < SL_MAX_IN; i++)
+        bytes += SL_ROUND_UP(sl_type_bytes(&launch->in[i].type), (size_t) SL_ALIGN);
+    for (int k = 0; k < SL_MAX_OUT; k++)
+        bytes += SL_ROUND_UP(sl_type_bytes(&launch->out[k].type), (size_t) SL_ALIGN);
+    return bytes;
+}
+
+sl_status sl_bench_open(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t copy_bytes)
+{
+    sl_device_config config = {.threads = threads, .max_commands = 4 * MOST_BESIDE, .max_events = MOST_BESIDE};
+    b->scrub = SL_ROUND_UP(kind_bytes, (size_t) SL_ALIGN);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        config.arena_bytes[tier] = b->scrub + SL_MAX(copy_bytes, (size_t) SL_BENCH_SCRUB);
+    SL_TRY(sl_device_open(device, &config, &b->device));
+    b->class = b->device->class;
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        b->arena[tier] = b->class->arena(b->device, (sl_tier) tier);
+    return SL_OK;
+}
+
+/* Sequences as this chunk has them: the operand has room for as many documents as might occur. */
+static void fill_segments(sl_launch *launch, int64_t sequences)
+{
+    int at = launch->op == SL_OP_ATTENTION ? 2 : launch->op == SL_OP_ATTENTION_BWD ? 5 : -1;
+    if (at < 0 || sequences <= 0)
+        return;
+    int32_t *boundary = launch->in[at].data;
+    int64_t rows = launch->in[at == 2 ? 1 : 2].type.dim[0];
+    for (int64_t j = 0; j < launch->in[at].type.dim[0]; j++)
+        boundary[j] = (int32_t) (rows * SL_MIN(j, sequences) / sequences);
+}
+
+/* Gives every operand an address from `base` on. */
+static void place_operands(sl_launch *launch, unsigned char *base)
+{
+    for (int i = 0; i < SL_MAX_IN + SL_MAX_OUT; i++) {
+        sl_operand *operand = i < SL_MAX_IN ? &launch->in[i] : &launch->out[i - SL_MAX_IN];
+        operand->data = operand->type.rank ? base : NULL;
+        base += SL_ROUND_UP(sl_type_bytes(&operand->type), (size_t) SL_ALIGN);
+    }
+}
+
+/* Random operands in the tier's arena, by way of ordinary memory: a device's own need not be addressable from here. */
+sl_status sl_bench_prepare(sl_bench *b, sl_launch *launch, int64_t sequences, sl_tier tier, size_t workspace)
+{
+    size_t bytes = sl_bench_operand_bytes(launch);
+    void *staging;
+    SL_TRY(sl_pages_map(bytes, &staging));
+    place_operands(launch, staging);
+    sl_status status = sl_op_fill(launch, 1, NULL);
+    if (status == SL_OK) {
+        fill_segments(launch, sequences);
+        status = b->class->write(b->device, tier, b->arena[tier], staging, bytes);
+    }
+    sl_pages_unmap(staging, bytes);
+    place_operands(launch, b->arena[tier]);
+    launch->workspace = workspace ? b->arena[tier] + bytes : NULL;
+    launch->workspace_bytes = workspace;
+    return status;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t) n, sizeof *values, compare_doubles);
+    return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+/* The launch once on its stream, behind a copy that takes the caches. */
+static sl_status run_once(sl_bench *b, const sl_launch *launch, sl_stream stream, double *seconds)
+{
+    sl_span span = {0};
+    SL_TRY(b->class->step_begin(b->device));
+    sl_status status = b->class->copy(b->device, SL_STREAM_IN, b->arena[SL_TIER_DEVICE] + b->scrub,
+                                      b->arena[SL_TIER_HOST] + b->scrub, SL_BENCH_SCRUB, NULL);
+    if (status == SL_OK)
+        status = b->class->record(b->device, SL_STREAM_IN, 0);
+    if (status == SL_OK)
+        status = b->class->wait(b->device, stream, 0);
+    if (status == SL_OK)
+        status = b->class->launch(b->device, stream, launch, &span);
+    sl_status ended = b->class->step_end(b->device);
+    *seconds = span.end - span.start;
+    return ended != SL_OK ? ended : status;
+}
+
+sl_status sl_bench_time(sl_bench *b, const sl_launch *launch, sl_stream stream, double *seconds)
+{
+    double runs[MOST_RUNS], total = 0;
+    int n = 0;
+    SL_TRY(run_once(b, launch, stream, &runs[0])); /* first touch, and a thread pool waking up */
+    while (n < LEAST_RUNS || (n < MOST_RUNS && total < KIND_SECONDS)) {
+        SL_TRY(run_once(b, launch, stream, &runs[n]));
+        total += runs[n++];
+    }
+    *seconds = median(runs, n);
+    return SL_OK;
+}
+
+/* ---- links and what runs beside what ---- */
+
+/* Pieces of copies to and fro as long as the compute (or host) stream works, or for a fixed number of them. */
+typedef struct beside {
+    const sl_launch *load, *host;
+    int loads, hosts, copies[2]; /* how many of each */
+    size_t piece;
+    double load_s, host_s, copy_s[2]; /* seconds per one, measured */
+} beside;
+
+/* Seconds per command over the time when all groups ran, so that a group's lonely tail does not flatter it. */
+static double per_command(const sl_span *spans, int n, double until)
+{
+    double done = 0, start = n ? spans[0].start : 0, end = start;
+    for (int i = 0; i < n && spans[i].start < until; i++) {
+        double length = spans[i].end - spans[i].start, inside = SL_MIN(spans[i].end, until) - spans[i].start;
+        done += length > 0 ? inside / length : 0;
+        end = SL_MIN(spans[i].end, until);
+    }
+    return done > 0 ? (end - start) / done : 0;
+}
+
+static sl_status issue_beside(sl_bench *b, beside *x, sl_span spans[4][MOST_BESIDE])
+{
+    unsigned char *dev = b->arena[SL_TIER_DEVICE] + b->scrub, *host = b->arena[SL_TIER_HOST] + b->scrub;
+    for (int i = 0; i < x->copies[0]; i++)
+        SL_TRY(b->class->copy(b->device, SL_STREAM_IN, dev, host, x->piece, &spans[0][i]));
+    for (int i = 0; i < x->copies[1]; i++)
+        SL_TRY(b->class->copy(b->device, SL_STREAM_OUT, host + x->piece, dev + x->piece, x->piece, &spans[1][i]));
+    for (int i = 0; i < x->loads; i++)
+        SL_TRY(b->class->launch(b->device, SL_STREAM_COMPUTE, x->load, &spans[2][i]));
+    for (int i = 0; i < x->hosts; i++)
+        SL_TRY(b->class->launch(b->device, SL_STREAM_HOST, x->host, &spans[3][i]));
+    return SL_OK;
+}
+
+static sl_status run_beside(sl_bench *b, beside *x)
+{
+    sl_span spans[4][MOST_BESIDE];
+    int counts[4] = {x->copies[0], x->copies[1], x->loads, x->hosts};
+    double *results[4] = {&x->copy_s[0], &x->copy_s[1], &x->load_s, &x->host_s}, until = INFINITY;
+    SL_TRY(b->class->step_begin(b->device));
+    sl_status issued = issue_beside(b, x, spans), ended = b->class->step_end(b->device);
+    SL_TRY(ended != SL_OK ? ended : issued);
+    for (int g = 0; g < 4; g++)
+        if (counts[g])
+            until = SL_MIN(until, spans[g][counts[g] - 1].end);
+    for (int g = 0; g < 4; g++)
+        *results[g] = per_command(spans[g], counts[g], until);
+    return SL_OK;
+}
+
+/* How many commands of `seconds` each make about a tenth of a second. */
+static int about(double seconds)
+{
+    return SL_MAX(2, SL_MIN(MOST_BESIDE, (int) (0.1 / SL_MAX(seconds, 1e-9))));
+}
+
+/* The time a small copy needs from the event it waits for to the event behind it, by a chain through both copy streams. */
+static sl_status measure_latency(sl_bench *b, double *seconds)
+{
+    enum { LENGTH = 16 };
+    sl_span spans[LENGTH];
+    unsigned char *dev = b->arena[SL_TIER_DEVICE], *host = b->arena[SL_TIER_HOST];
+    sl_status status = SL_OK;
+    SL_TRY(b->class->step_begin(b->device));
+    for (int i = 0; i < LENGTH && status == SL_OK; i++) {
+        sl_stream stream = i % 2 ? SL_STREAM_OUT : SL_STREAM_IN;
+        if (i > 0)
+            status = b->class->wait(b->device, stream, i - 1);
+        if (status == SL_OK)
+            status = b->class->copy(b->device, stream, i % 2 ? host : dev, i % 2 ? dev : host, SL_ALIGN, &spans[i]);
+        if (status == SL_OK)
+            status = b->class->record(b->device, stream, i);
+    }
+    sl_status ended = b->class->step_end(b->device);
+    *seconds = SL_MAX(0, (spans[LENGTH - 1].start - spans[0].start) / (LENGTH - 1));
+    return ended != SL_OK ? ended : status;
+}
+
+sl_status sl_bench_links(sl_bench *b, size_t piece, sl_measured *m)
+{
+    beside in = {.copies = {4, 0}, .piece = piece}, out = {.copies = {0, 4}, .piece = piece};
+    SL_TRY(run_beside(b, &in)); /* touches the memory */
+    SL_TRY(run_beside(b, &out));
+    int n = about(in.copy_s[0]);
+    in.copies[0] = out.copies[1] = n;
+    beside both = {.copies = {n, n}, .piece = piece};
+    SL_TRY(run_beside(b, &in));
+    SL_TRY(run_beside(b, &out));
+    SL_TRY(run_beside(b, &both));
+    m->link[0] = (double) piece / in.copy_s[0];
+    m->link[1] = (double) piece / out.copy_s[1];
+    for (int d = 0; d < 2; d++)
+        m->link_both[d] = SL_MIN((double) piece / both.copy_s[d], m->link[d]);
+    return measure_latency(b, &m->latency_s);
+}
+
+/* The share of its own (lonely) time that a neighbour takes from compute. Beside each other both are slower, the neighbour takes
+ * longer and disturbs longer: what counts is the compute time lost per neighbour's command. */
+static double slowdown(double load_alone, double load_beside, double other_alone, double other_beside)
+{
+    double lost_per_second = 1 - load_alone / load_beside;
+    return SL_MAX(0, SL_MIN(1, lost_per_second * other_beside / other_alone));
+}
+
+sl_status sl_bench_slowdowns(sl_bench *b, const sl_launch *load, double load_s, const sl_launch *host, double host_s,
+                             size_t piece, sl_measured *m)
+{
+    int n = about(load_s);
+    beside alone = {.load = load, .loads = n};
+    SL_TRY(run_beside(b, &alone));
+    double piece_s = (double) piece / m->link[0]; /* alone */
+    beside copies = {.load = load, .loads = n, .piece = piece};
+    copies.copies[0] = SL_MIN(MOST_BESIDE, (int) (n * alone.load_s / piece_s) + 2);
+    SL_TRY(run_beside(b, &copies));
+    m->copy_slowdown = slowdown(alone.load_s, copies.load_s, piece_s, copies.copy_s[0]);
+    if (!host)
+        return SL_OK;
+    beside hosts = {.load = load, .loads = n, .host = host};
+    hosts.hosts = SL_MIN(MOST_BESIDE, (int) (n * alone.load_s / host_s) + 2);
+    SL_TRY(run_beside(b, &hosts));
+    m->host_slowdown = slowdown(alone.load_s, hosts.load_s, host_s, hosts.host_s);
+    return SL_OK;
+}
