@@ -87,6 +87,7 @@ typedef union sl_attrs {
         float scale;      /* usually 1/sqrt(head_dim) */
         int64_t
             sequence; /* for the cost alone: tokens per packed sequence (0: the boundaries' equal shares of the rows) */
+        int64_t uniform; /* rows of every segment where all are alike, as the boundaries say too; 0: only they know */
     } attention;
     struct {
         int32_t tanh; /* 1: tanh approximation, 0: exact erf */
