@@ -1,0 +1,38 @@
+/*
+ * Device plugins: shared libraries loaded at run time, so that one build serves machines with and without the accelerator and
+ * nothing links against a vendor's driver. A plugin exports one symbol, sluice_plugin(); everything it needs of Sluice comes
+ * through the table it is handed, so it resolves no symbol of the program.
+ */
+#ifndef SL_DEVICE_PLUGIN_H
+#define SL_DEVICE_PLUGIN_H
+
+#include "device/device.h"
+
+#define SL_PLUGIN_ABI 1
+
+typedef struct sl_plugin_host {
+    int32_t abi;          /* SL_PLUGIN_ABI of the program; a plugin of another one refuses */
+    const char *version;  /* SL_VERSION */
+    /* As sl_fail(). */
+    sl_status (*fail)(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+    const sl_op_def *(*op)(sl_op_id id);
+    sl_status (*pages_map)(size_t bytes, void **out);
+    void (*pages_unmap)(void *memory, size_t bytes);
+    double (*clock_s)(void);
+    /* The HOST stream: ops beside host memory, with the CPU device's kernels. */
+    sl_status (*host_open)(int threads, void **host);
+    void (*host_close)(void *host);
+    size_t (*host_workspace)(void *host, const sl_launch *launch);
+    void (*host_run)(void *host, const sl_launch *launch);
+    /* fn for tiles 0..tiles-1 on all of the host's threads. */
+    void (*host_parallel)(void *host, void (*fn)(void *context, int64_t tile, int thread), void *context, int64_t tiles);
+} sl_plugin_host;
+
+/* The plugin's entry, by this name. The table outlives the plugin. */
+#define SL_PLUGIN_ENTRY "sluice_plugin"
+typedef sl_status (*sl_plugin_entry)(const sl_plugin_host *host, const sl_device_class **class);
+
+/* The CUDA plugin's device, loaded on first call; NULL when it cannot be had, with the reason in one sentence. */
+const sl_device_class *sl_plugin_find(const char **why_not);
+
+#endif
