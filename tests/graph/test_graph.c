@@ -1,0 +1,230 @@
+/* The graph by itself: group layout, sums of gradients, passing through residual additions, the order of blocks. */
+#include "graph/graph.h"
+#include "test.h"
+
+static sl_graph *new_graph(sl_dtype dtype, bool training)
+{
+    sl_graph *graph;
+    sl_graph_config config = {.tokens = 4, .max_segments = 2, .dtype = dtype, .training = training};
+    CHECK_OK(sl_graph_create(&config, &graph));
+    return graph;
+}
+
+static sl_value param(sl_graph *graph, const char *group, const char *name, int64_t rows, int64_t columns, bool decay)
+{
+    sl_param p = {.name = name, .group = group, .decay = decay, .init = SL_INIT_NORMAL, .init_std = 1};
+    sl_value value;
+    p.type = columns ? sl_type_2d(SL_F32, rows, columns) : sl_type_1d(SL_F32, rows);
+    CHECK_OK(sl_graph_param(graph, &p, &value));
+    return value;
+}
+
+static sl_value op(sl_graph *graph, sl_op_id id, const char *name, const sl_attrs *attrs, const sl_value *in, int n_in)
+{
+    sl_value out[SL_MAX_OUT];
+    CHECK_OK(sl_graph_op(graph, id, name, attrs, in, n_in, out));
+    return out[0];
+}
+
+static sl_value linear(sl_graph *graph, const char *name, sl_value x, sl_value w, sl_value residual)
+{
+    sl_attrs attrs = {0};
+    attrs.matmul.trans_b = 1;
+    return op(graph, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, w, SL_NO_VALUE, residual}, 4);
+}
+
+static sl_value embedded(sl_graph *graph, int64_t dim)
+{
+    sl_value tokens;
+    CHECK_OK(sl_graph_begin_block(graph, "embedding"));
+    CHECK_OK(sl_graph_input(graph, SL_INPUT_TOKENS, &tokens));
+    sl_value table = param(graph, "embedding", "table", 9, dim, true);
+    return op(graph, SL_OP_EMBEDDING, "embedding", NULL, (const sl_value[]){table, tokens}, 2);
+}
+
+static sl_value loss_of(sl_graph *graph, sl_value x, sl_value w)
+{
+    sl_value targets;
+    sl_attrs attrs = {0};
+    attrs.head.ignore = -100;
+    CHECK_OK(sl_graph_input(graph, SL_INPUT_TARGETS, &targets));
+    return op(graph, SL_OP_HEAD_LOSS, "loss", &attrs, (const sl_value[]){x, w, targets}, 3);
+}
+
+static int32_t count_ops(const sl_graph *graph, sl_op_id id)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        count += graph->nodes[i].op == id;
+    return count;
+}
+
+TEST(groups_are_laid_out)
+{
+    sl_graph *graph = new_graph(SL_BF16, false);
+    CHECK_OK(sl_graph_begin_block(graph, "all"));
+    param(graph, "g", "norm", 5, 0, false);
+    param(graph, "g", "weight", 3, 50, true);
+    param(graph, "g", "bias", 200, 0, false);
+    param(graph, "g", "other", 2, 64, true);
+    sl_value x = embedded(graph, 8);
+    CHECK_OK(sl_graph_finish(graph, loss_of(graph, x, param(graph, "head", "head", 9, 8, true))));
+    const sl_param *p = graph->params;
+    CHECK_I64(p[1].offset, 0);   /* decayed first, in order of declaration */
+    CHECK_I64(p[3].offset, 512); /* 150 elements of 2 bytes, up to 256 */
+    CHECK_I64(p[0].offset, 768);
+    CHECK_I64(p[2].offset, 1024);
+    CHECK_I64(graph->groups[0].decayed, 384);
+    CHECK_I64(graph->groups[0].count, 512 + 256);
+    CHECK_I64(graph->groups[0].n_params, 4);
+    sl_graph_destroy(graph);
+}
+
+TEST(groups_must_be_whole)
+{
+    sl_graph *graph = new_graph(SL_F32, false);
+    sl_value value;
+    sl_param again = {.name = "c", .group = "g", .type = sl_type_1d(SL_F32, 4)};
+    CHECK_OK(sl_graph_begin_block(graph, "all"));
+    param(graph, "g", "a", 4, 0, false);
+    param(graph, "h", "b", 4, 0, false);
+    CHECK_FAILS(sl_graph_param(graph, &again, &value), SL_E_INTERNAL);
+    sl_graph_destroy(graph);
+}
+
+/* y = x + f(x), twice, in two blocks: the residual stream's gradient stays in one storage from the loss to the embedding. */
+TEST(residuals_share_storage)
+{
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8);
+    for (int layer = 0; layer < 2; layer++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", layer);
+        CHECK_OK(sl_graph_begin_block(graph, name));
+        sl_value w = param(graph, name, name, 8, 8, true);
+        sl_value h = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
+        x = linear(graph, "linear", h, w, x);
+    }
+    CHECK_OK(sl_graph_begin_block(graph, "head"));
+    CHECK_OK(sl_graph_finish(graph, loss_of(graph, x, param(graph, "head", "head", 9, 8, true))));
+    CHECK_I64(count_ops(graph, SL_OP_ADD), 0);
+    CHECK_I64(count_ops(graph, SL_OP_HEAD_LOSS), 0);
+    sl_value stream = SL_NO_VALUE;
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const sl_node *node = &graph->nodes[i];
+        if (node->op == SL_OP_HEAD_LOSS_BWD)
+            stream = graph->values[node->out[1]].storage;
+        if (node->op == SL_OP_GELU_BWD) {
+            CHECK_I64(node->accumulate, 1);
+            CHECK_I64(graph->values[node->out[0]].storage, stream);
+        }
+        if (node->op == SL_OP_EMBEDDING_BWD)
+            CHECK_I64(graph->values[node->in[0]].storage, stream);
+    }
+    sl_graph_destroy(graph);
+}
+
+/* z = x + y, y = gelu(x): both gradients begin as z's, so the one for x must not be summed into bytes that gelu still reads. */
+TEST(shared_bytes_are_not_added_to)
+{
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8);
+    CHECK_OK(sl_graph_begin_block(graph, "head"));
+    sl_value y = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
+    sl_value z = op(graph, SL_OP_ADD, "add", NULL, (const sl_value[]){x, y}, 2);
+    CHECK_OK(sl_graph_finish(graph, loss_of(graph, z, param(graph, "head", "head", 9, 8, true))));
+    CHECK_I64(count_ops(graph, SL_OP_ADD), 2); /* the model's, and the sum of the two gradients */
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].op == SL_OP_GELU_BWD) {
+            CHECK_I64(graph->nodes[i].accumulate, 0);
+            CHECK(graph->values[graph->nodes[i].out[0]].storage != graph->values[graph->nodes[i].in[0]].storage);
+        }
+    sl_graph_destroy(graph);
+}
+
+TEST(twice_the_same)
+{
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8);
+    CHECK_OK(sl_graph_begin_block(graph, "head"));
+    sl_value z = op(graph, SL_OP_ADD, "double", NULL, (const sl_value[]){x, x}, 2);
+    CHECK_OK(sl_graph_finish(graph, loss_of(graph, z, param(graph, "head", "head", 9, 8, true))));
+    CHECK_I64(count_ops(graph, SL_OP_ADD), 2);
+    sl_graph_destroy(graph);
+}
+
+/* A parameter used twice in a block has one gradient that is added to; used in two blocks, two. */
+TEST(parameter_gradients)
+{
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8);
+    CHECK_OK(sl_graph_begin_block(graph, "layer"));
+    sl_value w = param(graph, "layer", "w", 8, 8, true);
+    x = linear(graph, "one", x, w, SL_NO_VALUE);
+    x = linear(graph, "two", x, w, SL_NO_VALUE);
+    CHECK_OK(sl_graph_begin_block(graph, "head"));
+    x = linear(graph, "three", x, param(graph, "layer", "w", 8, 8, true), SL_NO_VALUE); /* asked for again: the same */
+    CHECK_OK(sl_graph_finish(graph, loss_of(graph, x, param(graph, "head", "head", 9, 8, true))));
+    int32_t gradients = 0, adding = 0;
+    for (int32_t v = 0; v < graph->n_values; v++)
+        gradients += graph->values[v].class == SL_VALUE_PARAMETER_GRADIENT && graph->values[v].gradient_of == w;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        adding += graph->nodes[i].accumulate != 0;
+    CHECK_I64(graph->n_params, 3);
+    CHECK_I64(gradients, 2);
+    CHECK_I64(adding, 1);
+    sl_graph_destroy(graph);
+}
+
+/* Blocks' backward ranges lie one after the other, last block first; the head's forward has moved into its backward. */
+TEST(blocks)
+{
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8);
+    CHECK_OK(sl_graph_begin_block(graph, "layer"));
+    x = linear(graph, "linear", x, param(graph, "layer", "w", 8, 8, true), x);
+    CHECK_OK(sl_graph_begin_block(graph, "head"));
+    x = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
+    CHECK_OK(sl_graph_finish(graph, loss_of(graph, x, param(graph, "head", "head", 9, 8, true))));
+    const sl_block *b = graph->blocks;
+    CHECK_I64(b[0].n_forward, 1);
+    CHECK_I64(b[1].n_forward, 1);
+    CHECK_I64(b[2].n_forward, 0);
+    CHECK_I64(b[2].first_backward, 2);
+    CHECK_I64(b[2].n_backward, 3); /* gelu, loss with its gradient, gelu's gradient */
+    CHECK_I64(b[1].first_backward, 5);
+    CHECK_I64(b[0].first_backward + b[0].n_backward, graph->n_nodes);
+    CHECK(graph->nodes[2].op == SL_OP_GELU && graph->nodes[2].phase == SL_PHASE_BACKWARD);
+    sl_graph_destroy(graph);
+}
+
+TEST(wrong_models)
+{
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8), out[SL_MAX_OUT];
+    sl_value narrow = param(graph, "narrow", "narrow", 8, 7, true);
+    sl_attrs attrs = {0};
+    attrs.matmul.trans_b = 1;
+    CHECK_FAILS(sl_graph_op(graph, SL_OP_MATMUL, "layers.0.qkv", &attrs, (const sl_value[]){x, narrow}, 2, out), SL_E_INTERNAL);
+    CHECK_CONTAINS(sl_error_message(), "layers.0.qkv");
+    sl_value loss = loss_of(graph, x, param(graph, "head", "head", 9, 8, true));
+    op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
+    CHECK_FAILS(sl_graph_finish(graph, loss), SL_E_INTERNAL); /* something behind the loss */
+    sl_graph_destroy(graph);
+    sl_graph_config config = {.tokens = 0, .max_segments = 1};
+    CHECK_FAILS(sl_graph_create(&config, &graph), SL_E_USAGE);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(groups_are_laid_out);
+    RUN(groups_must_be_whole);
+    RUN(residuals_share_storage);
+    RUN(shared_bytes_are_not_added_to);
+    RUN(twice_the_same);
+    RUN(parameter_gradients);
+    RUN(blocks);
+    RUN(wrong_models);
+    return test_end();
+}

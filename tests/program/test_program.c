@@ -1,0 +1,407 @@
+/* What holds for every program, checked on random configurations: bytes are written before they are read, once; gradients and
+ * parameters are complete before and untouched after their update; kinds, keys and producers mean what they say; arithmetic
+ * equals the metric formulas. */
+#include "core/clock.h"
+#include "core/rng.h"
+#include "model/model.h"
+#include "program/program.h"
+#include "test.h"
+
+static sl_status build(void *model, sl_graph *graph)
+{
+    return sl_model_build(model, graph);
+}
+
+static uint64_t random_state;
+static int64_t pick(int64_t least, int64_t most)
+{
+    sl_rng4 r = sl_philox(99, random_state++, 0);
+    return least + (int64_t) (r.v[0] % (uint32_t) (most - least + 1));
+}
+
+static sl_model random_model(void)
+{
+    sl_model model;
+    bool llama = pick(0, 1);
+    CHECK_OK(sl_model_find(llama ? "byte-test" : "gpt2", &model));
+    model.layers = pick(1, 3);
+    model.kv_heads = pick(1, 2);
+    model.heads = model.kv_heads * pick(1, 2);
+    model.head_dim = 2 * pick(1, 5);
+    model.ffn = pick(1, 40);
+    model.vocab = pick(2, 70);
+    model.tied = pick(0, 1);
+    model.dim = pick(1, 40);
+    if (!llama) {
+        model.kv_heads = model.heads;
+        model.dim = model.heads * model.head_dim;
+        model.max_seqlen = 64;
+        model.dropout = pick(0, 1) ? 0.1f : 0;
+    }
+    return model;
+}
+
+static sl_program_config random_config(void)
+{
+    sl_program_config config = {.precision = (sl_precision) pick(0, 2), .optimizer = (sl_optimizer) pick(0, 1), .gated = pick(0, 1),
+                                .norm = pick(0, 1), .forward_only = pick(0, 4) == 0, .max_segments = pick(1, 5),
+                                .chunks_per_round = pick(0, 5)};
+    config.chunking.seqlen = pick(1, 24);
+    config.chunking.sequences = pick(1, 7);
+    config.chunking.chunk_tokens = pick(0, 1) ? config.chunking.seqlen * pick(1, 4) : pick(1, config.chunking.seqlen);
+    return config;
+}
+
+/* ---- bytes ---- */
+
+/* One mark per byte of every object. */
+static unsigned char **new_marks(const sl_program *p)
+{
+    unsigned char **marks = calloc((size_t) p->n_objects, sizeof *marks);
+    for (int32_t i = 0; i < p->n_objects; i++) {
+        marks[i] = calloc(1, p->objects[i].bytes + 1);
+        if (p->objects[i].persistent || p->objects[i].class == SL_CLASS_DATA)
+            memset(marks[i], 1, p->objects[i].bytes);
+    }
+    return marks;
+}
+
+static void free_marks(const sl_program *p, unsigned char **marks)
+{
+    for (int32_t i = 0; i < p->n_objects; i++)
+        free(marks[i]);
+    free(marks);
+}
+
+static bool all_are(const unsigned char *marks, const sl_use *use, unsigned char value)
+{
+    size_t bytes = sl_type_bytes(&use->type);
+    for (size_t i = 0; i < bytes; i++)
+        if (marks[use->offset + i] != value)
+            return false;
+    return true;
+}
+
+static bool inside(const sl_program *p, const sl_use *use)
+{
+    return use->object < p->n_objects && use->type.rank > 0 &&
+           use->offset + sl_type_bytes(&use->type) <= p->objects[use->object].bytes;
+}
+
+static void check_bytes(const sl_program *p)
+{
+    unsigned char **marks = new_marks(p);
+    for (int32_t t = 0; t < p->n_tasks; t++) {
+        const sl_task *task = &p->tasks[t];
+        char name[160];
+        sl_task_describe(p, t, name);
+        for (int i = 0; i < SL_MAX_IN; i++)
+            if (task->in[i].object >= 0)
+                CHECK_MSG(inside(p, &task->in[i]) && all_are(marks[task->in[i].object], &task->in[i], 1),
+                          "%s reads operand %d before it is written", name, i);
+        for (int k = 0; k < SL_MAX_OUT; k++) {
+            const sl_use *out = &task->out[k];
+            if (out->object < 0)
+                continue;
+            bool adds = (task->accumulate | sl_op(task->op)->updates) >> k & 1u;
+            CHECK_MSG(inside(p, out) && all_are(marks[out->object], out, adds), "%s %s output %d", name,
+                      adds ? "adds to what is not there yet:" : "writes again", k);
+            memset(marks[out->object] + out->offset, 1, sl_type_bytes(&out->type));
+        }
+    }
+    for (int32_t i = 0; i < p->n_objects; i++)
+        if (p->objects[i].class == SL_CLASS_RESULT)
+            CHECK(all_are(marks[i], &(sl_use){i, 0, sl_type_1d(SL_F32, (int64_t) p->objects[i].bytes / 4)}, 1));
+    free_marks(p, marks);
+}
+
+/* ---- updates ---- */
+
+static bool is_update(const sl_task *task)
+{
+    return task->op == SL_OP_ADAMW || task->op == SL_OP_SGD;
+}
+
+/* Each element of each parameter is updated once, padding never, and nobody reads a group behind its update. */
+static void check_updates(const sl_program *p)
+{
+    unsigned char **updated = calloc((size_t) p->n_objects, sizeof *updated);
+    bool gate_seen = false;
+    for (int32_t i = 0; i < p->n_objects; i++)
+        updated[i] = calloc(1, p->objects[i].bytes + 1);
+    for (int32_t t = 0; t < p->n_tasks; t++) {
+        const sl_task *task = &p->tasks[t];
+        gate_seen |= task->op == SL_OP_GRAD_GATE;
+        if (is_update(task)) {
+            const sl_use *out = &task->out[0];
+            CHECK(!p->config.gated || gate_seen);
+            CHECK(task->host_allowed && task->phase == SL_PHASE_OPTIMIZER);
+            CHECK(all_are(updated[out->object], out, 0));
+            memset(updated[out->object] + out->offset, 1, sl_type_bytes(&out->type));
+            continue;
+        }
+        for (int i = 0; i < SL_MAX_IN; i++)
+            if (task->in[i].object >= 0 && p->objects[task->in[i].object].class == SL_CLASS_PARAMETER)
+                CHECK(all_are(updated[task->in[i].object], &task->in[i], 0));
+    }
+    for (int32_t i = 0; i < p->n_params; i++) {
+        const sl_param *param = &p->params[i];
+        sl_use use = {p->param_object[param->group_index], param->offset, param->type};
+        CHECK(all_are(updated[use.object], &use, !p->config.forward_only));
+        memset(updated[use.object] + use.offset, 0, sl_type_bytes(&use.type));
+    }
+    for (int32_t i = 0; i < p->n_objects; i++) {
+        CHECK(memchr(updated[i], 1, p->objects[i].bytes) == NULL); /* what is left is padding */
+        free(updated[i]);
+    }
+    free(updated);
+}
+
+/* ---- kinds, keys, producers, order ---- */
+
+static bool same_kind(const sl_task *a, const sl_task *b)
+{
+    sl_attrs x = a->attrs, y = b->attrs;
+    if (a->op == SL_OP_DROPOUT)
+        x.dropout.first_row = y.dropout.first_row = 0, x.dropout.stream = y.dropout.stream = 0;
+    if (a->op == SL_OP_ADAMW)
+        x.adamw.stream = y.adamw.stream = 0;
+    if (a->op == SL_OP_SGD)
+        x.sgd.stream = y.sgd.stream = 0;
+    bool same = a->op == b->op && a->accumulate == b->accumulate && memcmp(&x, &y, sizeof x) == 0;
+    for (int i = 0; i < SL_MAX_IN; i++)
+        same &= memcmp(&a->in[i].type, &b->in[i].type, sizeof(sl_type)) == 0;
+    for (int k = 0; k < SL_MAX_OUT; k++)
+        same &= memcmp(&a->out[k].type, &b->out[k].type, sizeof(sl_type)) == 0;
+    return same;
+}
+
+static void check_kinds(const sl_program *p)
+{
+    int64_t total = 0;
+    for (int32_t t = 0; t < p->n_tasks; t++) {
+        REQUIRE(p->tasks[t].kind >= 0 && p->tasks[t].kind < p->n_kinds);
+        CHECK(same_kind(&p->tasks[t], &p->tasks[p->kinds[p->tasks[t].kind].example]));
+    }
+    for (int32_t k = 0; k < p->n_kinds; k++) {
+        total += p->kinds[k].count;
+        for (int32_t other = 0; other < k; other++)
+            CHECK(!same_kind(&p->tasks[p->kinds[k].example], &p->tasks[p->kinds[other].example]));
+    }
+    CHECK_I64(total, p->n_tasks);
+}
+
+static void check_objects(const sl_program *p)
+{
+    int32_t *first = calloc((size_t) p->n_keys, sizeof *first), *writers = calloc((size_t) p->n_objects, sizeof *writers);
+    int32_t *users = calloc((size_t) p->n_objects, sizeof *users);
+    for (int32_t t = 0; t < p->n_tasks; t++) {
+        for (int i = 0; i < SL_MAX_IN; i++)
+            if (p->tasks[t].in[i].object >= 0)
+                users[p->tasks[t].in[i].object]++;
+        for (int k = 0; k < SL_MAX_OUT; k++)
+            if (p->tasks[t].out[k].object >= 0)
+                writers[p->tasks[t].out[k].object]++;
+    }
+    for (int32_t i = 0; i < p->n_objects; i++) {
+        const sl_object *object = &p->objects[i];
+        REQUIRE(object->key >= 0 && object->key < p->n_keys && object->bytes > 0);
+        CHECK_MSG(users[i] + writers[i] > 0, "nobody uses %s", object->name);
+        bool owned = object->class == SL_CLASS_PARAMETER || object->class == SL_CLASS_GRADIENT || object->class == SL_CLASS_OPTIMIZER;
+        CHECK(owned == (object->group >= 0));
+        if (object->producer >= 0) {
+            bool found = false;
+            for (int k = 0; k < SL_MAX_OUT; k++)
+                found |= p->tasks[object->producer].out[k].object == i && p->tasks[object->producer].out[k].offset == 0 &&
+                         sl_type_bytes(&p->tasks[object->producer].out[k].type) == object->bytes &&
+                         !(p->tasks[object->producer].accumulate >> k & 1u);
+            CHECK(found && writers[i] == 1);
+        }
+        if (first[object->key] > 0) {
+            const sl_object *other = &p->objects[first[object->key] - 1];
+            CHECK(other->bytes == object->bytes && other->class == object->class && other->block == object->block &&
+                  other->round != object->round && strcmp(other->name, object->name) == 0);
+        }
+        first[object->key] = i + 1;
+    }
+    free(first), free(writers), free(users);
+}
+
+/* Rounds ascend; in each: blocks forward, then back; chunks ascend, slices of a sequence in reverse on the way back. */
+static void check_order(const sl_program *p)
+{
+    const sl_task *last = NULL;
+    for (int32_t t = 0; t < p->n_tasks; t++) {
+        const sl_task *task = &p->tasks[t];
+        if (task->phase == SL_PHASE_OPTIMIZER)
+            continue;
+        if (last) {
+            CHECK(task->round >= last->round);
+            bool same = task->round == last->round && task->phase == last->phase && task->block == last->block;
+            const sl_chunk *a = &p->chunks[last->chunk], *b = &p->chunks[task->chunk];
+            CHECK(!same || b->first_sequence >= a->first_sequence);
+            if (same && a->first_sequence == b->first_sequence && last->chunk != task->chunk)
+                CHECK((task->phase == SL_PHASE_BACKWARD) == (b->slice_offset < a->slice_offset));
+            if (task->round == last->round && task->phase == last->phase && !same)
+                CHECK((task->phase == SL_PHASE_BACKWARD) == (task->block < last->block));
+        }
+        last = task;
+    }
+}
+
+static void check_chunks(const sl_program *p)
+{
+    int64_t tokens = 0;
+    for (int32_t c = 0; c < p->n_chunks; c++)
+        tokens += p->chunks[c].tokens;
+    CHECK_I64(tokens, p->tokens);
+    CHECK_I64(p->tokens, p->config.chunking.seqlen * p->config.chunking.sequences);
+}
+
+TEST(random_programs)
+{
+    for (int turn = 0; turn < 150; turn++) {
+        sl_model model = random_model();
+        sl_program_config config = random_config();
+        sl_program *p;
+        int before = test_failures;
+        CHECK_OK(sl_program_create(&config, build, &model, &p));
+        check_chunks(p);
+        check_bytes(p);
+        check_updates(p);
+        check_kinds(p);
+        check_objects(p);
+        check_order(p);
+        double want = sl_model_step_flops(&model, config.chunking.seqlen, config.chunking.sequences);
+        if (!config.forward_only)
+            CHECK_MSG(p->flops == want, "the tasks' arithmetic is %.17g, the formula says %.17g", p->flops, want);
+        if (test_failures != before)
+            printf("turn %d: %s, %lld sequences of %lld in chunks of %lld\n", turn, model.family->name,
+                   (long long) config.chunking.sequences, (long long) config.chunking.seqlen,
+                   (long long) config.chunking.chunk_tokens);
+        sl_program_destroy(p);
+    }
+}
+
+/* ---- named cases ---- */
+
+TEST(large_models_are_quick)
+{
+    sl_model model;
+    sl_program_config config = {.chunking = {8192, 64, 16384}, .precision = SL_PRECISION_BF16, .gated = true, .max_segments = 16,
+                                .chunks_per_round = 4};
+    double best = 1e9;
+    CHECK_OK(sl_model_find("llama3-8b", &model));
+    for (int turn = 0; turn < 3; turn++) {
+        sl_program *p;
+        double start = sl_clock_s();
+        CHECK_OK(sl_program_create(&config, build, &model, &p));
+        best = SL_MIN(best, sl_clock_s() - start);
+        double want = sl_model_step_flops(&model, 8192, 64);
+        CHECK_NEAR(p->flops, want, 1e-14 * want);
+        CHECK_I64(p->n_rounds, 8);
+        CHECK(p->n_kinds < 60);
+        sl_program_destroy(p);
+    }
+    CHECK_MSG(best < 0.3, "building took %.3f s", best); /* 10 ms when nothing else runs */
+    printf("     llama3-8b, 524,288 tokens: %.1f ms\n", best * 1e3);
+}
+
+/* 1,048,576 tokens of one sequence in 64 slices: K/V of the whole sequence is one object per layer. */
+TEST(long_sequences)
+{
+    sl_model model;
+    sl_program_config config = {.chunking = {1048576, 1, 16384}, .precision = SL_PRECISION_BF16, .max_segments = 1};
+    sl_program *p;
+    int32_t contexts = 0;
+    CHECK_OK(sl_model_find("llama3-1b", &model));
+    CHECK_OK(sl_program_create(&config, build, &model, &p));
+    CHECK_I64(p->n_chunks, 64);
+    for (int32_t i = 0; i < p->n_objects; i++)
+        if (p->objects[i].class == SL_CLASS_CONTEXT) {
+            bool gradient = p->objects[i].name[0] == 'd';
+            CHECK_I64(p->objects[i].bytes, INT64_C(1048576) * 2 * 8 * 64 * (gradient ? 4 : 2));
+            contexts++;
+        }
+    CHECK_I64(contexts, 2 * 16);
+    double want = sl_model_step_flops(&model, 1048576, 1);
+    CHECK_NEAR(p->flops, want, 1e-14 * want);
+    sl_program_destroy(p);
+}
+
+/* An update comes right behind its group's last gradient, while earlier layers still go back. */
+TEST(updates_come_early)
+{
+    sl_model model;
+    sl_program_config config = {.chunking = {16, 2, 16}, .max_segments = 1};
+    sl_program *p;
+    CHECK_OK(sl_model_find("byte-test", &model));
+    CHECK_OK(sl_program_create(&config, build, &model, &p));
+    int32_t updates = 0;
+    for (int32_t t = 0; t < p->n_tasks; t++)
+        if (is_update(&p->tasks[t])) {
+            const sl_task *before = &p->tasks[t - 1];
+            updates++;
+            CHECK(before->phase == SL_PHASE_BACKWARD && before->chunk == 1);
+        }
+    CHECK_I64(updates, p->n_groups);
+    CHECK_STR(p->tasks[p->n_tasks - 1].name, "embedding");
+    CHECK_I64(p->gate_object, -1);
+    sl_program_destroy(p);
+}
+
+TEST(hardware_flops_count_the_scores_again)
+{
+    sl_model model;
+    sl_program_config config = {.chunking = {64, 2, 128}, .max_segments = 8};
+    sl_program *p;
+    double extra = 0;
+    CHECK_OK(sl_model_find("byte-test", &model));
+    CHECK_OK(sl_program_create(&config, build, &model, &p));
+    for (int32_t k = 0; k < p->n_kinds; k++)
+        if (sl_op(p->tasks[p->kinds[k].example].op)->category == SL_CAT_ATTENTION)
+            extra += (double) p->kinds[k].count * (p->kinds[k].work.hardware_flops - p->kinds[k].work.flops);
+    CHECK_NEAR(extra, 2.0 * 2 * 64 * 64 * 64, 0); /* layers x sequences x S*S*a */
+    sl_program_destroy(p);
+}
+
+TEST(wrong_chunkings)
+{
+    sl_model model;
+    sl_program *p;
+    CHECK_OK(sl_model_find("byte-test", &model));
+    const sl_chunking wrong[] = {{0, 1, 1}, {4, 0, 4}, {4, 4, 0}, {4, 4, 6}, {INT64_C(1) << 40, 1 << 20, 4}, {1 << 30, 1, 1}};
+    for (int64_t i = 0; i < SL_COUNT(wrong); i++) {
+        sl_program_config config = {.chunking = wrong[i], .max_segments = 1};
+        CHECK_FAILS(sl_program_create(&config, build, &model, &p), SL_E_USAGE);
+    }
+}
+
+TEST(default_chunks)
+{
+    CHECK_I64(sl_chunk_tokens_default(256, 4, 1024), 1024);
+    CHECK_I64(sl_chunk_tokens_default(256, 5, 1024), 3 * 256); /* 3 + 2, not 4 + 1 */
+    CHECK_I64(sl_chunk_tokens_default(1024, 3, 1024), 1024);
+    CHECK_I64(sl_chunk_tokens_default(1500, 3, 1024), 1500);
+    CHECK_I64(sl_chunk_tokens_default(8192, 64, 16384), 16384);
+    CHECK_I64(sl_chunk_tokens_default(131072, 1, 1024), 1024);
+    CHECK_I64(sl_chunk_tokens_default(3000, 1, 1024), 1024);
+    for (int64_t s = 1; s < 5000; s += 37)
+        for (int64_t n = 1; n < 20; n++) {
+            int64_t chunk = sl_chunk_tokens_default(s, n, 512);
+            CHECK(chunk >= 1 && chunk <= 800 && (chunk % s == 0 || chunk < s));
+        }
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(random_programs);
+    RUN(large_models_are_quick);
+    RUN(long_sequences);
+    RUN(updates_come_early);
+    RUN(hardware_flops_count_the_scores_again);
+    RUN(wrong_chunkings);
+    RUN(default_chunks);
+    return test_end();
+}
