@@ -1,0 +1,252 @@
+/* Presets, parameter counts, config.json in and out, hostile values. */
+#include "core/file.h"
+#include "model/internal.h"
+#include "program/program.h"
+#include "test.h"
+
+static sl_status parse(const char *text, sl_model *model)
+{
+    return sl_model_parse_config("config.json", text, strlen(text), model);
+}
+
+static sl_status build(void *model, sl_graph *graph)
+{
+    return sl_model_build(model, graph);
+}
+
+/* Elements of all parameters of a built graph, padding left out. */
+static int64_t count_parameters(const sl_model *model)
+{
+    sl_graph *graph;
+    sl_graph_config config = {.tokens = 8, .max_segments = 1, .dtype = SL_BF16};
+    int64_t count = 0;
+    CHECK_OK(sl_graph_create(&config, &graph));
+    CHECK_OK(sl_model_build(model, graph));
+    for (int32_t p = 0; p < graph->n_params; p++) {
+        const sl_param *param = &graph->params[p];
+        int64_t rows = 0;
+        for (int i = 0; i < param->n_parts; i++) {
+            CHECK_I64(param->parts[i].row, rows);
+            rows += param->parts[i].rows;
+        }
+        CHECK_I64(rows, param->type.dim[0]); /* the parts are the whole */
+        CHECK(param->init != SL_INIT_NORMAL || param->init_std > 0);
+        CHECK(param->decay == (param->type.rank == 2));
+        count += sl_type_count(&param->type);
+    }
+    sl_graph_destroy(graph);
+    return count;
+}
+
+TEST(presets)
+{
+    const sl_model *presets;
+    int64_t count = sl_model_presets(&presets);
+    CHECK(count >= 16);
+    for (int64_t i = 0; i < count; i++) {
+        sl_model model;
+        CHECK_OK(sl_model_find(presets[i].name, &model));
+        CHECK_OK(sl_model_check(&model));
+        CHECK_I64(count_parameters(&model), sl_model_parameters(&model));
+    }
+}
+
+/* In millions, as published. */
+TEST(parameter_counts)
+{
+    static const struct {
+        const char *name;
+        double millions, within;
+    } known[] = {{"tiny", 22.7, 0.05},      {"small", 128.6, 0.05},     {"medium", 423.2, 0.05},  {"large", 969.4, 0.05},
+                 {"xl", 1998, 0.5},         {"2.7b", 3407, 0.5},        {"gpt2", 124.4, 0.05},    {"gpt2-medium", 354.8, 0.05},
+                 {"gpt2-large", 774.0, 0.05}, {"gpt2-xl", 1557.6, 0.05}, {"llama3-8b", 8030.3, 0.05}};
+    for (int64_t i = 0; i < SL_COUNT(known); i++) {
+        sl_model model;
+        CHECK_OK(sl_model_find(known[i].name, &model));
+        CHECK_NEAR((double) sl_model_parameters(&model) / 1e6, known[i].millions, known[i].within);
+    }
+}
+
+/* The first size's figures by hand: S 256, d 768, a 768, k 768, f 3072, V 10000, L 12. */
+TEST(step_flops)
+{
+    sl_model model;
+    CHECK_OK(sl_model_find("small", &model));
+    double layer = 2.0 * 256 * 768 * (2 * 768 + 2 * 768 + 3 * 3072), attention = 6.0 * 256 * 256 * 768;
+    CHECK_NEAR(sl_model_step_flops(&model, 256, 4), 4 * (12 * (3 * layer + attention) + 6.0 * 256 * 768 * 10000), 0);
+}
+
+static void check_same(const sl_model *a, const sl_model *b)
+{
+    sl_model x = *a, y = *b;
+    memset(x.name, 0, sizeof x.name);
+    memset(y.name, 0, sizeof y.name);
+    CHECK(x.family == y.family && x.layers == y.layers && x.dim == y.dim && x.heads == y.heads && x.kv_heads == y.kv_heads);
+    CHECK(x.head_dim == y.head_dim && x.ffn == y.ffn && x.vocab == y.vocab && x.max_seqlen == y.max_seqlen && x.tied == y.tied);
+    CHECK(x.norm_eps == y.norm_eps && x.rope_style == y.rope_style && x.rope_theta == y.rope_theta);
+    CHECK(x.rope_factor == y.rope_factor && x.rope_low_freq == y.rope_low_freq && x.rope_high_freq == y.rope_high_freq);
+    CHECK(x.rope_original_context == y.rope_original_context && x.gelu_tanh == y.gelu_tanh && x.dropout == y.dropout);
+    CHECK(x.init_std == y.init_std);
+}
+
+TEST(configs_come_back)
+{
+    const sl_model *presets;
+    int64_t count = sl_model_presets(&presets);
+    for (int64_t i = 0; i < count; i++) {
+        sl_model model = presets[i], back;
+        if (i % 2 && model.family == &sl_family_llama) {
+            model.rope_factor = 8, model.rope_low_freq = 1, model.rope_high_freq = 4, model.rope_original_context = 8192;
+            model.tied = true;
+        }
+        CHECK_OK(sl_model_write_config(&model, test_path("config.json")));
+        CHECK_OK(sl_model_find(test_path("config.json"), &back));
+        check_same(&model, &back);
+        CHECK_OK(sl_model_find(test_dir(), &back)); /* the folder that holds it */
+        check_same(&model, &back);
+    }
+}
+
+static const char llama31[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": false, \"attention_dropout\": 0.0, \"bos_token_id\": 128000,"
+    "\"eos_token_id\": [128001, 128008], \"hidden_act\": \"silu\", \"hidden_size\": 4096, \"initializer_range\": 0.02,"
+    "\"intermediate_size\": 14336, \"max_position_embeddings\": 131072, \"mlp_bias\": false, \"model_type\": \"llama\","
+    "\"num_attention_heads\": 32, \"num_hidden_layers\": 32, \"num_key_value_heads\": 8, \"pretraining_tp\": 1,"
+    "\"rms_norm_eps\": 1e-05, \"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0,"
+    "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}, \"rope_theta\": 500000.0,"
+    "\"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\", \"transformers_version\": \"4.43.0\", \"use_cache\": true,"
+    "\"vocab_size\": 128256}";
+
+static const char gpt2[] =
+    "{\"activation_function\": \"gelu_new\", \"architectures\": [\"GPT2LMHeadModel\"], \"attn_pdrop\": 0.1,"
+    "\"bos_token_id\": 50256, \"embd_pdrop\": 0.1, \"eos_token_id\": 50256, \"initializer_range\": 0.02,"
+    "\"layer_norm_epsilon\": 1e-05, \"model_type\": \"gpt2\", \"n_ctx\": 1024, \"n_embd\": 768, \"n_head\": 12, \"n_layer\": 12,"
+    "\"n_positions\": 1024, \"resid_pdrop\": 0.1, \"summary_activation\": null, \"summary_first_dropout\": 0.1,"
+    "\"summary_proj_to_labels\": true, \"summary_type\": \"cls_index\", \"summary_use_proj\": true,"
+    "\"task_specific_params\": {\"text-generation\": {\"do_sample\": true, \"max_length\": 50}}, \"vocab_size\": 50257}";
+
+TEST(real_configs)
+{
+    sl_model model, preset;
+    CHECK_OK(parse(llama31, &model));
+    CHECK_OK(sl_model_find("llama3-8b", &preset));
+    CHECK(model.rope_factor == 8 && model.rope_original_context == 8192);
+    model.rope_factor = model.rope_low_freq = model.rope_high_freq = 0, model.rope_original_context = 0;
+    check_same(&model, &preset);
+    test_allow_warnings(); /* attn_pdrop is not applied, and says so */
+    CHECK_OK(parse(gpt2, &model));
+    CHECK(test_warnings == 1);
+    CHECK_OK(sl_model_find("gpt2", &preset));
+    CHECK(model.dropout == 0.1f);
+    model.dropout = 0;
+    check_same(&model, &preset);
+}
+
+/* llama31 with one member replaced. */
+static const char *with(const char *text, const char *member, const char *replacement)
+{
+    static char out[4096];
+    const char *at = strstr(text, member);
+    REQUIRE(at != NULL);
+    snprintf(out, sizeof out, "%.*s%s%s", (int) (at - text), text, replacement, at + strlen(member));
+    return out;
+}
+
+static void check_refused(const char *text, sl_status status, const char *message)
+{
+    sl_model model;
+    CHECK_FAILS(parse(text, &model), status);
+    CHECK_CONTAINS(sl_error_message(), message);
+    CHECK_CONTAINS(sl_error_message(), "config.json");
+}
+
+TEST(both_forms_of_rope)
+{
+    sl_model old, new;
+    CHECK_OK(parse(llama31, &old));
+    static char text[4096];
+    snprintf(text, sizeof text, "%s", with(llama31, "\"rope_scaling\": {", "\"rope_parameters\": {\"rope_theta\": 500000.0, "));
+    CHECK_OK(parse(with(text, "\"rope_theta\": 500000.0,\"tie", "\"tie"), &new));
+    check_same(&old, &new);
+}
+
+TEST(refused_configs)
+{
+    sl_model model;
+    check_refused(with(llama31, "\"use_cache\": true", "\"qk_norm\": true"), SL_E_UNSUPPORTED, "qk_norm");
+    check_refused(with(llama31, "\"silu\"", "\"relu\""), SL_E_UNSUPPORTED, "hidden_act");
+    check_refused(with(llama31, "\"attention_bias\": false", "\"attention_bias\": true"), SL_E_UNSUPPORTED, "attention_bias");
+    check_refused(with(llama31, "\"rope_type\": \"llama3\"", "\"rope_type\": \"yarn\""), SL_E_UNSUPPORTED, "yarn");
+    check_refused(with(llama31, "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 0.5"), SL_E_FORMAT, "high_freq_factor");
+    check_refused(with(llama31, "\"model_type\": \"llama\"", "\"model_type\": \"mamba\""), SL_E_UNSUPPORTED, "mamba");
+    check_refused(with(llama31, "\"vocab_size\": 128256", "\"bos\": 1"), SL_E_UNSUPPORTED, "bos");
+    check_refused(with(llama31, "\"hidden_size\": 4096, ", ""), SL_E_FORMAT, "hidden_size");
+    check_refused(with(llama31, "4096", "-4096"), SL_E_FORMAT, "hidden_size");
+    check_refused(with(llama31, "4096", "9223372036854775807"), SL_E_FORMAT, "hidden_size");
+    check_refused(with(llama31, "4096", "1e300"), SL_E_FORMAT, "hidden_size");
+    check_refused(with(llama31, "4096", "\"big\""), SL_E_FORMAT, "hidden_size");
+    check_refused(with(llama31, "\"num_hidden_layers\": 32", "\"num_hidden_layers\": 100000000"), SL_E_FORMAT, "num_hidden_layers");
+    check_refused(with(llama31, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 7"), SL_E_USAGE, "key/value heads");
+    check_refused(with(llama31, "\"num_attention_heads\": 32", "\"num_attention_heads\": 4095"), SL_E_USAGE, "head");
+    check_refused(with(llama31, "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": -1"), SL_E_FORMAT, "rms_norm_eps");
+    check_refused(with(llama31, "\"rope_theta\": 500000.0", "\"rope_theta\": 0"), SL_E_FORMAT, "rope_theta");
+    check_refused(with(gpt2, "\"n_head\": 12", "\"n_head\": 13"), SL_E_FORMAT, "n_head");
+    check_refused(with(gpt2, "\"embd_pdrop\": 0.1", "\"embd_pdrop\": 0.2"), SL_E_UNSUPPORTED, "embd_pdrop");
+    check_refused(with(gpt2, "gelu_new", "relu"), SL_E_UNSUPPORTED, "activation_function");
+    check_refused("[]", SL_E_FORMAT, "object");
+    check_refused("{", SL_E_FORMAT, "config.json");
+    CHECK_FAILS(sl_model_find("no-such-model", &model), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "llama3-8b");
+    CHECK_FAILS(sl_model_find(test_path("empty"), &model), SL_E_USAGE);
+    CHECK_OK(sl_dir_create(test_path("empty")));
+    CHECK_FAILS(sl_model_find(test_path("empty"), &model), SL_E_IO);
+}
+
+TEST(checks)
+{
+    sl_model model;
+    CHECK_OK(sl_model_find("byte-test", &model));
+    int64_t *const fields[] = {&model.layers, &model.dim, &model.heads, &model.kv_heads, &model.head_dim, &model.ffn, &model.vocab};
+    const int64_t wrong[] = {INT64_MIN, -1, 0, INT64_C(1) << 40, INT64_MAX};
+    for (int64_t i = 0; i < SL_COUNT(fields); i++)
+        for (int64_t k = 0; k < SL_COUNT(wrong); k++) {
+            int64_t saved = *fields[i];
+            *fields[i] = wrong[k];
+            CHECK_FAILS(sl_model_check(&model), SL_E_USAGE);
+            *fields[i] = saved;
+        }
+    model.layers = SL_MODEL_MAX_LAYERS, model.dim = model.ffn = model.vocab = SL_MODEL_MAX_DIM;
+    CHECK_FAILS(sl_model_check(&model), SL_E_USAGE);
+}
+
+TEST(every_preset_becomes_a_program)
+{
+    const sl_model *presets;
+    int64_t count = sl_model_presets(&presets);
+    for (int64_t i = 0; i < count; i++) {
+        sl_model model = presets[i];
+        for (int sliced = 0; sliced < 2; sliced++) {
+            sl_program *program;
+            sl_program_config config = {.chunking = {256, 2, sliced ? 100 : 512}, .precision = SL_PRECISION_BF16_MASTER,
+                                        .gated = true, .max_segments = 4};
+            CHECK_OK(sl_program_create(&config, build, &model, &program));
+            CHECK(program->flops == sl_model_step_flops(&model, 256, 2));
+            sl_program_destroy(program);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(presets);
+    RUN(parameter_counts);
+    RUN(step_flops);
+    RUN(configs_come_back);
+    RUN(real_configs);
+    RUN(both_forms_of_rope);
+    RUN(refused_configs);
+    RUN(checks);
+    RUN(every_preset_becomes_a_program);
+    return test_end();
+}
