@@ -192,7 +192,7 @@ static sl_status check_ranges(const sl_options *o)
     static const struct {
         const char *name;
         double low, high;
-    } numbers[] = {{"lr", 0, 1e6},       {"weight-decay", 0, 1e6},   {"beta1", 0, 0.9999999}, {"beta2", 0, 0.9999999},
+    } numbers[] = {{"lr", 0, 1e30},       {"weight-decay", 0, 1e6},   {"beta1", 0, 0.9999999}, {"beta2", 0, 0.9999999},
                    {"eps", 0, 1},        {"momentum", 0, 0.9999999}, {"clip", 0, 1e30},       {"val-share", 0, 0.9},
                    {"decay-share", 0, 1}};
     for (int64_t i = 0; i < SL_COUNT(counts); i++)
@@ -200,7 +200,7 @@ static sl_status check_ranges(const sl_options *o)
     for (int64_t i = 0; i < SL_COUNT(numbers); i++)
         SL_TRY(between(o, numbers[i].name, numbers[i].low, numbers[i].high));
     if (sl_options_is_set(o, "min-lr"))
-        SL_TRY(between(o, "min-lr", 0, 1e6));
+        SL_TRY(between(o, "min-lr", 0, 1e30));
     if (sl_options_is_set(o, "warmup"))
         SL_TRY(at_least(o, "warmup", 0));
     if (sl_options_i64(o, "steps") > UINT32_MAX - 1)

@@ -1,0 +1,58 @@
+#!/bin/bash
+# A run killed with SIGKILL at random moments and resumed each time ends with the weights of the uninterrupted run, also when
+# every resume has another device budget and thread count. KILLS=20 for the full bar; a few by default, for ctest.
+set -euo pipefail
+sluice=${SLUICE:?path of the sluice program}
+source=${SLUICE_SOURCE:?source folder}
+kills=${KILLS:-6}
+dir=$(mktemp -d "${TMPDIR:-/tmp}/sluice-kill-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+export XDG_CACHE_HOME=$dir/cache
+[ -x "$sluice" ] || { echo "skipped: $sluice is not built"; exit 77; }
+
+steps=${STEPS:-60}
+job=(--model byte-test --data "$source/src" --seqlen 64 --tokens-per-step 512 --steps "$steps" --lr 1e-3 --costs roofline
+     --precision "${PRECISION:-bf16}" --checkpoint-every 3 --keep 2)
+hash_of() { tail -n 1 "$1" | sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p'; }
+number_of() { sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p" <<<"$1"; }
+
+begin=$(date +%s.%N)
+"$sluice" train "${job[@]}" --out "$dir/whole" --json >"$dir/whole.log"
+want=$(hash_of "$dir/whole.log")
+[ -n "$want" ] || { echo "the uninterrupted run printed no weights_hash"; tail -n 5 "$dir/whole.log"; exit 1; }
+took=$(awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { print b - a }')
+plan=$("$sluice" plan "${job[@]}" --json | tail -n 1)
+least=$(number_of "$plan" min_device_bytes)
+most=$(number_of "$plan" device_peak_bytes)
+
+RANDOM=${SEED:-$$}
+killed=0
+attempts=0
+while true; do
+    attempts=$((attempts + 1))
+    [ "$attempts" -le $((kills * 10)) ] || { echo "no end after $attempts attempts"; exit 1; }
+    budget=$((least + (most - least) * (RANDOM % 5) / 4))
+    "$sluice" train "${job[@]}" --out "$dir/part" --resume --device-mem "$budget" --threads $((1 + RANDOM % 2)) --json \
+        >"$dir/part.log" 2>"$dir/part.err" &
+    run=$!
+    if [ "$killed" -lt "$kills" ]; then
+        sleep "$(awk -v t="$took" -v r="$RANDOM" 'BEGIN { print t * (0.1 + 0.8 * r / 32768) }')"
+        if kill -9 "$run" 2>/dev/null; then
+            killed=$((killed + 1))
+            wait "$run" 2>/dev/null || true
+            continue
+        fi
+        wait "$run" || { cat "$dir/part.err"; exit 1; }
+        # It had ended before the signal came: set it back, and go on killing.
+        got=$(hash_of "$dir/part.log")
+        [ "$got" = "$want" ] || { echo "after $killed kills the weights are $got, not $want"; exit 1; }
+        rm -rf "$dir/part"
+        continue
+    fi
+    wait "$run" || { cat "$dir/part.err"; exit 1; }
+    break
+done
+got=$(hash_of "$dir/part.log")
+[ "$got" = "$want" ] || { echo "after $killed kills the weights are $got, not $want"; exit 1; }
+[ -z "$(find "$dir/part/checkpoints" -name '*.tmp')" ] || { echo "leftovers of killed writers remain"; exit 1; }
+echo "$killed kills, $attempts attempts: weights $got as in the uninterrupted run"

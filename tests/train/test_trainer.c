@@ -1,0 +1,213 @@
+/* Whole runs: budgets, threads and interruptions change no bit; budgets hold; steps allocate nothing; failures speak. */
+#include "run_job.h"
+
+static const char *const programs[] = {
+    "precision f32",
+    "precision bf16",
+    "precision bf16-master",
+    "precision f32 chunk-tokens 16 tokens-per-step 96", /* sliced sequences */
+    "precision bf16 chunk-tokens 12 tokens-per-step 64",
+    "precision f32 optimizer sgd clip 0 mask-documents true",
+};
+
+/* From the least to the unlimited peak. */
+TEST(budgets_change_no_bit)
+{
+    for (int64_t p = 0; p < SL_COUNT(programs); p++) {
+        outcome free, tight;
+        sl_forecast_view view;
+        char options[512];
+        run_job(programs[p], 100, &free);
+        CHECK_MSG(free.loss[4] < free.loss[0], "%s: loss went from %g to %g", programs[p], free.loss[0], free.loss[4]);
+        forecast_job(programs[p], &view);
+        REQUIRE(view.feasible && view.min_bytes[SL_TIER_DEVICE] > 0);
+        size_t low = view.min_bytes[SL_TIER_DEVICE], high = view.predicted.peak_bytes[SL_TIER_DEVICE];
+        for (int i = 0; i <= 2; i++) {
+            size_t budget = low + (high - low) * (size_t) i / 2;
+            snprintf(options, sizeof options, "%s device-mem %zu threads %d", programs[p], budget, 1 + i % 2);
+            run_job(options, 100, &tight);
+            CHECK_MSG(same_run(&free, &tight), "%s: other bits with %zu bytes of %zu", programs[p], budget, high);
+            CHECK_MSG(tight.view.measured.peak_bytes[SL_TIER_DEVICE] <= budget, "%s: %zu bytes used of %zu",
+                      programs[p], tight.view.measured.peak_bytes[SL_TIER_DEVICE], budget);
+        }
+        sl_job *job;
+        sl_trainer *trainer;
+        snprintf(options, sizeof options, "%s device-mem %zu", programs[p], low - SL_ALIGN);
+        job = make_job(options);
+        CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_DOES_NOT_FIT);
+        sl_job_destroy(job);
+    }
+}
+
+/* The host's budget counts the heap too: the least that the forecast names works and is not exceeded. */
+TEST(host_budget_holds)
+{
+    sl_forecast_view view;
+    outcome free, tight;
+    char options[512];
+    run_job("val-every 2", 100, &free);
+    forecast_job("val-every 2", &view);
+    size_t least = view.min_bytes[SL_TIER_HOST];
+    REQUIRE(least > 0);
+    snprintf(options, sizeof options, "val-every 2 host-mem %zu out %s checkpoint-every 2", least, test_path("host"));
+    run_job(options, 100, &tight);
+    CHECK(same_run(&free, &tight));
+    CHECK_MSG(tight.view.measured.peak_bytes[SL_TIER_HOST] <= least, "%zu bytes used of %zu (%zu of them heap)",
+              tight.view.measured.peak_bytes[SL_TIER_HOST], least, tight.view.heap_bytes);
+    sl_job *job;
+    sl_trainer *trainer;
+    snprintf(options, sizeof options, "val-every 2 host-mem %zu", least - SL_ALIGN);
+    job = make_job(options);
+    CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_DOES_NOT_FIT);
+    sl_job_destroy(job);
+}
+
+TEST(resume_continues_to_the_same_bits)
+{
+    for (int64_t p = 0; p < SL_COUNT(programs); p++) {
+        outcome whole, part, rest;
+        char out[512], options[1024];
+        run_job(programs[p], 100, &whole);
+        snprintf(out, sizeof out, "%s%" PRId64, test_path("resume"), p);
+        snprintf(options, sizeof options, "%s out %s checkpoint-every 1 resume true", programs[p], out);
+        run_job(options, 2, &part); /* nothing to resume yet: begins */
+        CHECK_I64(part.view.first_step, 0);
+        size_t budget = (whole.view.measured.peak_bytes[SL_TIER_DEVICE] * 9) / 10;
+        snprintf(options, sizeof options, "%s out %s checkpoint-every 2 resume true threads 1 device-mem %zu",
+                 programs[p], out, budget);
+        run_job(options, 100, &rest);
+        CHECK_I64(rest.view.first_step, 2);
+        CHECK_STR(rest.hash, whole.hash);
+        CHECK(memcmp(rest.loss, whole.loss + 2, 3 * sizeof(double)) == 0);
+    }
+}
+
+/* Steps 2..N with events, but without checkpoints and validation: those write files. */
+TEST(steps_allocate_nothing)
+{
+    char options[512];
+    sl_trainer *trainer;
+    sl_step_result result;
+    snprintf(options, sizeof options, "steps 8 out %s", test_path("quiet"));
+    sl_job *job = make_job(options);
+    CHECK_OK(sl_trainer_create(job, &trainer));
+    CHECK_OK(sl_trainer_step(trainer, &result));
+    uint64_t calls = sl_heap_calls();
+    for (int i = 0; i < 6; i++) {
+        sl_trainer_view view;
+        CHECK_OK(sl_trainer_step(trainer, &result));
+        sl_trainer_look(trainer, &view);
+        CHECK_I64(view.step, result.step);
+    }
+    CHECK_I64(sl_heap_calls() - calls, 0);
+    sl_trainer_destroy(trainer);
+    sl_job_destroy(job);
+}
+
+TEST(validation_changes_nothing)
+{
+    outcome with, without;
+    run_job("val-every 2 val-steps 3", 100, &with);
+    CHECK_I64(with.view.val_step, 5);
+    CHECK(with.view.val_loss > 0.5 && with.view.val_loss < 6);
+    CHECK(with.view.val_sequences > 0);
+    char options[600];
+    snprintf(options, sizeof options, "val-every 3 val-data %s", corpus_path());
+    run_job(options, 100, &with);
+    run_job("", 100, &without);
+    CHECK(same_run(&with, &without));
+}
+
+TEST(not_finite)
+{
+    sl_job *job = make_job("lr 1e30 warmup 0 schedule constant");
+    sl_trainer *trainer;
+    sl_step_result result = {0};
+    sl_status status = SL_OK;
+    CHECK_OK(sl_trainer_create(job, &trainer));
+    while (status == SL_OK && !result.done)
+        status = sl_trainer_step(trainer, &result);
+    CHECK(status == SL_E_NOT_FINITE);
+    CHECK_CONTAINS(sl_error_message(), "step 2 is not finite");
+    CHECK_CONTAINS(sl_error_message(), "task ");
+    CHECK_FAILS(sl_trainer_step(trainer, &result), SL_E_NOT_FINITE); /* it stays failed */
+    sl_trainer_destroy(trainer);
+    sl_job_destroy(job);
+
+    outcome skipped;
+    test_allow_warnings();
+    run_job("lr 1e30 warmup 0 schedule constant on-nan skip", 100, &skipped);
+    CHECK_I64(skipped.view.skipped, 4);
+}
+
+TEST(stop_request)
+{
+    char options[600];
+    sl_trainer *trainer;
+    sl_step_result result;
+    outcome whole, rest;
+    snprintf(options, sizeof options, "out %s", test_path("stop"));
+    sl_job *job = make_job(options);
+    CHECK_OK(sl_trainer_create(job, &trainer));
+    CHECK_OK(sl_trainer_step(trainer, &result));
+    sl_trainer_request_stop(trainer);
+    CHECK_FAILS(sl_trainer_step(trainer, &result), SL_E_INTERRUPTED);
+    sl_trainer_destroy(trainer);
+    CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_USAGE); /* a run's folder is only ever continued */
+    CHECK_CONTAINS(sl_error_message(), "--resume");
+    sl_job_destroy(job);
+    snprintf(options, sizeof options, "out %s resume true", test_path("stop"));
+    run_job(options, 100, &rest);
+    CHECK_I64(rest.view.first_step, 1);
+    run_job("", 100, &whole);
+    CHECK_STR(rest.hash, whole.hash);
+}
+
+TEST(refuses)
+{
+    static const struct {
+        const char *options;
+        sl_status status;
+        const char *part;
+    } cases[] = {
+        {"tokens-per-step 100", SL_E_USAGE, "multiple of --seqlen"},
+        {"chunk-tokens 40", SL_E_USAGE, "--chunk-tokens 40"},
+        {"seqlen 0", SL_E_USAGE, "--seqlen"},
+        {"data /nowhere/at/all", SL_E_IO, "/nowhere/at/all"},
+        {"resume true", SL_E_USAGE, "--out"},
+        {"beta1 1.5", SL_E_USAGE, "--beta1"},
+        {"device abacus", SL_E_USAGE, "abacus"},
+        {"model nothing-like-it", SL_E_USAGE, "nothing-like-it"},
+        {"out /proc/nope", SL_E_IO, "/proc/nope"},
+        {"device-mem 4096", SL_E_DOES_NOT_FIT, ""},
+        {"host-mem 4096", SL_E_DOES_NOT_FIT, ""},
+    };
+    for (int64_t i = 0; i < SL_COUNT(cases); i++) {
+        sl_trainer *trainer;
+        sl_job *job = make_job(cases[i].options);
+        sl_status status = sl_trainer_create(job, &trainer);
+        CHECK_MSG(status == cases[i].status, "%s gave %s: %s", cases[i].options, sl_status_name(status),
+                  sl_error_message());
+        CHECK_CONTAINS(sl_error_message(), cases[i].part);
+        sl_job_destroy(job);
+    }
+    sl_job *job;
+    CHECK_OK(sl_job_create(&job));
+    CHECK_FAILS(sl_job_set(job, "modle", "x"), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "model");
+    sl_job_destroy(job);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(budgets_change_no_bit);
+    RUN(host_budget_holds);
+    RUN(resume_continues_to_the_same_bits);
+    RUN(steps_allocate_nothing);
+    RUN(validation_changes_nothing);
+    RUN(not_finite);
+    RUN(stop_request);
+    RUN(refuses);
+    return test_end();
+}
