@@ -41,7 +41,7 @@ static int64_t runs[SL_OP_COUNT];
 static void add_specimen(sl_op_id op, const sl_op_case *op_case, specimen *s)
 {
     *s = (specimen){.op = op, .op_case = op_case};
-    test_prepare(&s->want, op, op_case, 20 + (uint64_t) n_specimens);
+    test_prepare(&s->want, op, op_case, (uint64_t) op * 1000 + (uint64_t) (op_case - sl_op(op)->cases));
     test_launch without = s->want;
     s->operand_bytes = test_layout(&without, 0, NULL);
     CHECK_OK(sl_alloc(&s->start, s->operand_bytes, 1));
