@@ -95,13 +95,23 @@ static void describe_kind(sl_text *key, const sl_launch *launch, int64_t sequenc
         sl_text_printf(key, " %llx", (unsigned long long) attrs.raw[i]);
 }
 
+/* Takes a kind's times from the cache, if it has them. */
+static bool recall(job *j, int32_t kind)
+{
+    double figures[2], *host_s = &j->costs->host_s[kind];
+    bool known = sl_measure_cache_get(j->cache, j->keys[kind], figures, 2) && isfinite(figures[0]) &&
+                 isfinite(figures[1]) == isfinite(*host_s);
+    if (known)
+        j->costs->device_s[kind] = figures[0], *host_s = figures[1];
+    return known;
+}
+
 /* What the cache knows; what the device says of workspaces; host_s is 0 for kinds that may run beside host memory and are not
  * known yet. */
 static sl_status look_up(job *j, sl_device *device)
 {
     const sl_program *p = j->program;
     sl_text key = {0};
-    double figures[2];
     for (int32_t k = 0; k < p->n_kinds; k++) {
         sl_launch launch;
         sl_costs_launch(p, k, &launch);
@@ -118,10 +128,7 @@ static sl_status look_up(job *j, sl_device *device)
             sl_text_free(&key);
             return status;
         }
-        j->known[k] = sl_measure_cache_get(j->cache, key.data, figures, 2) && isfinite(figures[0]) &&
-                      isfinite(figures[1]) == host;
-        if (j->known[k])
-            j->costs->device_s[k] = figures[0], j->costs->host_s[k] = figures[1];
+        j->known[k] = recall(j, k);
     }
     sl_text_free(&key);
     snprintf(j->machine_key, sizeof j->machine_key, "links %zu", j->piece);
@@ -225,7 +232,7 @@ static sl_status measure_unknown(job *j)
         return SL_OK;
     SL_TRY(sl_bench_open(&j->bench, j->device, j->threads, largest_kind(j), 2 * j->piece));
     for (int32_t k = 0; k < j->program->n_kinds; k++)
-        if (!j->known[k])
+        if (!j->known[k] && !recall(j, k)) /* a kind may look like one measured a moment ago */
             SL_TRY(measure_kind(j, k));
     return j->machine_known ? SL_OK : measure_machine(j);
 }

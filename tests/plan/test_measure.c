@@ -1,0 +1,91 @@
+/* Measured costs: every kind has one, the second time comes from the file, a damaged file does no harm. */
+#include "core/clock.h"
+#include "core/file.h"
+#include "engine/random_program.h"
+#include "plan/plan.h"
+
+static sl_program *small_program(void)
+{
+    test_rng rng = {.key = 4};
+    return test_random_program(&rng, 20);
+}
+
+TEST(every_kind_gets_a_time)
+{
+    sl_program *p = small_program();
+    sl_costs *costs;
+    CHECK_OK(sl_costs_measure(p, "cpu", 2, NULL, &costs));
+    CHECK_I64(costs->n_kinds, p->n_kinds);
+    for (int32_t k = 0; k < p->n_kinds; k++) {
+        CHECK(costs->device_s[k] > 0 && costs->device_s[k] < 1);
+        CHECK(isfinite(costs->host_s[k]) == p->tasks[p->kinds[k].example].host_allowed);
+    }
+    for (int d = 0; d < 2; d++)
+        CHECK(costs->link_bytes_per_s[d] > 1e8 && costs->link_bytes_per_s_both[d] <= costs->link_bytes_per_s[d] &&
+              costs->link_bytes_per_s_both[d] > 0);
+    CHECK(costs->link_latency_s >= 0 && costs->link_latency_s < 0.1);
+    CHECK(costs->copy_slowdown >= 0 && costs->copy_slowdown <= 1);
+    CHECK(costs->host_slowdown >= 0 && costs->host_slowdown <= 1);
+    CHECK(costs->peak_flops > 1e9);
+    CHECK_CONTAINS(costs->source, "measured cpu");
+    sl_costs_destroy(costs);
+    test_program_destroy(p);
+}
+
+TEST(the_second_time_comes_from_the_file)
+{
+    sl_program *p = small_program();
+    sl_costs *first, *second;
+    const char *cache = test_path("costs.jsonl");
+    CHECK_OK(sl_costs_measure(p, "cpu", 2, cache, &first));
+    CHECK(sl_file_exists(cache));
+    double start = sl_clock_s();
+    CHECK_OK(sl_costs_measure(p, "cpu", 2, cache, &second));
+    CHECK_MSG(sl_clock_s() - start < 0.5, "%g s", sl_clock_s() - start);
+    for (int32_t k = 0; k < p->n_kinds; k++)
+        CHECK(first->device_s[k] == second->device_s[k] && first->host_s[k] == second->host_s[k]);
+    CHECK(first->link_bytes_per_s[0] == second->link_bytes_per_s[0] && first->copy_slowdown == second->copy_slowdown &&
+          first->link_latency_s == second->link_latency_s && first->host_slowdown == second->host_slowdown);
+    sl_costs_destroy(first);
+    sl_costs_destroy(second);
+    test_program_destroy(p);
+}
+
+TEST(a_damaged_file_is_repaired)
+{
+    static const char damage[] = "{\"device\":\"cpu avx512\",\"threads\":\nnot json\n"
+                                 "{\"device\":\"other\",\"threads\":9,\"kind\":\"x\",\"seconds\":[1,null]}\n"
+                                 "{\"device\":\"cpu avx512\",\"threads\":2,\"kind\":\"y\",\"seconds\":\"1\"}\n\xff\xfe";
+    sl_program *p = small_program();
+    sl_costs *costs;
+    const char *cache = test_path("damaged.jsonl");
+    char *text;
+    size_t length;
+    CHECK_OK(sl_file_write_atomic(cache, damage, sizeof damage - 1));
+    test_allow_warnings();
+    CHECK_OK(sl_costs_measure(p, "cpu", 1, cache, &costs));
+    CHECK(costs->device_s[0] > 0);
+    sl_costs_destroy(costs);
+    CHECK_OK(sl_file_read_all(cache, 1 << 20, &text, &length));
+    CHECK(strstr(text, "\"other\"") != NULL && strstr(text, "not json") == NULL);
+    sl_free(text);
+    int warnings = test_warnings;
+    CHECK_OK(sl_costs_measure(p, "cpu", 1, cache, &costs)); /* clean now */
+    CHECK_I64(test_warnings, warnings);
+    sl_costs_destroy(costs);
+    /* A file that cannot be written costs a warning, not the costs. */
+    CHECK_OK(sl_costs_measure(p, "sim", 1, test_path("no/such/folder/costs.jsonl"), &costs));
+    CHECK(test_warnings > warnings);
+    sl_costs_destroy(costs);
+    CHECK_FAILS(sl_costs_measure(p, "abacus", 1, NULL, &costs), SL_E_USAGE);
+    test_program_destroy(p);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(every_kind_gets_a_time);
+    RUN(the_second_time_comes_from_the_file);
+    RUN(a_damaged_file_is_repaired);
+    return test_end();
+}
