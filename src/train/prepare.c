@@ -105,7 +105,27 @@ static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
     return sl_plan_create(p->program, p->costs, &plan, &p->plan);
 }
 
-/* Validation runs beside the training plan's persistent objects, within the same budgets. */
+/* Validation runs beside the training plan's persistent objects. First within the memory that training has anyway, which nearly
+ * always does (no gradients, nothing kept for a backward); else within more of it, up to the budgets. */
+static sl_status fit_validation(sl_prepared *p)
+{
+    sl_plan_config plan = {.homes = p->plan};
+    sl_plan_extent(p->plan, plan.budget);
+    for (;;) {
+        sl_status status = sl_plan_create(p->val_program, p->val_costs, &plan, &p->val_plan);
+        bool grown = false;
+        if (status != SL_E_DOES_NOT_FIT)
+            return status;
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+            size_t more = SL_MIN(plan.budget[tier] + plan.budget[tier] / 2 + (1 << 20), p->plan_budget[tier]);
+            grown = grown || more > plan.budget[tier];
+            plan.budget[tier] = more;
+        }
+        if (!grown)
+            return status;
+    }
+}
+
 static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
 {
     sl_program_config config = p->program->config;
@@ -114,9 +134,7 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
     config.gated = config.norm = false;
     SL_TRY(sl_program_create(&config, build, &model, &p->val_program));
     SL_TRY(find_costs(setup, p->val_program, &p->val_costs));
-    sl_plan_config plan = {.homes = p->plan};
-    memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    sl_status status = sl_plan_create(p->val_program, p->val_costs, &plan, &p->val_plan);
+    sl_status status = fit_validation(p);
     if (status == SL_E_DOES_NOT_FIT) {
         sl_warn("validation does not fit beside the training state and is left out: %s", sl_error_message());
         return SL_OK;
