@@ -192,7 +192,7 @@ static sl_status check_ranges(const sl_options *o)
     static const struct {
         const char *name;
         double low, high;
-    } numbers[] = {{"lr", 0, 1e30},       {"weight-decay", 0, 1e6},   {"beta1", 0, 0.9999999}, {"beta2", 0, 0.9999999},
+    } numbers[] = {{"lr", 0, 1e30},      {"weight-decay", 0, 1e6},   {"beta1", 0, 0.9999999}, {"beta2", 0, 0.9999999},
                    {"eps", 0, 1},        {"momentum", 0, 0.9999999}, {"clip", 0, 1e30},       {"val-share", 0, 0.9},
                    {"decay-share", 0, 1}};
     for (int64_t i = 0; i < SL_COUNT(counts); i++)
@@ -347,10 +347,6 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     setup.checkpoint_every = sl_options_i64(o, "checkpoint-every");
     setup.keep = sl_options_i64(o, "keep");
     setup.init_from = sl_options_string(o, "init-from");
-    if (setup.resume && !setup.out)
-        return sl_fail(SL_E_USAGE, "--resume needs --out, the folder of the run to go on with");
-    if (setup.checkpoint_every && !setup.out)
-        return sl_fail(SL_E_USAGE, "--checkpoint-every needs --out, the folder that takes the checkpoints");
     *out = setup;
     return SL_OK;
 }

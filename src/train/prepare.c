@@ -69,9 +69,12 @@ static sl_status roofline_costs(const sl_setup *setup, const sl_program *program
     return status;
 }
 
-static sl_status find_costs(const sl_setup *setup, const sl_program *program, sl_costs **costs)
+static sl_status find_costs(const sl_setup *setup, const sl_program *program, sl_prepared *p, sl_costs **costs)
 {
-    return setup->measured ? measure_costs(setup, program, costs) : roofline_costs(setup, program, costs);
+    double start = sl_clock_s();
+    sl_status status = setup->measured ? measure_costs(setup, program, costs) : roofline_costs(setup, program, costs);
+    p->measure_s += sl_clock_s() - start;
+    return status;
 }
 
 static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
@@ -93,7 +96,7 @@ static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
         config.chunks_per_round =
             SL_DIV_UP(config.chunking.seqlen * config.chunking.sequences, config.chunking.chunk_tokens);
     SL_TRY(sl_program_create(&config, build, &model, &p->program));
-    SL_TRY(find_costs(setup, p->program, &p->costs));
+    SL_TRY(find_costs(setup, p->program, p, &p->costs));
     p->reserve_bytes = heap_reserve(setup, p->program);
     memcpy(p->plan_budget, setup->budget, sizeof p->plan_budget);
     if (setup->budget[SL_TIER_HOST] != SIZE_MAX) {
@@ -133,7 +136,7 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
     config.forward_only = true;
     config.gated = config.norm = false;
     SL_TRY(sl_program_create(&config, build, &model, &p->val_program));
-    SL_TRY(find_costs(setup, p->val_program, &p->val_costs));
+    SL_TRY(find_costs(setup, p->val_program, p, &p->val_costs));
     sl_status status = fit_validation(p);
     if (status == SL_E_DOES_NOT_FIT) {
         sl_warn("validation does not fit beside the training state and is left out: %s", sl_error_message());
@@ -149,7 +152,7 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
     SL_TRY(plan_training(setup, prepared));
     if (setup->val_every)
         SL_TRY(plan_validation(setup, prepared));
-    prepared->plan_s = sl_clock_s() - start;
+    prepared->plan_s = sl_clock_s() - start - prepared->measure_s;
     return SL_OK;
 }
 

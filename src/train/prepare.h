@@ -20,7 +20,8 @@ typedef struct sl_prepared {
     sl_plan *val_plan;
     size_t reserve_bytes;              /* of the host budget, for the heap */
     size_t plan_budget[SL_TIER_COUNT]; /* what the planner was given */
-    double plan_s;                     /* all of it */
+    double plan_s;                     /* building and planning */
+    double measure_s;                  /* finding costs */
 } sl_prepared;
 
 /* SL_E_DOES_NOT_FIT with the smallest budgets in the message when no plan does; `prepared` then still holds program and costs. */

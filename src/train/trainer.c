@@ -38,6 +38,10 @@ static sl_status open_folder(sl_trainer *t)
 {
     const char *out = t->setup.out;
     int64_t newest;
+    if (!out && t->setup.resume)
+        return sl_fail(SL_E_USAGE, "--resume needs --out, the folder of the run to go on with");
+    if (!out && t->setup.checkpoint_every)
+        return sl_fail(SL_E_USAGE, "--checkpoint-every needs --out, the folder that takes the checkpoints");
     if (!out)
         return SL_OK;
     if (strlen(out) > 900)

@@ -4,15 +4,16 @@
 set -euo pipefail
 sluice=${SLUICE:?path of the sluice program}
 source=${SLUICE_SOURCE:?source folder}
-kills=${KILLS:-6}
+kills=${KILLS:-4}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/sluice-kill-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 export XDG_CACHE_HOME=$dir/cache
 [ -x "$sluice" ] || { echo "skipped: $sluice is not built"; exit 77; }
 
-steps=${STEPS:-60}
-job=(--model byte-test --data "$source/src" --seqlen 64 --tokens-per-step 512 --steps "$steps" --lr 1e-3 --costs roofline
-     --precision "${PRECISION:-bf16}" --checkpoint-every 3 --keep 2)
+cp -r "$source/src/core" "$dir/data"
+steps=${STEPS:-40}
+job=(--model byte-test --data "$dir/data" --seqlen 64 --tokens-per-step 512 --steps "$steps" --lr 1e-3 --costs roofline
+     --precision "${PRECISION:-bf16}" --checkpoint-every 4 --keep 2)
 hash_of() { tail -n 1 "$1" | sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p'; }
 number_of() { sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p" <<<"$1"; }
 
@@ -36,7 +37,7 @@ while true; do
         >"$dir/part.log" 2>"$dir/part.err" &
     run=$!
     if [ "$killed" -lt "$kills" ]; then
-        sleep "$(awk -v t="$took" -v r="$RANDOM" 'BEGIN { print t * (0.1 + 0.8 * r / 32768) }')"
+        sleep "$(awk -v t="$took" -v r="$RANDOM" 'BEGIN { print t * (0.1 + 0.6 * r / 32768) }')"
         if kill -9 "$run" 2>/dev/null; then
             killed=$((killed + 1))
             wait "$run" 2>/dev/null || true
