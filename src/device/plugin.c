@@ -110,7 +110,7 @@ static void *open_plugin(void)
     Dl_info here;
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (dladdr((void *) &services, &here) && here.dli_fname && strchr(here.dli_fname, '/') && length <= 0)
+    if (dladdr(&services, &here) && here.dli_fname && strchr(here.dli_fname, '/') && length <= 0)
         length = snprintf(path, sizeof path, "%s", here.dli_fname);
     if (length <= 0 || length >= (ssize_t) sizeof path)
         return NULL;
