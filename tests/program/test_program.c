@@ -2,6 +2,7 @@
  * parameters are complete before and untouched after their update; kinds, keys and producers mean what they say; arithmetic
  * equals the metric formulas. */
 #include "core/clock.h"
+#include "core/fault.h"
 #include "core/rng.h"
 #include "model/model.h"
 #include "program/program.h"
@@ -377,6 +378,27 @@ TEST(wrong_chunkings)
     }
 }
 
+/* Every allocation fails in turn: an ordinary error, and nothing leaks. */
+TEST(allocation_faults)
+{
+    sl_model model;
+    sl_program *p;
+    sl_program_config config = {.chunking = {16, 3, 32}, .gated = true, .max_segments = 1};
+    CHECK_OK(sl_model_find("gpt2", &model));
+    model.layers = 2;
+    size_t heap = sl_heap_bytes();
+    sl_fault_arm(SL_FAULT_ALLOC, 1 << 30);
+    CHECK_OK(sl_program_create(&config, build, &model, &p));
+    int64_t events = sl_fault_events(SL_FAULT_ALLOC);
+    sl_program_destroy(p);
+    for (int64_t nth = 1; nth <= events; nth++) {
+        sl_fault_arm(SL_FAULT_ALLOC, nth);
+        CHECK_FAILS(sl_program_create(&config, build, &model, &p), SL_E_MEMORY);
+        CHECK_I64(sl_heap_bytes(), heap);
+    }
+    sl_fault_arm(SL_FAULT_ALLOC, 0);
+}
+
 TEST(default_chunks)
 {
     CHECK_I64(sl_chunk_tokens_default(256, 4, 1024), 1024);
@@ -402,6 +424,7 @@ int main(int argc, char **argv)
     RUN(updates_come_early);
     RUN(hardware_flops_count_the_scores_again);
     RUN(wrong_chunkings);
+    RUN(allocation_faults);
     RUN(default_chunks);
     return test_end();
 }
