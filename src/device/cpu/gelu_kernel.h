@@ -19,11 +19,10 @@ SL_INLINE vf gelu_weight(vf x, bool tanh_form, vf *slope)
     if (!tanh_form)
         return vf_normal_cdf(x, slope);
     vf square = vf_mul(x, x), inner = vf_fma(square, vf_set1(0.044715f), vf_set1(1.0f));
-    vf c = vf_sigmoid(vf_mul(vf_mul(x, inner), vf_set1(GELU_2K)));
+    vf rest, c = vf_sigmoid(vf_mul(vf_mul(x, inner), vf_set1(GELU_2K)), &rest);
     if (slope) {
         vf du = vf_fma(square, vf_set1(3 * 0.044715f), vf_set1(1.0f));
-        vf rest = vf_mul(c, vf_sub(vf_set1(1.0f), c));
-        *slope = vf_mul(vf_mul(rest, du), vf_set1(GELU_2K));
+        *slope = vf_mul(vf_mul(vf_mul(c, rest), du), vf_set1(GELU_2K));
     }
     return c;
 }

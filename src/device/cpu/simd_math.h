@@ -12,11 +12,15 @@
 
 #include "device/cpu/simd.h"
 
-SL_INLINE vf vf_sigmoid(vf x)
+/* *rest (if wanted) is 1 - sigmoid without cancellation. */
+SL_INLINE vf vf_sigmoid(vf x, vf *rest)
 {
     /* exp stays below 2^126, where the reciprocal is still normal; a NaN passes through min as the second operand. */
     vf e = vf_exp(vf_min(vf_set1(87.0f), vf_sub(vf_zero(), x)));
-    return vf_recip(vf_add(vf_set1(1.0f), e));
+    vf sigma = vf_recip(vf_add(vf_set1(1.0f), e));
+    if (rest)
+        *rest = vf_mul(e, sigma);
+    return sigma;
 }
 
 /* Phi(x); *density (if wanted) is its derivative, exp(-x^2/2) / sqrt(2 pi). */

@@ -13,7 +13,7 @@ SL_INLINE void swiglu_step(const swiglu_job *job, int64_t row, int64_t i, int la
 {
     const int64_t at = row * 2 * job->width + i;
     vf gate = vf_get(job->gu, at, lanes, bf16), up = vf_get(job->gu, at + job->width, lanes, bf16);
-    vf_put(job->out, row * job->width + i, vf_mul(vf_mul(gate, vf_sigmoid(gate)), up), lanes, bf16);
+    vf_put(job->out, row * job->width + i, vf_mul(vf_mul(gate, vf_sigmoid(gate, NULL)), up), lanes, bf16);
 }
 
 /* d gate = ds up sigma (1 + gate (1 - sigma)), d up = ds gate sigma */
@@ -21,8 +21,9 @@ SL_INLINE void swiglu_bwd_step(const swiglu_job *job, int64_t row, int64_t i, in
 {
     const int64_t at = row * 2 * job->width + i;
     vf gate = vf_get(job->gu, at, lanes, bf16), up = vf_get(job->gu, at + job->width, lanes, bf16);
-    vf ds = vf_get(job->ds, row * job->width + i, lanes, bf16), sigma = vf_sigmoid(gate), silu = vf_mul(gate, sigma);
-    vf slope = vf_fma(silu, vf_sub(vf_set1(1.0f), sigma), sigma);
+    vf ds = vf_get(job->ds, row * job->width + i, lanes, bf16), rest, sigma = vf_sigmoid(gate, &rest),
+       silu = vf_mul(gate, sigma);
+    vf slope = vf_fma(silu, rest, sigma);
     vf_put(job->out, at, vf_mul(vf_mul(ds, up), slope), lanes, bf16);
     vf_put(job->out, at + job->width, vf_mul(ds, silu), lanes, bf16);
 }
