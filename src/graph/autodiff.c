@@ -20,12 +20,12 @@
 #include "graph/internal.h"
 
 typedef struct differentiation {
-    sl_gradient rule;  /* first: rules get a pointer to it and the callbacks find the rest behind it */
+    sl_gradient rule; /* first: rules get a pointer to it and the callbacks find the rest behind it */
     sl_graph *graph;
-    sl_node node;      /* the forward node whose rule runs; a copy, since the array grows */
+    sl_node node;          /* the forward node whose rule runs; a copy, since the array grows */
     sl_value *gradient_of; /* by forward value: its gradient so far; parameters: in the current block */
-    bool *needed;      /* by forward value: depends on a parameter */
-    int32_t *live;     /* by value that owns storage */
+    bool *needed;          /* by forward value: depends on a parameter */
+    int32_t *live;         /* by value that owns storage */
     int32_t n_forward_values;
 } differentiation;
 
@@ -70,7 +70,11 @@ static void drop_gradient(differentiation *d, sl_value of)
 /* gradient of `of` = what it was + addend, in bytes of its own. */
 static sl_status emit_add(differentiation *d, sl_value of, sl_value addend)
 {
-    sl_node node = {.name = d->node.name, .op = SL_OP_ADD, .n_in = 2, .n_out = 1, .block = d->node.block,
+    sl_node node = {.name = d->node.name,
+                    .op = SL_OP_ADD,
+                    .n_in = 2,
+                    .n_out = 1,
+                    .block = d->node.block,
                     .phase = SL_PHASE_BACKWARD};
     sl_value sum;
     SL_TRY(new_gradient(d, of, SL_NO_VALUE, &sum));
@@ -93,7 +97,8 @@ static bool can_accumulate_into(const differentiation *d, sl_value of, const sl_
 }
 
 /* Chooses where output k of an emitted launch goes: first contribution, accumulation, or a temporary to be added. */
-static sl_status choose_output(differentiation *d, const sl_op_def *def, int target, sl_node *node, int k, bool *add_later)
+static sl_status choose_output(differentiation *d, const sl_op_def *def, int target, sl_node *node, int k,
+                               bool *add_later)
 {
     sl_value of;
     *add_later = false;
@@ -107,8 +112,8 @@ static sl_status choose_output(differentiation *d, const sl_op_def *def, int tar
     SL_ASSERT(target >= 0 && target < d->node.n_in && d->node.in[target] != SL_NO_VALUE);
     of = d->node.in[target];
     if (d->graph->values[of].class == SL_VALUE_PARAMETER && !(def->can_accumulate >> k & 1u))
-        return sl_fail(SL_E_INTERNAL, "%s: %s cannot accumulate the gradient of %s over chunks", d->node.name, def->name,
-                       d->graph->values[of].name);
+        return sl_fail(SL_E_INTERNAL, "%s: %s cannot accumulate the gradient of %s over chunks", d->node.name,
+                       def->name, d->graph->values[of].name);
     if (d->gradient_of[of] == SL_NO_VALUE) {
         SL_TRY(new_gradient(d, of, SL_NO_VALUE, &node->out[k]));
         set_gradient(d, of, node->out[k]);
@@ -129,7 +134,11 @@ static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs,
     differentiation *d = gradient->graph;
     const sl_op_def *def = sl_op(op);
     bool add_later[SL_MAX_OUT] = {0};
-    sl_node node = {.name = d->node.name, .op = op, .n_in = def->n_in, .n_out = def->n_out, .block = d->node.block,
+    sl_node node = {.name = d->node.name,
+                    .op = op,
+                    .n_in = def->n_in,
+                    .n_out = def->n_out,
+                    .block = d->node.block,
                     .phase = SL_PHASE_BACKWARD};
     SL_ASSERT(n_in <= def->n_in && n_out <= def->n_out);
     if (attrs)

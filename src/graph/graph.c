@@ -57,7 +57,8 @@ static sl_status grow(sl_graph *graph, void **array, int32_t count, int32_t *cap
 #define GROW(graph, array) \
     grow((graph), (void **) &(graph)->array, (graph)->n_##array, &(graph)->capacity_##array, sizeof *(graph)->array)
 
-sl_status sl_graph_add_value(sl_graph *graph, const char *name, sl_value_class class, const sl_type *type, sl_value *out)
+sl_status sl_graph_add_value(sl_graph *graph, const char *name, sl_value_class class, const sl_type *type,
+                             sl_value *out)
 {
     SL_TRY(GROW(graph, values));
     sl_value index = graph->n_values;
@@ -114,8 +115,8 @@ static sl_status find_group(sl_graph *graph, const char *name, int32_t *out)
     }
     for (int32_t g = 0; g < graph->n_groups; g++)
         if (strcmp(graph->groups[g].name, name) == 0)
-            return sl_fail(SL_E_INTERNAL, "parameter group %s is declared in two places; its parameters must follow each other",
-                           name);
+            return sl_fail(SL_E_INTERNAL,
+                           "parameter group %s is declared in two places; its parameters must follow each other", name);
     SL_TRY(GROW(graph, groups));
     sl_param_group *group = &graph->groups[graph->n_groups];
     *group = (sl_param_group){.first_param = graph->n_params};
@@ -174,14 +175,16 @@ static sl_status add_output(sl_graph *graph, const sl_node *node, int k, const s
 {
     const char *name = node->name;
     bool context = node->op == SL_OP_ROPE && k == 1;
-    sl_value_class class = node->op == SL_OP_HEAD_LOSS ? SL_VALUE_LOSS : context ? SL_VALUE_CONTEXT : SL_VALUE_ACTIVATION;
+    sl_value_class class = node->op == SL_OP_HEAD_LOSS ? SL_VALUE_LOSS
+                           : context                   ? SL_VALUE_CONTEXT
+                                                       : SL_VALUE_ACTIVATION;
     if (k > 0)
         SL_TRY(sl_region_printf(graph->region, &name, context ? "%s.kv" : "%s.%d", node->name, k));
     return sl_graph_add_value(graph, name, class, type, out);
 }
 
-sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in, int n_in,
-                      sl_value *out)
+sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
+                      int n_in, sl_value *out)
 {
     const sl_op_def *def = sl_op(op);
     sl_type in_type[SL_MAX_IN] = {0}, out_type[SL_MAX_OUT] = {0};

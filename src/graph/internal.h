@@ -6,7 +6,8 @@
 
 /* New values and nodes: zeroed, appended; the index of the value, or the node, is handed out. Pointers into graph->values and
  * graph->nodes do not survive these calls. */
-sl_status sl_graph_add_value(sl_graph *graph, const char *name, sl_value_class class, const sl_type *type, sl_value *out);
+sl_status sl_graph_add_value(sl_graph *graph, const char *name, sl_value_class class, const sl_type *type,
+                             sl_value *out);
 sl_status sl_graph_add_node(sl_graph *graph, const sl_node *node);
 /* Offsets of the parameters in their groups. */
 sl_status sl_graph_layout(sl_graph *graph);

@@ -14,13 +14,48 @@
 enum { CONFIG_LIMIT = 1 << 20 };
 
 /* Keys of Hugging Face's base class that say nothing about training arithmetic. */
-static const char *const base_keys[] = {
-    "_name_or_path", "_attn_implementation", "_commit_hash", "transformers_version", "torch_dtype", "dtype", "use_cache",
-    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id", "decoder_start_token_id",
-    "task_specific_params", "return_dict", "output_hidden_states", "output_attentions", "torchscript", "id2label", "label2id",
-    "num_labels", "problem_type", "finetuning_task", "max_length", "min_length", "do_sample", "temperature", "top_k", "top_p",
-    "num_beams", "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "early_stopping", "tokenizer_class",
-    "chunk_size_feed_forward", "is_decoder", "is_encoder_decoder", "unsloth_version", "license", "auto_map", NULL};
+static const char *const base_keys[] = {"_name_or_path",
+                                        "_attn_implementation",
+                                        "_commit_hash",
+                                        "transformers_version",
+                                        "torch_dtype",
+                                        "dtype",
+                                        "use_cache",
+                                        "bos_token_id",
+                                        "eos_token_id",
+                                        "pad_token_id",
+                                        "sep_token_id",
+                                        "cls_token_id",
+                                        "decoder_start_token_id",
+                                        "task_specific_params",
+                                        "return_dict",
+                                        "output_hidden_states",
+                                        "output_attentions",
+                                        "torchscript",
+                                        "id2label",
+                                        "label2id",
+                                        "num_labels",
+                                        "problem_type",
+                                        "finetuning_task",
+                                        "max_length",
+                                        "min_length",
+                                        "do_sample",
+                                        "temperature",
+                                        "top_k",
+                                        "top_p",
+                                        "num_beams",
+                                        "repetition_penalty",
+                                        "length_penalty",
+                                        "no_repeat_ngram_size",
+                                        "early_stopping",
+                                        "tokenizer_class",
+                                        "chunk_size_feed_forward",
+                                        "is_decoder",
+                                        "is_encoder_decoder",
+                                        "unsloth_version",
+                                        "license",
+                                        "auto_map",
+                                        NULL};
 
 static bool listed(const char *const *list, const char *key)
 {
@@ -35,12 +70,14 @@ sl_status sl_config_only(const char *file, const sl_json *object, const char *co
     for (const sl_json *member = object->child; member; member = member->next)
         if (!listed(known, member->key) && !listed(harmless, member->key) && !listed(base_keys, member->key))
             return sl_fail(SL_E_UNSUPPORTED,
-                           "%s:%d: key \"%s\" is not understood and could change what the model computes; remove it if it does not",
+                           "%s:%d: key \"%s\" is not understood and could change what the model computes; remove it if "
+                           "it does not",
                            file, member->line, member->key);
     return SL_OK;
 }
 
-sl_status sl_config_count(const char *file, const sl_json *object, const char *key, int64_t otherwise, int64_t limit, int64_t *out)
+sl_status sl_config_count(const char *file, const sl_json *object, const char *key, int64_t otherwise, int64_t limit,
+                          int64_t *out)
 {
     int64_t value;
     if (otherwise > 0)
@@ -54,8 +91,8 @@ sl_status sl_config_count(const char *file, const sl_json *object, const char *k
     return SL_OK;
 }
 
-sl_status sl_config_number(const char *file, const sl_json *object, const char *key, double otherwise, double least, double most,
-                           float *out)
+sl_status sl_config_number(const char *file, const sl_json *object, const char *key, double otherwise, double least,
+                           double most, float *out)
 {
     double value;
     SL_TRY(sl_json_f64_or(file, object, key, otherwise, &value));

@@ -30,7 +30,8 @@ sl_value sl_forward_parameter(sl_forward *f, const sl_forward_param *param)
 {
     char name[NAME_BYTES], parts[SL_MAX_PARTS][NAME_BYTES];
     sl_value value = SL_NO_VALUE;
-    sl_param full = {.name = name, .init = param->init, .init_std = param->std, .decay = param->decay, .group = f->group};
+    sl_param full = {
+        .name = name, .init = param->init, .init_std = param->std, .decay = param->decay, .group = f->group};
     if (f->status != SL_OK)
         return value;
     scoped(f, param->name, name);
@@ -46,8 +47,8 @@ sl_value sl_forward_parameter(sl_forward *f, const sl_forward_param *param)
     return value;
 }
 
-sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in, int n_in,
-                       sl_value *second)
+sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
+                       int n_in, sl_value *second)
 {
     char full[NAME_BYTES];
     sl_value out[SL_MAX_OUT] = {SL_NO_VALUE, SL_NO_VALUE, SL_NO_VALUE, SL_NO_VALUE};
@@ -59,7 +60,8 @@ sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_at
     return out[0];
 }
 
-sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias, sl_value residual)
+sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias,
+                           sl_value residual)
 {
     sl_attrs attrs = {0};
     attrs.matmul.trans_b = 1;
@@ -83,7 +85,8 @@ sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv
     }
     attention.attention.causal = 1;
     attention.attention.scale = (float) (1.0 / sqrt((double) model->head_dim));
-    q = sl_forward_op(f, SL_OP_ROPE, "rope", &rope, (const sl_value[]){qkv, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2, &kv);
+    q = sl_forward_op(f, SL_OP_ROPE, "rope", &rope, (const sl_value[]){qkv, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2,
+                      &kv);
     return sl_forward_op(f, SL_OP_ATTENTION, "attention", &attention,
                          (const sl_value[]){q, kv, sl_forward_input(f, SL_INPUT_SEGMENTS)}, 3, NULL);
 }
@@ -94,7 +97,7 @@ sl_value sl_forward_head(sl_forward *f, const sl_model *model, sl_value x, sl_va
     sl_attrs attrs = {0};
     int64_t most = SL_MAX(16, (INT64_C(1) << 27) / model->vocab / 16 * 16);
     attrs.head.block = SL_MIN(f->graph->tokens, SL_MIN(most, 1024));
-    attrs.head.ignore = -1;
+    attrs.head.ignore = -100; /* PyTorch's convention */
     return sl_forward_op(f, SL_OP_HEAD_LOSS, "loss", &attrs,
                          (const sl_value[]){x, weight, sl_forward_input(f, SL_INPUT_TARGETS)}, 3, NULL);
 }

@@ -22,14 +22,16 @@ typedef struct layer_scope {
     uint32_t layer;
 } layer_scope;
 
-static sl_value vector(sl_forward *f, const char *name, const char *prefix, const char *file_name, int64_t count, sl_init init)
+static sl_value vector(sl_forward *f, const char *name, const char *prefix, const char *file_name, int64_t count,
+                       sl_init init)
 {
     sl_forward_param param = {.name = name, .rows = count, .init = init, .n_parts = 1, .prefix = prefix};
     param.parts[0] = (sl_param_part){file_name, 0, count, false};
     return sl_forward_parameter(f, &param);
 }
 
-static sl_value norm(sl_forward *f, const sl_model *model, const char *name, const char *prefix, const char *file_name, sl_value x)
+static sl_value norm(sl_forward *f, const sl_model *model, const char *name, const char *prefix, const char *file_name,
+                     sl_value x)
 {
     char weight[64], bias[64], file_weight[64], file_bias[64];
     sl_attrs attrs = {0};
@@ -44,15 +46,21 @@ static sl_value norm(sl_forward *f, const sl_model *model, const char *name, con
 }
 
 /* x W^T + b [+ residual], with W and b declared on the way. */
-static sl_value linear(sl_forward *f, const layer_scope *at, const char *name, const char *file_name, int64_t out, int64_t in,
-                       float std, sl_value x, sl_value residual)
+static sl_value linear(sl_forward *f, const layer_scope *at, const char *name, const char *file_name, int64_t out,
+                       int64_t in, float std, sl_value x, sl_value residual)
 {
     char bias[64], file_weight[64], file_bias[64];
     snprintf(bias, sizeof bias, "%s.bias", name);
     snprintf(file_weight, sizeof file_weight, "%s.weight", file_name);
     snprintf(file_bias, sizeof file_bias, "%s.bias", file_name);
-    sl_forward_param param = {.name = name, .rows = out, .columns = in, .init = SL_INIT_NORMAL, .std = std, .decay = true,
-                              .n_parts = 1, .prefix = at->prefix};
+    sl_forward_param param = {.name = name,
+                              .rows = out,
+                              .columns = in,
+                              .init = SL_INIT_NORMAL,
+                              .std = std,
+                              .decay = true,
+                              .n_parts = 1,
+                              .prefix = at->prefix};
     param.parts[0] = (sl_param_part){file_weight, 0, out, true};
     sl_value w = sl_forward_parameter(f, &param);
     sl_value b = vector(f, bias, at->prefix, file_bias, out, SL_INIT_ZEROS);
@@ -64,7 +72,8 @@ static sl_value dropout(sl_forward *f, const sl_model *model, const char *name, 
     sl_attrs attrs = {0};
     attrs.dropout.probability = model->dropout;
     attrs.dropout.stream = stream;
-    return sl_forward_op(f, SL_OP_DROPOUT, name, &attrs, (const sl_value[]){x, sl_forward_input(f, SL_INPUT_STEP)}, 2, NULL);
+    return sl_forward_op(f, SL_OP_DROPOUT, name, &attrs, (const sl_value[]){x, sl_forward_input(f, SL_INPUT_STEP)}, 2,
+                         NULL);
 }
 
 static bool drops(const sl_forward *f, const sl_model *model)
@@ -73,8 +82,8 @@ static bool drops(const sl_forward *f, const sl_model *model)
 }
 
 /* linear() onto the residual stream x. */
-static sl_value project(sl_forward *f, const layer_scope *at, const char *name, const char *file_name, int64_t in, uint32_t stream,
-                        sl_value h, sl_value x)
+static sl_value project(sl_forward *f, const layer_scope *at, const char *name, const char *file_name, int64_t in,
+                        uint32_t stream, sl_value h, sl_value x)
 {
     const sl_model *model = at->model;
     float std = model->init_std / (float) sqrt(2.0 * (double) model->layers);
@@ -82,7 +91,8 @@ static sl_value project(sl_forward *f, const layer_scope *at, const char *name, 
         return linear(f, at, name, file_name, model->dim, in, std, h, x);
     h = linear(f, at, name, file_name, model->dim, in, std, h, SL_NO_VALUE);
     h = dropout(f, model, in == model->dim ? "o_dropout" : "down_dropout", stream, h);
-    return sl_forward_op(f, SL_OP_ADD, in == model->dim ? "o_add" : "down_add", NULL, (const sl_value[]){x, h}, 2, NULL);
+    return sl_forward_op(f, SL_OP_ADD, in == model->dim ? "o_add" : "down_add", NULL, (const sl_value[]){x, h}, 2,
+                         NULL);
 }
 
 static sl_value layer(sl_forward *f, const layer_scope *at, sl_value x)
@@ -104,10 +114,17 @@ static sl_value layer(sl_forward *f, const layer_scope *at, sl_value x)
     return project(f, at, "down", "mlp.c_proj", model->ffn, 2 * at->layer + 2, h, x);
 }
 
-static sl_value table(sl_forward *f, const sl_model *model, const char *name, const char *prefix, const char *file_name, int64_t rows)
+static sl_value table(sl_forward *f, const sl_model *model, const char *name, const char *prefix, const char *file_name,
+                      int64_t rows)
 {
-    sl_forward_param param = {.name = name, .rows = rows, .columns = model->dim, .init = SL_INIT_NORMAL, .std = model->init_std,
-                              .decay = true, .n_parts = 1, .prefix = prefix};
+    sl_forward_param param = {.name = name,
+                              .rows = rows,
+                              .columns = model->dim,
+                              .init = SL_INIT_NORMAL,
+                              .std = model->init_std,
+                              .decay = true,
+                              .n_parts = 1,
+                              .prefix = prefix};
     param.parts[0] = (sl_param_part){file_name, 0, rows, false};
     return sl_forward_parameter(f, &param);
 }
@@ -118,8 +135,9 @@ static sl_value embed(sl_forward *f, const sl_model *model, sl_value *tokens_tab
     sl_value positions_table = table(f, model, "positions", "transformer", "wpe.weight", model->max_seqlen);
     sl_value token = sl_forward_op(f, SL_OP_EMBEDDING, "embedding", NULL,
                                    (const sl_value[]){*tokens_table, sl_forward_input(f, SL_INPUT_TOKENS)}, 2, NULL);
-    sl_value position = sl_forward_op(f, SL_OP_EMBEDDING, "positions", NULL,
-                                      (const sl_value[]){positions_table, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2, NULL);
+    sl_value position =
+        sl_forward_op(f, SL_OP_EMBEDDING, "positions", NULL,
+                      (const sl_value[]){positions_table, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2, NULL);
     sl_value x = sl_forward_op(f, SL_OP_ADD, "embedding_add", NULL, (const sl_value[]){token, position}, 2, NULL);
     return drops(f, model) ? dropout(f, model, "embedding_dropout", 0, x) : x;
 }
@@ -149,12 +167,33 @@ static sl_status build(const sl_model *model, sl_graph *graph, sl_value *loss)
 
 /* ---- config.json ---- */
 
-static const char *const known_keys[] = {
-    "architectures", "model_type", "n_embd", "n_inner", "n_layer", "n_head", "n_positions", "n_ctx", "vocab_size",
-    "tie_word_embeddings", "layer_norm_epsilon", "activation_function", "embd_pdrop", "resid_pdrop", "attn_pdrop",
-    "initializer_range", "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "add_cross_attention", NULL};
-static const char *const harmless_keys[] = {"reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
-                                            "summary_proj_to_labels", "summary_type", "summary_use_proj", NULL};
+static const char *const known_keys[] = {"architectures",
+                                         "model_type",
+                                         "n_embd",
+                                         "n_inner",
+                                         "n_layer",
+                                         "n_head",
+                                         "n_positions",
+                                         "n_ctx",
+                                         "vocab_size",
+                                         "tie_word_embeddings",
+                                         "layer_norm_epsilon",
+                                         "activation_function",
+                                         "embd_pdrop",
+                                         "resid_pdrop",
+                                         "attn_pdrop",
+                                         "initializer_range",
+                                         "scale_attn_weights",
+                                         "scale_attn_by_inverse_layer_idx",
+                                         "add_cross_attention",
+                                         NULL};
+static const char *const harmless_keys[] = {"reorder_and_upcast_attn",
+                                            "summary_activation",
+                                            "summary_first_dropout",
+                                            "summary_proj_to_labels",
+                                            "summary_type",
+                                            "summary_use_proj",
+                                            NULL};
 
 static sl_status read_activation(const char *file, const sl_json *root, sl_model *model)
 {
@@ -162,8 +201,9 @@ static sl_status read_activation(const char *file, const sl_json *root, sl_model
     SL_TRY(sl_json_string_or(file, root, "activation_function", "gelu_new", &name));
     model->gelu_tanh = strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
     if (!model->gelu_tanh && strcmp(name, "gelu") != 0)
-        return sl_fail(SL_E_UNSUPPORTED, "%s: \"activation_function\" \"%s\" is not known; use gelu_new, gelu_pytorch_tanh or gelu",
-                       file, name);
+        return sl_fail(SL_E_UNSUPPORTED,
+                       "%s: \"activation_function\" \"%s\" is not known; use gelu_new, gelu_pytorch_tanh or gelu", file,
+                       name);
     return SL_OK;
 }
 
@@ -174,10 +214,11 @@ static sl_status read_dropout(const char *file, const sl_json *root, sl_model *m
     SL_TRY(sl_config_number(file, root, "embd_pdrop", 0.1, 0, 0.99, &embedding));
     SL_TRY(sl_config_number(file, root, "attn_pdrop", 0.1, 0, 0.99, &attention));
     if (embedding != model->dropout)
-        return sl_fail(SL_E_UNSUPPORTED, "%s: \"embd_pdrop\" %g differs from \"resid_pdrop\" %g; one value serves both", file,
-                       (double) embedding, (double) model->dropout);
+        return sl_fail(SL_E_UNSUPPORTED, "%s: \"embd_pdrop\" %g differs from \"resid_pdrop\" %g; one value serves both",
+                       file, (double) embedding, (double) model->dropout);
     if (attention > 0)
-        sl_warn("%s: \"attn_pdrop\" %g is not applied: attention never stores its probabilities. Dropout of the residual stream "
+        sl_warn("%s: \"attn_pdrop\" %g is not applied: attention never stores its probabilities. Dropout of the "
+                "residual stream "
                 "and the embedding is",
                 file, (double) attention);
     return SL_OK;
@@ -196,8 +237,8 @@ static sl_status read_config(const char *file, const void *json_object, sl_model
     SL_TRY(sl_config_count(file, root, "n_ctx", 1024, SL_MODEL_MAX_DIM, &context));
     SL_TRY(sl_config_count(file, root, "n_positions", context, SL_MODEL_MAX_DIM, &model->max_seqlen));
     if (model->dim % model->heads)
-        return sl_fail(SL_E_FORMAT, "%s: \"n_embd\" %lld is no multiple of \"n_head\" %lld", file, (long long) model->dim,
-                       (long long) model->heads);
+        return sl_fail(SL_E_FORMAT, "%s: \"n_embd\" %lld is no multiple of \"n_head\" %lld", file,
+                       (long long) model->dim, (long long) model->heads);
     model->kv_heads = model->heads;
     model->head_dim = model->dim / model->heads;
     model->rope_style = SL_ROPE_NONE;

@@ -40,10 +40,11 @@ void sl_forward_block(sl_forward *f, const char *name);
 sl_value sl_forward_input(sl_forward *f, sl_input_kind kind);
 sl_value sl_forward_parameter(sl_forward *f, const sl_forward_param *param);
 /* Appends an op and returns its first output; `second` (may be NULL) gets the next one. */
-sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in, int n_in,
-                       sl_value *second);
+sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
+                       int n_in, sl_value *second);
 /* x W^T [+ bias] [+ residual] */
-sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias, sl_value residual);
+sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias,
+                           sl_value residual);
 /* Rotation (or only the split), then causal attention. */
 sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv);
 /* Next-token loss against `weight` [V, d]. */
@@ -56,12 +57,14 @@ sl_status sl_model_read_config(const char *path, sl_model *model);
 sl_status sl_model_parse_config(const char *file, const char *text, size_t length, sl_model *model);
 
 /* Every key of `object` is in `known` or `harmless` (both end with NULL); otherwise an error that names the key. */
-sl_status sl_config_only(const char *file, const sl_json *object, const char *const *known, const char *const *harmless);
+sl_status sl_config_only(const char *file, const sl_json *object, const char *const *known,
+                         const char *const *harmless);
 /* Integer in [1, limit]; with `otherwise` > 0 it may be absent. */
-sl_status sl_config_count(const char *file, const sl_json *object, const char *key, int64_t otherwise, int64_t limit, int64_t *out);
+sl_status sl_config_count(const char *file, const sl_json *object, const char *key, int64_t otherwise, int64_t limit,
+                          int64_t *out);
 /* Finite number in [least, most]. */
-sl_status sl_config_number(const char *file, const sl_json *object, const char *key, double otherwise, double least, double most,
-                           float *out);
+sl_status sl_config_number(const char *file, const sl_json *object, const char *key, double otherwise, double least,
+                           double most, float *out);
 /* A float as the shortest decimal that gives it back: 1e-05, not 9.99999974737875e-06. */
 void sl_config_put(sl_json_writer *w, const char *key, float value);
 /* A key whose value we can only honour when it is this one (a bool or a string); absent is fine. */

@@ -33,8 +33,8 @@ static sl_value norm(sl_forward *f, const sl_model *model, const char *name, con
     return sl_forward_op(f, SL_OP_RMSNORM, name, &attrs, (const sl_value[]){x, weight}, 2, NULL);
 }
 
-static sl_value linear_weight(sl_forward *f, const sl_model *model, const char *name, const char *prefix, int64_t out, int64_t in,
-                              int64_t init_out, int n_parts, const sl_param_part *parts)
+static sl_value linear_weight(sl_forward *f, const sl_model *model, const char *name, const char *prefix, int64_t out,
+                              int64_t in, int64_t init_out, int n_parts, const sl_param_part *parts)
 {
     sl_forward_param param = {.name = name, .rows = out, .columns = in, .n_parts = n_parts, .prefix = prefix};
     memcpy(param.parts, parts, (size_t) n_parts * sizeof *parts);
@@ -50,7 +50,8 @@ static sl_value attention_half(sl_forward *f, const sl_model *model, const char 
                                  (const sl_param_part[]){{"self_attn.q_proj.weight", 0, a, false},
                                                          {"self_attn.k_proj.weight", a, k, false},
                                                          {"self_attn.v_proj.weight", a + k, k, false}});
-    sl_value o = linear_weight(f, model, "o", prefix, d, a, d, 1, (const sl_param_part[]){{"self_attn.o_proj.weight", 0, d, false}});
+    sl_value o = linear_weight(f, model, "o", prefix, d, a, d, 1,
+                               (const sl_param_part[]){{"self_attn.o_proj.weight", 0, d, false}});
     h = sl_forward_linear(f, "qkv", h, qkv, SL_NO_VALUE, SL_NO_VALUE);
     h = sl_forward_attention(f, model, h);
     return sl_forward_linear(f, "o", h, o, SL_NO_VALUE, x);
@@ -63,7 +64,8 @@ static sl_value mlp_half(sl_forward *f, const sl_model *model, const char *prefi
     sl_value gate_up = linear_weight(
         f, model, "gate_up", prefix, 2 * ffn, d, ffn, 2,
         (const sl_param_part[]){{"mlp.gate_proj.weight", 0, ffn, false}, {"mlp.up_proj.weight", ffn, ffn, false}});
-    sl_value down = linear_weight(f, model, "down", prefix, d, ffn, d, 1, (const sl_param_part[]){{"mlp.down_proj.weight", 0, d, false}});
+    sl_value down = linear_weight(f, model, "down", prefix, d, ffn, d, 1,
+                                  (const sl_param_part[]){{"mlp.down_proj.weight", 0, d, false}});
     h = sl_forward_linear(f, "gate_up", h, gate_up, SL_NO_VALUE, SL_NO_VALUE);
     h = sl_forward_op(f, SL_OP_SWIGLU, "swiglu", NULL, &h, 1, NULL);
     return sl_forward_linear(f, "down", h, down, SL_NO_VALUE, x);
@@ -71,7 +73,11 @@ static sl_value mlp_half(sl_forward *f, const sl_model *model, const char *prefi
 
 static sl_value embedding_weight(sl_forward *f, const sl_model *model)
 {
-    sl_forward_param param = {.name = "embedding", .rows = model->vocab, .columns = model->dim, .decay = true, .n_parts = 1,
+    sl_forward_param param = {.name = "embedding",
+                              .rows = model->vocab,
+                              .columns = model->dim,
+                              .decay = true,
+                              .n_parts = 1,
                               .prefix = "model"};
     param.parts[0] = (sl_param_part){"embed_tokens.weight", 0, model->vocab, false};
     param.init = model->init_std > 0 ? SL_INIT_NORMAL : SL_INIT_TRUNCATED;
@@ -110,14 +116,41 @@ static sl_status build(const sl_model *model, sl_graph *graph, sl_value *loss)
 
 /* ---- config.json ---- */
 
-static const char *const known_keys[] = {
-    "architectures", "model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings", "tie_word_embeddings", "rms_norm_eps",
-    "rope_theta", "rope_scaling", "rope_parameters", "rope_interleaved", "hidden_act", "attention_bias", "mlp_bias",
-    "attention_dropout", "initializer_range", "initializer_rule", "pretraining_tp", "partial_rotary_factor", NULL};
+static const char *const known_keys[] = {"architectures",
+                                         "model_type",
+                                         "hidden_size",
+                                         "intermediate_size",
+                                         "num_hidden_layers",
+                                         "num_attention_heads",
+                                         "num_key_value_heads",
+                                         "head_dim",
+                                         "vocab_size",
+                                         "max_position_embeddings",
+                                         "tie_word_embeddings",
+                                         "rms_norm_eps",
+                                         "rope_theta",
+                                         "rope_scaling",
+                                         "rope_parameters",
+                                         "rope_interleaved",
+                                         "hidden_act",
+                                         "attention_bias",
+                                         "mlp_bias",
+                                         "attention_dropout",
+                                         "initializer_range",
+                                         "initializer_rule",
+                                         "pretraining_tp",
+                                         "partial_rotary_factor",
+                                         NULL};
 
-static const char *const rope_keys[] = {"rope_type", "type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
-                                        "original_max_position_embeddings", "partial_rotary_factor", NULL};
+static const char *const rope_keys[] = {"rope_type",
+                                        "type",
+                                        "rope_theta",
+                                        "factor",
+                                        "low_freq_factor",
+                                        "high_freq_factor",
+                                        "original_max_position_embeddings",
+                                        "partial_rotary_factor",
+                                        NULL};
 static const char *const no_keys[] = {NULL};
 
 static sl_status read_rope_object(const char *file, const sl_json *object, sl_model *model)
@@ -133,7 +166,8 @@ static sl_status read_rope_object(const char *file, const sl_json *object, sl_mo
     if (strcmp(type, "default") == 0)
         return SL_OK;
     if (strcmp(type, "llama3") != 0)
-        return sl_fail(SL_E_UNSUPPORTED, "%s: rope type \"%s\" is not known; \"default\" and \"llama3\" are", file, type);
+        return sl_fail(SL_E_UNSUPPORTED, "%s: rope type \"%s\" is not known; \"default\" and \"llama3\" are", file,
+                       type);
     SL_TRY(sl_config_number(file, object, "factor", 8, 1, 1e6, &model->rope_factor));
     SL_TRY(sl_config_number(file, object, "low_freq_factor", 1, 1e-3, 1e6, &model->rope_low_freq));
     SL_TRY(sl_config_number(file, object, "high_freq_factor", 4, 1e-3, 1e6, &model->rope_high_freq));
@@ -172,7 +206,8 @@ static sl_status read_init(const char *file, const sl_json *root, sl_model *mode
     if (strcmp(rule, "glorot") == 0)
         model->init_std = 0;
     else if (strcmp(rule, "normal") != 0)
-        return sl_fail(SL_E_FORMAT, "%s: \"initializer_rule\" is \"%s\"; \"normal\" and \"glorot\" are known", file, rule);
+        return sl_fail(SL_E_FORMAT, "%s: \"initializer_rule\" is \"%s\"; \"normal\" and \"glorot\" are known", file,
+                       rule);
     return SL_OK;
 }
 
@@ -187,9 +222,11 @@ static sl_status read_config(const char *file, const void *json_object, sl_model
     SL_TRY(sl_config_count(file, root, "num_hidden_layers", 0, SL_MODEL_MAX_LAYERS, &model->layers));
     SL_TRY(sl_config_count(file, root, "num_attention_heads", 0, SL_MODEL_MAX_DIM, &model->heads));
     SL_TRY(sl_config_count(file, root, "num_key_value_heads", model->heads, SL_MODEL_MAX_DIM, &model->kv_heads));
-    SL_TRY(sl_config_count(file, root, "head_dim", SL_MAX(1, model->dim / model->heads), SL_MODEL_MAX_DIM, &model->head_dim));
+    SL_TRY(sl_config_count(file, root, "head_dim", SL_MAX(1, model->dim / model->heads), SL_MODEL_MAX_DIM,
+                           &model->head_dim));
     SL_TRY(sl_config_count(file, root, "vocab_size", 0, SL_MODEL_MAX_DIM, &model->vocab));
-    SL_TRY(sl_config_count(file, root, "max_position_embeddings", 2048, INT32_MAX, &one)); /* rotary: a hint, not a limit */
+    SL_TRY(sl_config_count(file, root, "max_position_embeddings", 2048, INT32_MAX,
+                           &one)); /* rotary: a hint, not a limit */
     SL_TRY(sl_json_bool_or(file, root, "tie_word_embeddings", false, &model->tied));
     SL_TRY(sl_config_number(file, root, "rms_norm_eps", 1e-6, 0, 1, &model->norm_eps));
     SL_TRY(read_rope(file, root, model));

@@ -16,9 +16,9 @@ static sl_status no_such_model(const char *name)
     sl_text list = {0};
     for (int64_t i = 0; i < count; i++)
         sl_text_printf(&list, "%s%s", i ? ", " : "", presets[i].name);
-    sl_status status = sl_fail(SL_E_USAGE,
-                               "no model \"%s\": it is neither a preset nor a config.json or a folder with one; presets are %s", name,
-                               list.data ? list.data : "");
+    sl_status status = sl_fail(
+        SL_E_USAGE, "no model \"%s\": it is neither a preset nor a config.json or a folder with one; presets are %s",
+        name, list.data ? list.data : "");
     sl_text_free(&list);
     return status;
 }
@@ -46,8 +46,8 @@ sl_status sl_model_find(const char *name_or_path, sl_model *model)
 static sl_status check_range(const char *key, int64_t value, int64_t least, int64_t most)
 {
     if (value < least || value > most)
-        return sl_fail(SL_E_USAGE, "%s is %lld; it must lie between %lld and %lld", key, (long long) value, (long long) least,
-                       (long long) most);
+        return sl_fail(SL_E_USAGE, "%s is %lld; it must lie between %lld and %lld", key, (long long) value,
+                       (long long) least, (long long) most);
     return SL_OK;
 }
 

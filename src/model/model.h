@@ -9,7 +9,7 @@
 
 typedef struct sl_model sl_model;
 typedef struct sl_model_family {
-    const char *name;       /* "llama", "gpt2": Hugging Face's model_type */
+    const char *name; /* "llama", "gpt2": Hugging Face's model_type */
     sl_status (*build)(const sl_model *model, sl_graph *graph, sl_value *loss);
     /* Reads and writes the family's own config.json keys; unknown keys that change the arithmetic are errors. */
     sl_status (*read_config)(const char *file, const void *json_object, sl_model *model);
@@ -20,15 +20,15 @@ struct sl_model {
     const sl_model_family *family;
     char name[64];
     int64_t layers, dim, heads, kv_heads, head_dim, ffn, vocab;
-    int64_t max_seqlen;     /* learned positions need it; 0 = any */
+    int64_t max_seqlen; /* learned positions need it; 0 = any */
     bool tied;
     float norm_eps;
-    int32_t rope_style;     /* sl_rope_style */
+    int32_t rope_style; /* sl_rope_style */
     float rope_theta, rope_factor, rope_low_freq, rope_high_freq;
     int32_t rope_original_context;
     bool gelu_tanh;
     float dropout;
-    float init_std;         /* 0: the family's own rule per matrix */
+    float init_std; /* 0: the family's own rule per matrix */
 };
 
 /* A preset name, or a path to config.json or to a folder that holds one. The message lists what there is. */

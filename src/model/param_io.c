@@ -32,17 +32,20 @@ static const sl_tensor *find_part(const sl_tensors *tensors, const char *prefix,
     return tensor;
 }
 
-static sl_status check_part(const sl_tensors *tensors, const char *prefix, const sl_param *param, const sl_param_part *part)
+static sl_status check_part(const sl_tensors *tensors, const char *prefix, const sl_param *param,
+                            const sl_param_part *part)
 {
     const sl_tensor *tensor = find_part(tensors, prefix, part->name);
     int64_t columns = columns_of(param), want[2] = {part->rows, columns};
     if (!tensor) {
         const char *file = sl_tensors_count(tensors) ? sl_tensors_file(tensors, sl_tensors_at(tensors, 0)) : "the file";
-        return sl_fail(SL_E_FORMAT, "%s: tensor \"%s%s\" is missing; is this another model's file?", file, prefix, part->name);
+        return sl_fail(SL_E_FORMAT, "%s: tensor \"%s%s\" is missing; is this another model's file?", file, prefix,
+                       part->name);
     }
     if (part->transposed)
         want[0] = columns, want[1] = part->rows;
-    if (tensor->rank != param->type.rank || tensor->dim[0] != want[0] || (tensor->rank == 2 && tensor->dim[1] != want[1]))
+    if (tensor->rank != param->type.rank || tensor->dim[0] != want[0] ||
+        (tensor->rank == 2 && tensor->dim[1] != want[1]))
         return sl_fail(SL_E_FORMAT,
                        "%s: tensor \"%s\" has rank %d and begins [%lld, %lld]; the model needs rank %d, [%lld, %lld]",
                        sl_tensors_file(tensors, tensor), tensor->name, tensor->rank, (long long) tensor->dim[0],
@@ -84,8 +87,8 @@ static sl_status load_part(sl_tensors *tensors, const char *prefix, const sl_par
     return SL_OK;
 }
 
-sl_status sl_param_load_prefixed(sl_tensors *tensors, const char *prefix, const sl_param *param, sl_dtype dtype, void *buffer,
-                                 size_t buffer_bytes, sl_param_io write, void *context)
+sl_status sl_param_load_prefixed(sl_tensors *tensors, const char *prefix, const sl_param *param, sl_dtype dtype,
+                                 void *buffer, size_t buffer_bytes, sl_param_io write, void *context)
 {
     for (int i = 0; i < param->n_parts; i++) {
         SL_TRY(check_part(tensors, prefix, param, &param->parts[i]));
@@ -123,8 +126,8 @@ static void copy_elements(size_t size, char *to, int64_t to_step, const char *fr
 }
 
 /* The part is at `all` as [rows, columns]; file rows are gathered into `scratch` a few at a time. */
-static sl_status write_transposed(sl_tensors_writer *writer, const char *all, int64_t rows, int64_t columns, size_t size,
-                                  char *scratch, size_t scratch_bytes)
+static sl_status write_transposed(sl_tensors_writer *writer, const char *all, int64_t rows, int64_t columns,
+                                  size_t size, char *scratch, size_t scratch_bytes)
 {
     for (int64_t c = 0; c < columns; c++)
         for (int64_t done = 0, room = (int64_t) (scratch_bytes / size); done < rows; done += room) {
@@ -136,13 +139,14 @@ static sl_status write_transposed(sl_tensors_writer *writer, const char *all, in
 }
 
 /* Blocks of `n` file rows: n columns of every one of our rows, gathered behind a strip that holds one row's piece. */
-static sl_status save_transposed(sl_tensors_writer *writer, const sl_param_part *part, int64_t columns, size_t size, char *buffer,
-                                 size_t buffer_bytes, sl_param_io read, void *context)
+static sl_status save_transposed(sl_tensors_writer *writer, const sl_param_part *part, int64_t columns, size_t size,
+                                 char *buffer, size_t buffer_bytes, sl_param_io read, void *context)
 {
     size_t part_bytes = (size_t) (part->rows * columns) * size, first = (size_t) (part->row * columns) * size;
     if (part_bytes < buffer_bytes && buffer_bytes - part_bytes >= 4096) {
         SL_TRY(read(context, first, buffer, part_bytes));
-        return write_transposed(writer, buffer, part->rows, columns, size, buffer + part_bytes, buffer_bytes - part_bytes);
+        return write_transposed(writer, buffer, part->rows, columns, size, buffer + part_bytes,
+                                buffer_bytes - part_bytes);
     }
     int64_t n = SL_MIN(columns, (int64_t) (buffer_bytes / size) / (part->rows + 1));
     if (n < 1)
@@ -160,8 +164,8 @@ static sl_status save_transposed(sl_tensors_writer *writer, const sl_param_part 
     return SL_OK;
 }
 
-sl_status sl_param_save(sl_tensors_writer *writer, const sl_param *param, sl_dtype dtype, void *buffer, size_t buffer_bytes,
-                        sl_param_io read, void *context)
+sl_status sl_param_save(sl_tensors_writer *writer, const sl_param *param, sl_dtype dtype, void *buffer,
+                        size_t buffer_bytes, sl_param_io read, void *context)
 {
     size_t size = sl_dtype_bytes(dtype);
     int64_t columns = columns_of(param);

@@ -2,24 +2,34 @@
 #include "model/internal.h"
 
 /* Meta's Llama-3 shapes as the anchors give them: untied, no frequency scaling at the context lengths trained here. */
-#define LLAMA3(preset, l, d, h, g, e, f, v)                                                                    \
-    {.family = &sl_family_llama, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = g, .head_dim = e, \
-     .ffn = f, .vocab = v, .norm_eps = 1e-5f, .rope_style = SL_ROPE_HALF, .rope_theta = 500000, .init_std = 0.02f}
+#define LLAMA3(preset, l, d, h, g, e, f, v)                                                                          \
+    {                                                                                                                \
+        .family = &sl_family_llama, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = g, .head_dim = e, \
+        .ffn = f, .vocab = v, .norm_eps = 1e-5f, .rope_style = SL_ROPE_HALF, .rope_theta = 500000, .init_std = 0.02f \
+    }
 
 /* The sizes of a well-known language-modelling course: interleaved rotation, Glorot initialisation. */
-#define BASICS(preset, l, d, h, f)                                                                                   \
-    {.family = &sl_family_llama, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = h, .head_dim = (d) / (h), \
-     .ffn = f, .vocab = 10000, .norm_eps = 1e-5f, .rope_style = SL_ROPE_INTERLEAVED, .rope_theta = 10000}
+#define BASICS(preset, l, d, h, f)                                                                             \
+    {                                                                                                          \
+        .family = &sl_family_llama, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = h,          \
+        .head_dim = (d) / (h), .ffn = f, .vocab = 10000, .norm_eps = 1e-5f, .rope_style = SL_ROPE_INTERLEAVED, \
+        .rope_theta = 10000                                                                                    \
+    }
 
-#define GPT2(preset, l, d, h)                                                                                        \
-    {.family = &sl_family_gpt2, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = h, .head_dim = (d) / (h), \
-     .ffn = 4 * (d), .vocab = 50257, .max_seqlen = 1024, .tied = true, .norm_eps = 1e-5f, .rope_style = SL_ROPE_NONE, \
-     .gelu_tanh = true, .init_std = 0.02f}
+#define GPT2(preset, l, d, h)                                                                                       \
+    {                                                                                                               \
+        .family = &sl_family_gpt2, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = h,                \
+        .head_dim = (d) / (h), .ffn = 4 * (d), .vocab = 50257, .max_seqlen = 1024, .tied = true, .norm_eps = 1e-5f, \
+        .rope_style = SL_ROPE_NONE, .gelu_tanh = true, .init_std = 0.02f                                            \
+    }
 
 /* Bytes as tokens: what `make run` and tests train in seconds. */
-#define BYTES(preset, l, d, h, g, f)                                                                                 \
-    {.family = &sl_family_llama, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = g, .head_dim = (d) / (h), \
-     .ffn = f, .vocab = 256, .norm_eps = 1e-5f, .rope_style = SL_ROPE_HALF, .rope_theta = 10000, .init_std = 0.02f}
+#define BYTES(preset, l, d, h, g, f)                                                                  \
+    {                                                                                                 \
+        .family = &sl_family_llama, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = g, \
+        .head_dim = (d) / (h), .ffn = f, .vocab = 256, .norm_eps = 1e-5f, .rope_style = SL_ROPE_HALF, \
+        .rope_theta = 10000, .init_std = 0.02f                                                        \
+    }
 
 static const sl_model presets[] = {
     BYTES("byte-test", 2, 64, 4, 2, 176),

@@ -90,7 +90,8 @@ static sl_status parse_tensor(const char *path, const sl_json *member, int64_t d
         if (strcmp(dtypes[i].name, dtype->string) == 0)
             found = i;
     if (found < 0)
-        return sl_fail(SL_E_UNSUPPORTED, "%s: tensor \"%s\" has the unknown dtype \"%s\"", path, tensor->name, dtype->string);
+        return sl_fail(SL_E_UNSUPPORTED, "%s: tensor \"%s\" has the unknown dtype \"%s\"", path, tensor->name,
+                       dtype->string);
     tensor->dtype = (sl_file_dtype) found;
     SL_TRY(parse_shape(path, sl_json_get(member, "shape"), tensor));
     if (!offsets || offsets->kind != SL_JSON_ARRAY || offsets->count != 2 || !offsets->child->is_integer ||
@@ -119,13 +120,15 @@ static int by_name(const void *a, const void *b)
 }
 
 /* The data is covered exactly once. Offsets become places in the file. */
-static sl_status check_cover(const char *path, sl_tensor *tensors, int64_t count, int64_t data_start, int64_t data_bytes)
+static sl_status check_cover(const char *path, sl_tensor *tensors, int64_t count, int64_t data_start,
+                             int64_t data_bytes)
 {
     int64_t end = 0;
     qsort(tensors, (size_t) count, sizeof *tensors, by_place);
     for (int64_t i = 0; i < count; i++) {
         if (tensors[i].offset != end)
-            return bad_tensor(path, tensors[i].name, tensors[i].offset < end ? "overlaps another" : "begins behind a gap");
+            return bad_tensor(path, tensors[i].name,
+                              tensors[i].offset < end ? "overlaps another" : "begins behind a gap");
         end += tensors[i].bytes;
         tensors[i].offset += data_start;
     }
@@ -191,8 +194,8 @@ static sl_status read_header(sl_tensors *set, int32_t file)
     SL_TRY(sl_reader_read(reader, 0, &length, 8));
     if (length < 2 || length > HEADER_LIMIT || (int64_t) length > size - 8)
         return sl_fail(SL_E_FORMAT,
-                       "%s: the header claims %llu bytes of a file of %lld; it is truncated or no safetensors file", path,
-                       (unsigned long long) length, (long long) size);
+                       "%s: the header claims %llu bytes of a file of %lld; it is truncated or no safetensors file",
+                       path, (unsigned long long) length, (long long) size);
     SL_TRY(sl_alloc(&text, length + 1, 1));
     sl_status status = sl_reader_read(reader, 8, text, length);
     if (status == SL_OK && text[0] != '{')
@@ -249,7 +252,8 @@ static sl_status parse_index(sl_tensors *set, const char *path, const char *text
     SL_TRY(sl_json_parse(set->region, path, text, length, &root));
     const sl_json *map = sl_json_get(root, "weight_map");
     if (!map || map->kind != SL_JSON_OBJECT)
-        return sl_fail(SL_E_FORMAT, "%s: there is no object \"weight_map\"; this is no index of safetensors files", path);
+        return sl_fail(SL_E_FORMAT, "%s: there is no object \"weight_map\"; this is no index of safetensors files",
+                       path);
     for (const sl_json *entry = map->child; entry; entry = entry->next) {
         SL_TRY(check_file_name(path, entry));
         SL_TRY(add_indexed_file(set, path, slash, entry->string));
@@ -258,7 +262,8 @@ static sl_status parse_index(sl_tensors *set, const char *path, const char *text
     for (const sl_json *entry = map->child; entry; entry = entry->next) {
         const sl_tensor *tensor = sl_tensors_find(set, entry->key);
         if (!tensor || strcmp(set->paths[tensor->file] + slash, entry->string) != 0)
-            return sl_fail(SL_E_FORMAT, "%s: tensor \"%s\" is not in \"%s\" as the index says", path, entry->key, entry->string);
+            return sl_fail(SL_E_FORMAT, "%s: tensor \"%s\" is not in \"%s\" as the index says", path, entry->key,
+                           entry->string);
     }
     return SL_OK;
 }
@@ -292,7 +297,8 @@ static sl_status open_path(sl_tensors *set, const char *path)
         return add_file(set, one);
     if (sl_file_exists(many))
         return open_index(set, many);
-    return sl_fail(SL_E_IO, "%s: there is neither model.safetensors nor model.safetensors.index.json in this folder", path);
+    return sl_fail(SL_E_IO, "%s: there is neither model.safetensors nor model.safetensors.index.json in this folder",
+                   path);
 }
 
 static sl_status check_names(sl_tensors *set)
@@ -300,7 +306,8 @@ static sl_status check_names(sl_tensors *set)
     qsort(set->tensors, (size_t) set->count, sizeof *set->tensors, by_name);
     for (int64_t i = 1; i < set->count; i++)
         if (strcmp(set->tensors[i - 1].name, set->tensors[i].name) == 0)
-            return sl_fail(SL_E_FORMAT, "%s: tensor \"%s\" is there twice", set->paths[set->tensors[i].file], set->tensors[i].name);
+            return sl_fail(SL_E_FORMAT, "%s: tensor \"%s\" is there twice", set->paths[set->tensors[i].file],
+                           set->tensors[i].name);
     return SL_OK;
 }
 
@@ -408,7 +415,8 @@ static sl_status check_dtype(const sl_tensors *set, const sl_tensor *tensor, sl_
     return SL_OK;
 }
 
-sl_status sl_tensors_read(sl_tensors *set, const sl_tensor *tensor, int64_t first, int64_t count, sl_dtype dtype, void *out)
+sl_status sl_tensors_read(sl_tensors *set, const sl_tensor *tensor, int64_t first, int64_t count, sl_dtype dtype,
+                          void *out)
 {
     int64_t size = (int64_t) dtypes[tensor->dtype].bytes, most = STAGING / size;
     SL_TRY(check_dtype(set, tensor, dtype));
@@ -426,8 +434,8 @@ sl_status sl_tensors_read(sl_tensors *set, const sl_tensor *tensor, int64_t firs
 
 /* File rows [row, row+rows), of which elements [first, first+count) are wanted, become columns of `out`. Whole file rows are
  * read at a time when a good part of each is wanted: one system call per row would cost more than the bytes. */
-sl_status sl_tensors_read_transposed(sl_tensors *set, const sl_tensor *tensor, int64_t first, int64_t count, sl_dtype dtype,
-                                     void *out)
+sl_status sl_tensors_read_transposed(sl_tensors *set, const sl_tensor *tensor, int64_t first, int64_t count,
+                                     sl_dtype dtype, void *out)
 {
     int64_t size = (int64_t) dtypes[tensor->dtype].bytes, columns = tensor->dim[0], rows = tensor->dim[1];
     SL_TRY(check_dtype(set, tensor, dtype));
@@ -442,7 +450,8 @@ sl_status sl_tensors_read_transposed(sl_tensors *set, const sl_tensor *tensor, i
             SL_TRY(sl_tensors_read_raw(set, tensor, (c * rows + from) * size, set->staging, (size_t) bytes));
             for (int64_t k = 0; k < n; k++)
                 for (int64_t j = 0; j < piece; j++)
-                    store(dtype, out, (done + j) * columns + c + k, load(tensor->dtype, set->staging, k * rows + skip + j));
+                    store(dtype, out, (done + j) * columns + c + k,
+                          load(tensor->dtype, set->staging, k * rows + skip + j));
         }
     }
     return SL_OK;

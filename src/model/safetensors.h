@@ -16,8 +16,21 @@
 
 typedef enum sl_file_dtype {
 #define SL_FILE_DTYPES(X) \
-    X(F64, 8) X(F32, 4) X(F16, 2) X(BF16, 2) X(I64, 8) X(I32, 4) X(I16, 2) X(I8, 1) X(U64, 8) X(U32, 4) X(U16, 2) X(U8, 1) \
-    X(BOOL, 1) X(F8_E4M3, 1) X(F8_E5M2, 1)
+    X(F64, 8)             \
+    X(F32, 4)             \
+    X(F16, 2)             \
+    X(BF16, 2)            \
+    X(I64, 8)             \
+    X(I32, 4)             \
+    X(I16, 2)             \
+    X(I8, 1)              \
+    X(U64, 8)             \
+    X(U32, 4)             \
+    X(U16, 2)             \
+    X(U8, 1)              \
+    X(BOOL, 1)            \
+    X(F8_E4M3, 1)         \
+    X(F8_E5M2, 1)
 #define X(name, bytes) SL_FILE_##name,
     SL_FILE_DTYPES(X)
 #undef X
@@ -37,7 +50,7 @@ typedef struct sl_tensor {
     int64_t count;  /* elements */
     int64_t offset; /* of its first byte in the file */
     int64_t bytes;
-    int32_t file;   /* index among the set's files */
+    int32_t file; /* index among the set's files */
 } sl_tensor;
 
 /* ---- reading ---- */
@@ -49,24 +62,28 @@ typedef struct sl_tensors sl_tensors;
 sl_status sl_tensors_open(const char *path, sl_tensors **tensors);
 void sl_tensors_close(sl_tensors *tensors);
 int64_t sl_tensors_count(const sl_tensors *tensors);
-const sl_tensor *sl_tensors_at(const sl_tensors *tensors, int64_t index);        /* in order of name */
-const sl_tensor *sl_tensors_find(const sl_tensors *tensors, const char *name);   /* NULL when absent */
-const char *sl_tensors_metadata(const sl_tensors *tensors, const char *key);     /* "__metadata__" of the first file; NULL when absent */
+const sl_tensor *sl_tensors_at(const sl_tensors *tensors, int64_t index);      /* in order of name */
+const sl_tensor *sl_tensors_find(const sl_tensors *tensors, const char *name); /* NULL when absent */
+const char *sl_tensors_metadata(const sl_tensors *tensors,
+                                const char *key); /* "__metadata__" of the first file; NULL when absent */
 const char *sl_tensors_file(const sl_tensors *tensors, const sl_tensor *tensor); /* its path, for messages */
 
 /* Bytes as they stand, [offset, offset+length) of the tensor. */
 sl_status sl_tensors_read_raw(sl_tensors *tensors, const sl_tensor *tensor, int64_t offset, void *out, size_t length);
 /* Elements [first, first+count), converted to `dtype` (f32 or bf16, from F32, BF16 or F16; I32 to I32). */
-sl_status sl_tensors_read(sl_tensors *tensors, const sl_tensor *tensor, int64_t first, int64_t count, sl_dtype dtype, void *out);
+sl_status sl_tensors_read(sl_tensors *tensors, const sl_tensor *tensor, int64_t first, int64_t count, sl_dtype dtype,
+                          void *out);
 /* The tensor is [columns, rows] in the file; gives rows [first, first+count) of its transpose [rows, columns], converted. */
-sl_status sl_tensors_read_transposed(sl_tensors *tensors, const sl_tensor *tensor, int64_t first, int64_t count, sl_dtype dtype, void *out);
+sl_status sl_tensors_read_transposed(sl_tensors *tensors, const sl_tensor *tensor, int64_t first, int64_t count,
+                                     sl_dtype dtype, void *out);
 
 /* ---- writing: metadata and declarations first, then the data of all tensors in the order declared ---- */
 
 typedef struct sl_tensors_writer sl_tensors_writer;
 sl_status sl_tensors_writer_open(const char *path, sl_tensors_writer **writer);
 sl_status sl_tensors_writer_metadata(sl_tensors_writer *writer, const char *key, const char *value);
-sl_status sl_tensors_writer_declare(sl_tensors_writer *writer, const char *name, sl_file_dtype dtype, int32_t rank, const int64_t *dim);
+sl_status sl_tensors_writer_declare(sl_tensors_writer *writer, const char *name, sl_file_dtype dtype, int32_t rank,
+                                    const int64_t *dim);
 /* Any number of bytes at a time; the first call writes the header. */
 sl_status sl_tensors_writer_write(sl_tensors_writer *writer, const void *bytes, size_t length);
 /* Refuses when bytes are missing. fsync and rename as sl_writer_commit. `checksum` (may be NULL): sl_hash64 of the file. */
@@ -89,11 +106,11 @@ sl_status sl_param_load(sl_tensors *tensors, const sl_param *param, sl_dtype dty
 /* Declares all parts, then (after every declaration of the file, in the same order) writes them. `dtype` is what read() gives
  * and what the file holds. `prefix` (may be "") goes before the names: "moment1." and the like. */
 sl_status sl_param_declare(sl_tensors_writer *writer, const char *prefix, const sl_param *param, sl_dtype dtype);
-sl_status sl_param_save(sl_tensors_writer *writer, const sl_param *param, sl_dtype dtype, void *buffer, size_t buffer_bytes,
-                        sl_param_io read, void *context);
+sl_status sl_param_save(sl_tensors_writer *writer, const sl_param *param, sl_dtype dtype, void *buffer,
+                        size_t buffer_bytes, sl_param_io read, void *context);
 /* As sl_param_load, of what sl_param_declare/save wrote under `prefix`. */
-sl_status sl_param_load_prefixed(sl_tensors *tensors, const char *prefix, const sl_param *param, sl_dtype dtype, void *buffer,
-                                 size_t buffer_bytes, sl_param_io write, void *context);
+sl_status sl_param_load_prefixed(sl_tensors *tensors, const char *prefix, const sl_param *param, sl_dtype dtype,
+                                 void *buffer, size_t buffer_bytes, sl_param_io write, void *context);
 /* Tensors of the set that none of the parameters takes and that are no known buffers (causal masks, rotary tables, a copy of
  * tied weights): SL_E_FORMAT naming the first, since a weight that is silently left out changes the model. */
 sl_status sl_params_check_unused(const sl_tensors *tensors, const sl_param *params, int32_t n_params);

@@ -25,22 +25,22 @@ typedef struct builder {
     int32_t n_values, n_nodes;
     sl_dtype dtype;
     bool sliced;
-    int64_t slices;          /* chunks of one sequence when sliced, else 1 */
+    int64_t slices; /* chunks of one sequence when sliced, else 1 */
     int64_t chunks_per_round;
     int32_t n_runs;
-    group_run *runs;         /* in group order */
+    group_run *runs; /* in group order */
     int32_t capacity_objects, capacity_tasks;
 
-    uint8_t *variant;        /* by chunk */
+    uint8_t *variant;             /* by chunk */
     sl_task *prototype[VARIANTS]; /* by node: everything but objects and offsets */
-    int32_t *slots;          /* (position in round, value): object; -1 not yet. Context lives at its sequence's first slice */
-    int32_t *keys;           /* (variant, position in round, value): key; -1 not yet */
-    int32_t *gradient;       /* by group: gradient object; -1 not yet */
-    int32_t *use_gradient;   /* by value (parameter gradients): object; -1 not yet */
-    int32_t *home_block;     /* by parameter: the first block that uses it; its gradient goes straight into the group's */
-    int32_t *maker;          /* by value: the forward node that makes it; -1 none */
-    uint8_t *written;        /* by value (parameter gradients): some chunk has written it */
-    int32_t *completion;     /* by group: backward node behind which nothing reads or writes it any more */
+    int32_t *slots;    /* (position in round, value): object; -1 not yet. Context lives at its sequence's first slice */
+    int32_t *keys;     /* (variant, position in round, value): key; -1 not yet */
+    int32_t *gradient; /* by group: gradient object; -1 not yet */
+    int32_t *use_gradient; /* by value (parameter gradients): object; -1 not yet */
+    int32_t *home_block;   /* by parameter: the first block that uses it; its gradient goes straight into the group's */
+    int32_t *maker;        /* by value: the forward node that makes it; -1 none */
+    uint8_t *written;      /* by value (parameter gradients): some chunk has written it */
+    int32_t *completion;   /* by group: backward node behind which nothing reads or writes it any more */
     int32_t partials_object; /* sums of squares, one per run; -1 when there is no norm */
     int32_t *kind_slots;     /* (slice or variant, node, accumulating): kind + 1 */
     int32_t *kind_table;     /* open addressing by signature: kind + 1 */

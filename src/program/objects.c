@@ -41,7 +41,8 @@ sl_status sl_program_add_object(builder *b, const sl_object *object, int32_t *ou
 
 static sl_object object_once(const char *name, sl_object_class class, size_t bytes, int32_t group)
 {
-    return (sl_object){.name = name, .class = class, .bytes = bytes, .block = -1, .chunk = -1, .round = -1, .key = -1, .group = group};
+    return (sl_object){
+        .name = name, .class = class, .bytes = bytes, .block = -1, .chunk = -1, .round = -1, .key = -1, .group = group};
 }
 
 /* ---- what exists before the first task ---- */
@@ -88,7 +89,8 @@ sl_status sl_program_add_data(builder *b)
     return SL_OK;
 }
 
-static sl_status add_state(builder *b, const char *what, sl_object_class class, int32_t group, sl_dtype dtype, int32_t *out)
+static sl_status add_state(builder *b, const char *what, sl_object_class class, int32_t group, sl_dtype dtype,
+                           int32_t *out)
 {
     const sl_param_group *g = &b->program->groups[group];
     sl_object object = object_once(NULL, class, (size_t) g->count * sl_dtype_bytes(dtype), group);
@@ -144,8 +146,14 @@ static sl_status chunk_object(builder *b, int32_t chunk, sl_value root, size_t b
     int32_t *slot = &b->slots[(int64_t) position * b->n_values + root];
     if (*slot < 0) {
         int32_t *key = &b->keys[(b->variant[chunk] * b->chunks_per_round + position) * b->n_values + root];
-        sl_object object = {.name = v->name, .class = class_of(b, v->class), .bytes = bytes, .block = v->block, .chunk = chunk,
-                            .round = (int32_t) (chunk / b->chunks_per_round), .key = *key, .group = -1};
+        sl_object object = {.name = v->name,
+                            .class = class_of(b, v->class),
+                            .bytes = bytes,
+                            .block = v->block,
+                            .chunk = chunk,
+                            .round = (int32_t) (chunk / b->chunks_per_round),
+                            .key = *key,
+                            .group = -1};
         SL_TRY(sl_program_add_object(b, &object, slot));
         *key = b->program->objects[*slot].key;
     }
@@ -154,8 +162,8 @@ static sl_status chunk_object(builder *b, int32_t chunk, sl_value root, size_t b
 }
 
 /* A slice writes (or reads back) its own rows of the context; attention sees the rows of all slices so far. */
-static sl_status resolve_context(builder *b, int32_t chunk, const sl_node *node, sl_value root, int out_index, sl_use *use,
-                                 uint32_t *accumulate)
+static sl_status resolve_context(builder *b, int32_t chunk, const sl_node *node, sl_value root, int out_index,
+                                 sl_use *use, uint32_t *accumulate)
 {
     const sl_chunk *c = &b->program->chunks[chunk];
     size_t row_bytes = (size_t) use->type.dim[1] * sl_dtype_bytes(use->type.dtype);
@@ -181,7 +189,8 @@ static sl_status resolve_gradient(builder *b, sl_value value, int out_index, sl_
     int32_t *object = straight ? &b->gradient[param->group_index] : &b->use_gradient[value];
     if (*object < 0) {
         size_t group_bytes = (size_t) p->groups[param->group_index].count * sl_dtype_bytes(b->dtype);
-        sl_object fresh = object_once(v->name, SL_CLASS_GRADIENT, straight ? group_bytes : sl_type_bytes(&v->type), param->group_index);
+        sl_object fresh = object_once(v->name, SL_CLASS_GRADIENT, straight ? group_bytes : sl_type_bytes(&v->type),
+                                      param->group_index);
         if (straight)
             SL_TRY(sl_region_printf(p->region, &fresh.name, "d.%s", param->group));
         fresh.block = v->block;

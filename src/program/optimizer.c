@@ -110,7 +110,8 @@ static sl_status add_other_blocks(builder *b, int32_t group)
     const sl_program *p = b->program;
     for (sl_value v = 0; v < b->n_values; v++) {
         const sl_graph_value *value = &b->graph[0]->values[v];
-        if (value->class != SL_VALUE_PARAMETER_GRADIENT || b->use_gradient[v] < 0 || p->params[value->param].group_index != group)
+        if (value->class != SL_VALUE_PARAMETER_GRADIENT || b->use_gradient[v] < 0 ||
+            p->params[value->param].group_index != group)
             continue;
         const sl_param *param = &p->params[value->param];
         int64_t count = sl_type_count(&param->type);

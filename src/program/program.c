@@ -47,15 +47,18 @@ static sl_status check_config(const sl_program_config *config)
     long long seqlen = c->seqlen, sequences = c->sequences, tokens = c->chunk_tokens;
     int64_t total;
     if (seqlen < 1 || sequences < 1 || tokens < 1)
-        return sl_fail(SL_E_USAGE, "sequence length %lld, %lld sequences and chunks of %lld tokens must all be at least 1", seqlen,
+        return sl_fail(SL_E_USAGE,
+                       "sequence length %lld, %lld sequences and chunks of %lld tokens must all be at least 1", seqlen,
                        sequences, tokens);
     if (__builtin_mul_overflow(c->seqlen, c->sequences, &total) || total > INT64_C(1) << 40 || c->seqlen > INT32_MAX)
         return sl_fail(SL_E_USAGE, "%lld sequences of %lld tokens are more than a step can hold", sequences, seqlen);
     if (tokens > seqlen && tokens % seqlen)
-        return sl_fail(SL_E_USAGE, "a chunk of %lld tokens is neither a multiple of the sequence length %lld nor less than it",
+        return sl_fail(SL_E_USAGE,
+                       "a chunk of %lld tokens is neither a multiple of the sequence length %lld nor less than it",
                        tokens, seqlen);
     if (total / SL_MAX(1, SL_MIN(tokens, seqlen)) > 1 << 22)
-        return sl_fail(SL_E_USAGE, "%lld tokens in chunks of %lld are too many tasks; use larger chunks", (long long) total, tokens);
+        return sl_fail(SL_E_USAGE, "%lld tokens in chunks of %lld are too many tasks; use larger chunks",
+                       (long long) total, tokens);
     return SL_OK;
 }
 
@@ -67,7 +70,8 @@ static sl_status cut_chunks(builder *b)
     b->sliced = c->chunk_tokens < c->seqlen;
     b->slices = SL_DIV_UP(c->seqlen, SL_MIN(c->chunk_tokens, c->seqlen));
     p->n_chunks = (int32_t) (b->sliced ? c->sequences * b->slices : SL_DIV_UP(c->sequences, each));
-    b->chunks_per_round = p->config.chunks_per_round > 0 ? SL_MIN(p->config.chunks_per_round, p->n_chunks) : p->n_chunks;
+    b->chunks_per_round =
+        p->config.chunks_per_round > 0 ? SL_MIN(p->config.chunks_per_round, p->n_chunks) : p->n_chunks;
     if (b->sliced)
         b->chunks_per_round = SL_MAX(b->slices, b->chunks_per_round / b->slices * b->slices);
     p->config.chunks_per_round = b->chunks_per_round;
@@ -98,7 +102,8 @@ static sl_status cut_chunks(builder *b)
 static sl_status build_graph(builder *b, int64_t tokens, sl_graph_builder build, void *context, sl_graph **graph)
 {
     const sl_program_config *config = &b->program->config;
-    sl_graph_config graph_config = {.tokens = tokens, .dtype = b->dtype, .training = !config->forward_only, .sliced = b->sliced};
+    sl_graph_config graph_config = {
+        .tokens = tokens, .dtype = b->dtype, .training = !config->forward_only, .sliced = b->sliced};
     int64_t sequences = b->program->chunks[0].n_sequences;
     graph_config.max_segments = SL_MAX(config->max_segments, sequences);
     SL_TRY(sl_graph_create(&graph_config, graph));
@@ -115,8 +120,8 @@ static sl_status build_graphs(builder *b, sl_program_owner *owner, sl_graph_buil
         SL_TRY(build_graph(b, p->chunks[last].tokens, build, context, &owner->graph[1]));
     const sl_graph *full = owner->graph[0], *tail = owner->graph[1];
     if (tail && (tail->n_nodes != full->n_nodes || tail->n_values != full->n_values))
-        return sl_fail(SL_E_INTERNAL, "the model's graph has another shape for %lld tokens than for %lld", (long long) tail->tokens,
-                       (long long) full->tokens);
+        return sl_fail(SL_E_INTERNAL, "the model's graph has another shape for %lld tokens than for %lld",
+                       (long long) tail->tokens, (long long) full->tokens);
     b->graph[0] = full;
     b->graph[1] = tail;
     b->n_values = full->n_values;
@@ -172,7 +177,8 @@ static sl_status allocate_tables(builder *b)
     int64_t objects = 16 + 5 * (int64_t) p->n_groups + b->n_values + p->n_chunks * (int64_t) b->n_values;
     int64_t tasks = p->n_chunks * (int64_t) b->n_nodes + 2 * p->n_params + b->n_values + 16;
     if (objects > INT32_MAX / 2 || tasks > INT32_MAX / 2)
-        return sl_fail(SL_E_USAGE, "the step has %lld tasks, more than can be numbered; use larger chunks", (long long) tasks);
+        return sl_fail(SL_E_USAGE, "the step has %lld tasks, more than can be numbered; use larger chunks",
+                       (long long) tasks);
     b->capacity_objects = (int32_t) objects;
     b->capacity_tasks = (int32_t) tasks;
     SL_TRY(sl_region_alloc(p->region, &p->objects, objects, sizeof *p->objects));
@@ -201,8 +207,8 @@ static sl_status allocate_tables(builder *b)
 
 static void free_tables(builder *b)
 {
-    void *tables[] = {b->slots,   b->keys,       b->gradient,   b->completion, b->use_gradient, b->maker, b->written, b->home_block,
-                      b->kind_slots, b->kind_table, b->prototype[0], b->prototype[1]};
+    void *tables[] = {b->slots,   b->keys,       b->gradient,   b->completion, b->use_gradient, b->maker,
+                      b->written, b->home_block, b->kind_slots, b->kind_table, b->prototype[0], b->prototype[1]};
     for (int64_t i = 0; i < SL_COUNT(tables); i++)
         sl_free(tables[i]);
 }
@@ -285,7 +291,8 @@ static int32_t backward_chunk(const builder *b, int32_t first, int32_t i)
 static sl_status add_round(builder *b, int32_t round)
 {
     sl_program *p = b->program;
-    int32_t first = (int32_t) (round * b->chunks_per_round), count = (int32_t) SL_MIN(b->chunks_per_round, p->n_chunks - first);
+    int32_t first = (int32_t) (round * b->chunks_per_round),
+            count = (int32_t) SL_MIN(b->chunks_per_round, p->n_chunks - first);
     bool last_round = round == p->n_rounds - 1;
     memset(b->slots, -1, (size_t) (b->chunks_per_round * b->n_values) * sizeof *b->slots);
     for (int32_t block = 0; block < p->n_blocks; block++)
@@ -306,10 +313,22 @@ static sl_status add_round(builder *b, int32_t round)
 static sl_status prepare_norm(builder *b)
 {
     sl_program *p = b->program;
-    sl_object partials = {.name = "sums of squares", .class = SL_CLASS_HIDDEN, .bytes = (size_t) b->n_runs * 4, .block = -1,
-                          .chunk = -1, .round = -1, .key = -1, .group = -1};
-    sl_object gate = {.name = "gradient norm", .class = SL_CLASS_RESULT, .bytes = 16, .block = -1, .chunk = -1, .round = -1,
-                      .key = -1, .group = -1};
+    sl_object partials = {.name = "sums of squares",
+                          .class = SL_CLASS_HIDDEN,
+                          .bytes = (size_t) b->n_runs * 4,
+                          .block = -1,
+                          .chunk = -1,
+                          .round = -1,
+                          .key = -1,
+                          .group = -1};
+    sl_object gate = {.name = "gradient norm",
+                      .class = SL_CLASS_RESULT,
+                      .bytes = 16,
+                      .block = -1,
+                      .chunk = -1,
+                      .round = -1,
+                      .key = -1,
+                      .group = -1};
     b->partials_object = p->gate_object = -1;
     if (p->config.forward_only || !(p->config.gated || p->config.norm))
         return SL_OK;

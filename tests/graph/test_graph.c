@@ -205,7 +205,8 @@ TEST(wrong_models)
     sl_value narrow = param(graph, "narrow", "narrow", 8, 7, true);
     sl_attrs attrs = {0};
     attrs.matmul.trans_b = 1;
-    CHECK_FAILS(sl_graph_op(graph, SL_OP_MATMUL, "layers.0.qkv", &attrs, (const sl_value[]){x, narrow}, 2, out), SL_E_INTERNAL);
+    CHECK_FAILS(sl_graph_op(graph, SL_OP_MATMUL, "layers.0.qkv", &attrs, (const sl_value[]){x, narrow}, 2, out),
+                SL_E_INTERNAL);
     CHECK_CONTAINS(sl_error_message(), "layers.0.qkv");
     sl_value loss = loss_of(graph, x, param(graph, "head", "head", 9, 8, true));
     op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);

@@ -29,15 +29,25 @@ static inline sl_status interpret_build(void *model, sl_graph *graph)
     return sl_model_build(model, graph);
 }
 
-static inline sl_program_config interpret_config(int64_t seqlen, int64_t sequences, int64_t chunk_tokens, sl_precision precision)
+static inline sl_program_config interpret_config(int64_t seqlen, int64_t sequences, int64_t chunk_tokens,
+                                                 sl_precision precision)
 {
-    return (sl_program_config){.chunking = {seqlen, sequences, chunk_tokens}, .precision = precision, .beta1 = 0.9f,
-                               .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .momentum = 0.9f, .max_segments = 1};
+    return (sl_program_config){.chunking = {seqlen, sequences, chunk_tokens},
+                               .precision = precision,
+                               .beta1 = 0.9f,
+                               .beta2 = 0.95f,
+                               .eps = 1e-8f,
+                               .weight_decay = 0.1f,
+                               .momentum = 0.9f,
+                               .max_segments = 1};
 }
 
 static inline sl_launch interpret_launch(const interpreter *it, const sl_task *task)
 {
-    sl_launch launch = {.op = task->op, .accumulate = task->accumulate, .attrs = task->attrs, .workspace = it->workspace,
+    sl_launch launch = {.op = task->op,
+                        .accumulate = task->accumulate,
+                        .attrs = task->attrs,
+                        .workspace = it->workspace,
                         .workspace_bytes = it->workspace_bytes};
     for (int i = 0; i < SL_MAX_IN; i++)
         if (task->in[i].object >= 0)
@@ -120,8 +130,11 @@ static inline void interpret_set_data(interpreter *it, const int32_t *tokens, co
             segments[i] = (int32_t) (SL_MIN(i, chunk->n_sequences) * seqlen);
     }
     if (p->step_object >= 0)
-        *interpret_step_params(it) = (sl_step_params){.learning_rate = 1e-3f, .bias1 = 0.1f, .bias2 = 0.05f,
-                                                      .loss_scale = (float) (1.0 / (double) p->tokens), .step = 1};
+        *interpret_step_params(it) = (sl_step_params){.learning_rate = 1e-3f,
+                                                      .bias1 = 0.1f,
+                                                      .bias2 = 0.05f,
+                                                      .loss_scale = (float) (1.0 / (double) p->tokens),
+                                                      .step = 1};
 }
 
 static inline double interpret_loss(const interpreter *it)
@@ -189,7 +202,6 @@ static inline void interpret_init(interpreter *it, uint64_t seed, float std)
                           (p->init == SL_INIT_ONES ? 1.0f : 0.0f) + std * interpret_noise(seed + (uint64_t) param, i));
     }
 }
-
 
 static inline sl_status interpret_write(void *context, size_t offset, void *bytes, size_t length)
 {

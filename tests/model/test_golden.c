@@ -32,7 +32,8 @@ static void load_weights(interpreter *it, sl_tensors *tensors)
 {
     for (int32_t p = 0; p < it->program->n_params; p++) {
         const sl_param *param = &it->program->params[p];
-        CHECK_OK(sl_param_load(tensors, param, param->type.dtype, buffer, sizeof buffer, interpret_write, interpret_param(it, p)));
+        CHECK_OK(sl_param_load(tensors, param, param->type.dtype, buffer, sizeof buffer, interpret_write,
+                               interpret_param(it, p)));
     }
 }
 
@@ -84,7 +85,8 @@ static void check_gradients(interpreter *it, sl_tensors *tensors, const char *pr
         norm += length;
         free(want);
     }
-    CHECK_MSG(sqrt(difference / norm) <= all, "the whole gradient is off by %.3g, allowed %.3g", sqrt(difference / norm), all);
+    CHECK_MSG(sqrt(difference / norm) <= all, "the whole gradient is off by %.3g, allowed %.3g",
+              sqrt(difference / norm), all);
     printf("     %s worst parameter %.3g, whole gradient %.3g\n", prefix, worst, sqrt(difference / norm));
 }
 
@@ -94,7 +96,8 @@ static void check_hidden(interpreter *it, sl_tensors *tensors)
     int32_t found = 0;
     for (int32_t i = 0; i < p->n_tasks; i++) {
         const sl_task *task = &p->tasks[i];
-        bool last = i + 1 < p->n_tasks && (p->tasks[i + 1].block != task->block || p->tasks[i + 1].phase != task->phase);
+        bool last =
+            i + 1 < p->n_tasks && (p->tasks[i + 1].block != task->block || p->tasks[i + 1].phase != task->phase);
         char name[32];
         float want[32 * 32];
         if (task->phase != SL_PHASE_FORWARD || !last)
@@ -108,7 +111,8 @@ static void check_hidden(interpreter *it, sl_tensors *tensors)
     CHECK_I64(found, p->n_blocks - 1);
 }
 
-static void check_model(const char *name, sl_precision precision, int64_t chunk_tokens, double each, double all, double loss_off)
+static void check_model(const char *name, sl_precision precision, int64_t chunk_tokens, double each, double all,
+                        double loss_off)
 {
     char file[128];
     sl_model model;
@@ -182,9 +186,12 @@ TEST(curve)
             targets[i] = at[1];
         }
         interpret_set_data(&it, tokens, targets);
-        *interpret_step_params(&it) = (sl_step_params){.learning_rate = 3e-3f, .bias1 = (float) (1 - pow(0.9, step + 1)),
-                                                       .bias2 = (float) (1 - pow(0.95, step + 1)), .loss_scale = 1.0f / 32,
-                                                       .clip = 1, .step = (uint32_t) step + 1};
+        *interpret_step_params(&it) = (sl_step_params){.learning_rate = 3e-3f,
+                                                       .bias1 = (float) (1 - pow(0.9, step + 1)),
+                                                       .bias2 = (float) (1 - pow(0.95, step + 1)),
+                                                       .loss_scale = 1.0f / 32,
+                                                       .clip = 1,
+                                                       .step = (uint32_t) step + 1};
         interpret_step(&it, true);
         worst = SL_MAX(worst, fabs(interpret_loss(&it) - (double) loss[step]));
         CHECK_NEAR(((float *) (void *) it.memory[it.program->gate_object])[1], norm[step], 2e-3 * (double) norm[step]);

@@ -18,7 +18,8 @@ static sl_model tiny_gpt2(float dropout)
 {
     sl_model model;
     CHECK_OK(sl_model_find("gpt2", &model));
-    model.layers = 2, model.dim = 16, model.heads = model.kv_heads = 2, model.head_dim = 8, model.ffn = 40, model.vocab = 29;
+    model.layers = 2, model.dim = 16, model.heads = model.kv_heads = 2, model.head_dim = 8, model.ffn = 40,
+    model.vocab = 29;
     model.max_seqlen = SEQLEN;
     model.dropout = dropout;
     return model;
@@ -85,8 +86,8 @@ static void check_differences(sl_model model, int64_t chunk_tokens)
             size += (double) gradient[i] * (double) gradient[i];
         }
         double measured = (4 * slope_of(&it, p, step) - slope_of(&it, p, 2 * step)) / 3; /* Richardson: error step^4 */
-        CHECK_MSG(fabs(measured - predicted) <= 2e-3 * sqrt(size) + 2e-4, "%s: slope %.6g, gradient says %.6g (norm %.3g)",
-                  param->name, measured, predicted, sqrt(size));
+        CHECK_MSG(fabs(measured - predicted) <= 2e-3 * sqrt(size) + 2e-4,
+                  "%s: slope %.6g, gradient says %.6g (norm %.3g)", param->name, measured, predicted, sqrt(size));
     }
     interpret_destroy(&it);
 }

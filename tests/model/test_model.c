@@ -57,9 +57,12 @@ TEST(parameter_counts)
     static const struct {
         const char *name;
         double millions, within;
-    } known[] = {{"tiny", 22.7, 0.05},      {"small", 128.6, 0.05},     {"medium", 423.2, 0.05},  {"large", 969.4, 0.05},
-                 {"xl", 1998, 0.5},         {"2.7b", 3407, 0.5},        {"gpt2", 124.4, 0.05},    {"gpt2-medium", 354.8, 0.05},
-                 {"gpt2-large", 774.0, 0.05}, {"gpt2-xl", 1557.6, 0.05}, {"llama3-8b", 8030.3, 0.05}};
+    } known[] = {{"tiny", 22.7, 0.05},        {"small", 128.6, 0.05},
+                 {"medium", 423.2, 0.05},     {"large", 969.4, 0.05},
+                 {"xl", 1998, 0.5},           {"2.7b", 3407, 0.5},
+                 {"gpt2", 124.4, 0.05},       {"gpt2-medium", 354.8, 0.05},
+                 {"gpt2-large", 774.0, 0.05}, {"gpt2-xl", 1557.6, 0.05},
+                 {"llama3-8b", 8030.3, 0.05}};
     for (int64_t i = 0; i < SL_COUNT(known); i++) {
         sl_model model;
         CHECK_OK(sl_model_find(known[i].name, &model));
@@ -81,8 +84,10 @@ static void check_same(const sl_model *a, const sl_model *b)
     sl_model x = *a, y = *b;
     memset(x.name, 0, sizeof x.name);
     memset(y.name, 0, sizeof y.name);
-    CHECK(x.family == y.family && x.layers == y.layers && x.dim == y.dim && x.heads == y.heads && x.kv_heads == y.kv_heads);
-    CHECK(x.head_dim == y.head_dim && x.ffn == y.ffn && x.vocab == y.vocab && x.max_seqlen == y.max_seqlen && x.tied == y.tied);
+    CHECK(x.family == y.family && x.layers == y.layers && x.dim == y.dim && x.heads == y.heads &&
+          x.kv_heads == y.kv_heads);
+    CHECK(x.head_dim == y.head_dim && x.ffn == y.ffn && x.vocab == y.vocab && x.max_seqlen == y.max_seqlen &&
+          x.tied == y.tied);
     CHECK(x.norm_eps == y.norm_eps && x.rope_style == y.rope_style && x.rope_theta == y.rope_theta);
     CHECK(x.rope_factor == y.rope_factor && x.rope_low_freq == y.rope_low_freq && x.rope_high_freq == y.rope_high_freq);
     CHECK(x.rope_original_context == y.rope_original_context && x.gelu_tanh == y.gelu_tanh && x.dropout == y.dropout);
@@ -96,7 +101,8 @@ TEST(configs_come_back)
     for (int64_t i = 0; i < count; i++) {
         sl_model model = presets[i], back;
         if (i % 2 && model.family == &sl_family_llama) {
-            model.rope_factor = 8, model.rope_low_freq = 1, model.rope_high_freq = 4, model.rope_original_context = 8192;
+            model.rope_factor = 8, model.rope_low_freq = 1, model.rope_high_freq = 4,
+            model.rope_original_context = 8192;
             model.tied = true;
         }
         CHECK_OK(sl_model_write_config(&model, test_path("config.json")));
@@ -108,22 +114,26 @@ TEST(configs_come_back)
 }
 
 static const char llama31[] =
-    "{\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": false, \"attention_dropout\": 0.0, \"bos_token_id\": 128000,"
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": false, \"attention_dropout\": 0.0, "
+    "\"bos_token_id\": 128000,"
     "\"eos_token_id\": [128001, 128008], \"hidden_act\": \"silu\", \"hidden_size\": 4096, \"initializer_range\": 0.02,"
     "\"intermediate_size\": 14336, \"max_position_embeddings\": 131072, \"mlp_bias\": false, \"model_type\": \"llama\","
     "\"num_attention_heads\": 32, \"num_hidden_layers\": 32, \"num_key_value_heads\": 8, \"pretraining_tp\": 1,"
     "\"rms_norm_eps\": 1e-05, \"rope_scaling\": {\"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0,"
     "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}, \"rope_theta\": 500000.0,"
-    "\"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\", \"transformers_version\": \"4.43.0\", \"use_cache\": true,"
+    "\"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\", \"transformers_version\": \"4.43.0\", "
+    "\"use_cache\": true,"
     "\"vocab_size\": 128256}";
 
 static const char gpt2[] =
     "{\"activation_function\": \"gelu_new\", \"architectures\": [\"GPT2LMHeadModel\"], \"attn_pdrop\": 0.1,"
     "\"bos_token_id\": 50256, \"embd_pdrop\": 0.1, \"eos_token_id\": 50256, \"initializer_range\": 0.02,"
-    "\"layer_norm_epsilon\": 1e-05, \"model_type\": \"gpt2\", \"n_ctx\": 1024, \"n_embd\": 768, \"n_head\": 12, \"n_layer\": 12,"
+    "\"layer_norm_epsilon\": 1e-05, \"model_type\": \"gpt2\", \"n_ctx\": 1024, \"n_embd\": 768, \"n_head\": 12, "
+    "\"n_layer\": 12,"
     "\"n_positions\": 1024, \"resid_pdrop\": 0.1, \"summary_activation\": null, \"summary_first_dropout\": 0.1,"
     "\"summary_proj_to_labels\": true, \"summary_type\": \"cls_index\", \"summary_use_proj\": true,"
-    "\"task_specific_params\": {\"text-generation\": {\"do_sample\": true, \"max_length\": 50}}, \"vocab_size\": 50257}";
+    "\"task_specific_params\": {\"text-generation\": {\"do_sample\": true, \"max_length\": 50}}, \"vocab_size\": "
+    "50257}";
 
 TEST(real_configs)
 {
@@ -165,7 +175,8 @@ TEST(both_forms_of_rope)
     sl_model old, new;
     CHECK_OK(parse(llama31, &old));
     static char text[4096];
-    snprintf(text, sizeof text, "%s", with(llama31, "\"rope_scaling\": {", "\"rope_parameters\": {\"rope_theta\": 500000.0, "));
+    snprintf(text, sizeof text, "%s",
+             with(llama31, "\"rope_scaling\": {", "\"rope_parameters\": {\"rope_theta\": 500000.0, "));
     CHECK_OK(parse(with(text, "\"rope_theta\": 500000.0,\"tie", "\"tie"), &new));
     check_same(&old, &new);
 }
@@ -175,9 +186,11 @@ TEST(refused_configs)
     sl_model model;
     check_refused(with(llama31, "\"use_cache\": true", "\"qk_norm\": true"), SL_E_UNSUPPORTED, "qk_norm");
     check_refused(with(llama31, "\"silu\"", "\"relu\""), SL_E_UNSUPPORTED, "hidden_act");
-    check_refused(with(llama31, "\"attention_bias\": false", "\"attention_bias\": true"), SL_E_UNSUPPORTED, "attention_bias");
+    check_refused(with(llama31, "\"attention_bias\": false", "\"attention_bias\": true"), SL_E_UNSUPPORTED,
+                  "attention_bias");
     check_refused(with(llama31, "\"rope_type\": \"llama3\"", "\"rope_type\": \"yarn\""), SL_E_UNSUPPORTED, "yarn");
-    check_refused(with(llama31, "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 0.5"), SL_E_FORMAT, "high_freq_factor");
+    check_refused(with(llama31, "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 0.5"), SL_E_FORMAT,
+                  "high_freq_factor");
     check_refused(with(llama31, "\"model_type\": \"llama\"", "\"model_type\": \"mamba\""), SL_E_UNSUPPORTED, "mamba");
     check_refused(with(llama31, "\"vocab_size\": 128256", "\"bos\": 1"), SL_E_UNSUPPORTED, "bos");
     check_refused(with(llama31, "\"hidden_size\": 4096, ", ""), SL_E_FORMAT, "hidden_size");
@@ -185,8 +198,10 @@ TEST(refused_configs)
     check_refused(with(llama31, "4096", "9223372036854775807"), SL_E_FORMAT, "hidden_size");
     check_refused(with(llama31, "4096", "1e300"), SL_E_FORMAT, "hidden_size");
     check_refused(with(llama31, "4096", "\"big\""), SL_E_FORMAT, "hidden_size");
-    check_refused(with(llama31, "\"num_hidden_layers\": 32", "\"num_hidden_layers\": 100000000"), SL_E_FORMAT, "num_hidden_layers");
-    check_refused(with(llama31, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 7"), SL_E_USAGE, "key/value heads");
+    check_refused(with(llama31, "\"num_hidden_layers\": 32", "\"num_hidden_layers\": 100000000"), SL_E_FORMAT,
+                  "num_hidden_layers");
+    check_refused(with(llama31, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 7"), SL_E_USAGE,
+                  "key/value heads");
     check_refused(with(llama31, "\"num_attention_heads\": 32", "\"num_attention_heads\": 4095"), SL_E_USAGE, "head");
     check_refused(with(llama31, "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": -1"), SL_E_FORMAT, "rms_norm_eps");
     check_refused(with(llama31, "\"rope_theta\": 500000.0", "\"rope_theta\": 0"), SL_E_FORMAT, "rope_theta");
@@ -206,7 +221,8 @@ TEST(checks)
 {
     sl_model model;
     CHECK_OK(sl_model_find("byte-test", &model));
-    int64_t *const fields[] = {&model.layers, &model.dim, &model.heads, &model.kv_heads, &model.head_dim, &model.ffn, &model.vocab};
+    int64_t *const fields[] = {&model.layers,   &model.dim, &model.heads, &model.kv_heads,
+                               &model.head_dim, &model.ffn, &model.vocab};
     const int64_t wrong[] = {INT64_MIN, -1, 0, INT64_C(1) << 40, INT64_MAX};
     for (int64_t i = 0; i < SL_COUNT(fields); i++)
         for (int64_t k = 0; k < SL_COUNT(wrong); k++) {
@@ -227,8 +243,10 @@ TEST(every_preset_becomes_a_program)
         sl_model model = presets[i];
         for (int sliced = 0; sliced < 2; sliced++) {
             sl_program *program;
-            sl_program_config config = {.chunking = {256, 2, sliced ? 100 : 512}, .precision = SL_PRECISION_BF16_MASTER,
-                                        .gated = true, .max_segments = 4};
+            sl_program_config config = {.chunking = {256, 2, sliced ? 100 : 512},
+                                        .precision = SL_PRECISION_BF16_MASTER,
+                                        .gated = true,
+                                        .max_segments = 4};
             CHECK_OK(sl_program_create(&config, build, &model, &program));
             CHECK(program->flops == sl_model_step_flops(&model, 256, 2));
             sl_program_destroy(program);

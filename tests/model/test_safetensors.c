@@ -34,8 +34,9 @@ static void check_refused(const char *header, size_t data_bytes, sl_status statu
 TEST(good_headers)
 {
     sl_tensors *tensors;
-    CHECK_OK(sl_tensors_open(write_raw("{" T("b", "F32", "2,1", "4", "12") "," T("a", "BF16", "2", "0", "4") ","
-                                       T("none", "F32", "0,7", "4", "4") "," T("scalar", "U8", "", "12", "13") "}  ", 13),
+    CHECK_OK(sl_tensors_open(write_raw("{" T("b", "F32", "2,1", "4", "12") "," T("a", "BF16", "2", "0", "4") "," T(
+                                           "none", "F32", "0,7", "4", "4") "," T("scalar", "U8", "", "12", "13") "}  ",
+                                       13),
                              &tensors));
     CHECK_I64(sl_tensors_count(tensors), 4);
     CHECK_STR(sl_tensors_at(tensors, 0)->name, "a");
@@ -149,7 +150,8 @@ TEST(conversion_and_transposition)
         f32[i] = sl_bf16_to_f32(bf16[i] = sl_f32_to_bf16(interpret_noise(5, i)));
     for (int wide = 0; wide < 2; wide++) {
         const char *path = test_path(wide ? "f32" : "bf16");
-        CHECK_OK(write_tensor(path, wide ? SL_FILE_F32 : SL_FILE_BF16, ROWS, COLUMNS, wide ? (const void *) f32 : bf16));
+        CHECK_OK(
+            write_tensor(path, wide ? SL_FILE_F32 : SL_FILE_BF16, ROWS, COLUMNS, wide ? (const void *) f32 : bf16));
         CHECK_OK(sl_tensors_open(path, &tensors));
         const sl_tensor *x = sl_tensors_at(tensors, 0);
         CHECK_OK(sl_tensors_read(tensors, x, 0, x->count, SL_F32, back));
@@ -197,8 +199,8 @@ static sl_graph *graph_of(const char *name, sl_dtype dtype)
     return graph;
 }
 
-static sl_status save_params(const sl_graph *graph, unsigned char **memory, const char *path, const char *prefix, void *buffer,
-                             size_t bytes, uint64_t *checksum)
+static sl_status save_params(const sl_graph *graph, unsigned char **memory, const char *path, const char *prefix,
+                             void *buffer, size_t bytes, uint64_t *checksum)
 {
     sl_tensors_writer *writer;
     sl_status status;
@@ -206,21 +208,23 @@ static sl_status save_params(const sl_graph *graph, unsigned char **memory, cons
     for (int32_t p = 0; p < graph->n_params; p++)
         SL_TRY_GOTO(sl_param_declare(writer, prefix, &graph->params[p], graph->dtype), destroy);
     for (int32_t p = 0; p < graph->n_params; p++)
-        SL_TRY_GOTO(sl_param_save(writer, &graph->params[p], graph->dtype, buffer, bytes, interpret_read, memory[p]), destroy);
+        SL_TRY_GOTO(sl_param_save(writer, &graph->params[p], graph->dtype, buffer, bytes, interpret_read, memory[p]),
+                    destroy);
     status = sl_tensors_writer_commit(writer, checksum);
 destroy:
     sl_tensors_writer_destroy(writer);
     return status;
 }
 
-static sl_status load_params(const sl_graph *graph, unsigned char **memory, const char *path, const char *prefix, void *buffer,
-                             size_t bytes)
+static sl_status load_params(const sl_graph *graph, unsigned char **memory, const char *path, const char *prefix,
+                             void *buffer, size_t bytes)
 {
     sl_tensors *tensors;
     sl_status status = SL_OK;
     SL_TRY(sl_tensors_open(path, &tensors));
     for (int32_t p = 0; p < graph->n_params && status == SL_OK; p++)
-        status = sl_param_load_prefixed(tensors, prefix, &graph->params[p], graph->dtype, buffer, bytes, interpret_write, memory[p]);
+        status = sl_param_load_prefixed(tensors, prefix, &graph->params[p], graph->dtype, buffer, bytes,
+                                        interpret_write, memory[p]);
     sl_tensors_close(tensors);
     return status;
 }
@@ -285,8 +289,8 @@ TEST(names)
             CHECK_OK(sl_param_declare(writer, "", &param, SL_F32));
         }
         if (turn)
-            CHECK_OK(sl_tensors_writer_declare(writer, turn == 1 ? "h.0.attn.bias" : "h.7.attn.c_attn.weight", SL_FILE_U8, 1,
-                                               (const int64_t[]){3}));
+            CHECK_OK(sl_tensors_writer_declare(writer, turn == 1 ? "h.0.attn.bias" : "h.7.attn.c_attn.weight",
+                                               SL_FILE_U8, 1, (const int64_t[]){3}));
         for (int32_t p = 0; p < gpt2->n_params; p++)
             CHECK_OK(sl_tensors_writer_write(writer, zeros, sl_type_bytes(&gpt2->params[p].type)));
         CHECK_OK(sl_tensors_writer_write(writer, zeros, turn ? 3 : 0));
@@ -366,7 +370,8 @@ static sl_status round_trip(const sl_graph *graph, unsigned char **memory, unsig
 /* The k-th of each kind of event fails, for every k there is. */
 TEST(faults)
 {
-    const sl_fault_kind kinds[] = {SL_FAULT_ALLOC, SL_FAULT_OPEN, SL_FAULT_READ, SL_FAULT_WRITE, SL_FAULT_SYNC, SL_FAULT_RENAME};
+    const sl_fault_kind kinds[] = {SL_FAULT_ALLOC, SL_FAULT_OPEN, SL_FAULT_READ,
+                                   SL_FAULT_WRITE, SL_FAULT_SYNC, SL_FAULT_RENAME};
     sl_graph *graph = graph_of("gpt2", SL_BF16);
     unsigned char **memory = param_memory(graph), **back = param_memory(graph);
     for (int64_t k = 0; k < SL_COUNT(kinds); k++) {
@@ -378,7 +383,8 @@ TEST(faults)
         for (int64_t nth = 1; nth <= events; nth++) {
             sl_fault_arm(kinds[k], nth);
             sl_status status = round_trip(graph, memory, back);
-            CHECK_MSG(status != SL_OK && sl_error_message()[0], "event %lld of kind %d did not fail", (long long) nth, kinds[k]);
+            CHECK_MSG(status != SL_OK && sl_error_message()[0], "event %lld of kind %d did not fail", (long long) nth,
+                      kinds[k]);
             CHECK_MSG(sl_heap_bytes() == heap, "%lld bytes leak", (long long) (sl_heap_bytes() - heap));
             CHECK(!sl_file_exists(test_path("fault.safetensors.tmp")));
         }

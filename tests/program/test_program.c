@@ -44,8 +44,12 @@ static sl_model random_model(void)
 
 static sl_program_config random_config(void)
 {
-    sl_program_config config = {.precision = (sl_precision) pick(0, 2), .optimizer = (sl_optimizer) pick(0, 1), .gated = pick(0, 1),
-                                .norm = pick(0, 1), .forward_only = pick(0, 4) == 0, .max_segments = pick(1, 5),
+    sl_program_config config = {.precision = (sl_precision) pick(0, 2),
+                                .optimizer = (sl_optimizer) pick(0, 1),
+                                .gated = pick(0, 1),
+                                .norm = pick(0, 1),
+                                .forward_only = pick(0, 4) == 0,
+                                .max_segments = pick(1, 5),
                                 .chunks_per_round = pick(0, 5)};
     config.chunking.seqlen = pick(1, 24);
     config.chunking.sequences = pick(1, 7);
@@ -194,7 +198,8 @@ static void check_kinds(const sl_program *p)
 
 static void check_objects(const sl_program *p)
 {
-    int32_t *first = calloc((size_t) p->n_keys, sizeof *first), *writers = calloc((size_t) p->n_objects, sizeof *writers);
+    int32_t *first = calloc((size_t) p->n_keys, sizeof *first),
+            *writers = calloc((size_t) p->n_objects, sizeof *writers);
     int32_t *users = calloc((size_t) p->n_objects, sizeof *users);
     for (int32_t t = 0; t < p->n_tasks; t++) {
         for (int i = 0; i < SL_MAX_IN; i++)
@@ -208,12 +213,14 @@ static void check_objects(const sl_program *p)
         const sl_object *object = &p->objects[i];
         REQUIRE(object->key >= 0 && object->key < p->n_keys && object->bytes > 0);
         CHECK_MSG(users[i] + writers[i] > 0, "nobody uses %s", object->name);
-        bool owned = object->class == SL_CLASS_PARAMETER || object->class == SL_CLASS_GRADIENT || object->class == SL_CLASS_OPTIMIZER;
+        bool owned = object->class == SL_CLASS_PARAMETER || object->class == SL_CLASS_GRADIENT ||
+                     object->class == SL_CLASS_OPTIMIZER;
         CHECK(owned == (object->group >= 0));
         if (object->producer >= 0) {
             bool found = false;
             for (int k = 0; k < SL_MAX_OUT; k++)
-                found |= p->tasks[object->producer].out[k].object == i && p->tasks[object->producer].out[k].offset == 0 &&
+                found |= p->tasks[object->producer].out[k].object == i &&
+                         p->tasks[object->producer].out[k].offset == 0 &&
                          sl_type_bytes(&p->tasks[object->producer].out[k].type) == object->bytes &&
                          !(p->tasks[object->producer].accumulate >> k & 1u);
             CHECK(found && writers[i] == 1);
@@ -289,7 +296,10 @@ TEST(random_programs)
 TEST(large_models_are_quick)
 {
     sl_model model;
-    sl_program_config config = {.chunking = {8192, 64, 16384}, .precision = SL_PRECISION_BF16, .gated = true, .max_segments = 16,
+    sl_program_config config = {.chunking = {8192, 64, 16384},
+                                .precision = SL_PRECISION_BF16,
+                                .gated = true,
+                                .max_segments = 16,
                                 .chunks_per_round = 4};
     double best = 1e9;
     CHECK_OK(sl_model_find("llama3-8b", &model));
@@ -371,7 +381,8 @@ TEST(wrong_chunkings)
     sl_model model;
     sl_program *p;
     CHECK_OK(sl_model_find("byte-test", &model));
-    const sl_chunking wrong[] = {{0, 1, 1}, {4, 0, 4}, {4, 4, 0}, {4, 4, 6}, {INT64_C(1) << 40, 1 << 20, 4}, {1 << 30, 1, 1}};
+    const sl_chunking wrong[] = {{0, 1, 1},      {4, 0, 4}, {4, 4, 0}, {4, 4, 6}, {INT64_C(1) << 40, 1 << 20, 4},
+                                 {1 << 30, 1, 1}};
     for (int64_t i = 0; i < SL_COUNT(wrong); i++) {
         sl_program_config config = {.chunking = wrong[i], .max_segments = 1};
         CHECK_FAILS(sl_program_create(&config, build, &model, &p), SL_E_USAGE);

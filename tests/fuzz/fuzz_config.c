@@ -1,0 +1,64 @@
+/* Any bytes as a model's config.json: a model whose graph can be built, written and read back the same, or one sentence. */
+#include <string.h>
+
+#include "fuzz/fuzz.h"
+#include "model/internal.h"
+
+const char *const sl_fuzz_dictionary[] = {"\"model_type\":\"llama\"",
+                                          "\"model_type\":\"gpt2\"",
+                                          "\"hidden_size\":",
+                                          "\"num_hidden_layers\":",
+                                          "\"num_attention_heads\":",
+                                          "\"num_key_value_heads\":",
+                                          "\"head_dim\":",
+                                          "\"vocab_size\":",
+                                          "\"rope_scaling\":{\"rope_type\":\"llama3\"}",
+                                          "\"rope_parameters\":{",
+                                          "\"rope_theta\":",
+                                          "\"n_embd\":",
+                                          "\"n_head\":",
+                                          "\"n_layer\":",
+                                          "\"n_positions\":",
+                                          "\"resid_pdrop\":",
+                                          "\"tie_word_embeddings\":true",
+                                          "9223372036854775807",
+                                          "16777216",
+                                          "1e308",
+                                          "-1",
+                                          "null",
+                                          NULL};
+
+static void build_graph(const sl_model *model)
+{
+    sl_graph *graph;
+    sl_graph_config config = {.tokens = 3, .max_segments = 1, .dtype = SL_BF16, .training = true};
+    FUZZ_REQUIRE(sl_graph_create(&config, &graph) == SL_OK);
+    FUZZ_REQUIRE(sl_model_build(model, graph) == SL_OK);
+    int64_t count = 0;
+    for (int32_t p = 0; p < graph->n_params; p++)
+        count += sl_type_count(&graph->params[p].type);
+    FUZZ_REQUIRE(count == sl_model_parameters(model));
+    sl_graph_destroy(graph);
+}
+
+int sl_fuzz_one(const uint8_t *data, size_t size)
+{
+    sl_model model, back;
+    sl_json_writer w = {0};
+    if (sl_model_parse_config("config.json", (const char *) data, size, &model) != SL_OK) {
+        FUZZ_REQUIRE(sl_error_message()[0]);
+        return (int) strlen(sl_error_message()) % 64;
+    }
+    if (model.layers <= 4)
+        build_graph(&model);
+    sl_json_begin_object(&w, NULL);
+    model.family->write_config(&model, &w);
+    sl_json_end_object(&w);
+    FUZZ_REQUIRE(sl_text_status(&w.text) == SL_OK);
+    FUZZ_REQUIRE(sl_model_parse_config("again", w.text.data, w.text.length, &back) == SL_OK);
+    FUZZ_REQUIRE(back.dim == model.dim && back.norm_eps == model.norm_eps && back.rope_theta == model.rope_theta &&
+                 back.rope_factor == model.rope_factor && back.dropout == model.dropout &&
+                 back.init_std == model.init_std && sl_model_parameters(&back) == sl_model_parameters(&model));
+    sl_text_free(&w.text);
+    return 100;
+}
