@@ -55,6 +55,10 @@ static const char *const base_keys[] = {"_name_or_path",
                                         "unsloth_version",
                                         "license",
                                         "auto_map",
+                                        "gradient_checkpointing",
+                                        "output_past",
+                                        "is_llama_config",
+                                        "transformers.js_config",
                                         NULL};
 
 static bool listed(const char *const *list, const char *key)

@@ -102,10 +102,11 @@ static sl_status cut_chunks(builder *b)
 static sl_status build_graph(builder *b, int64_t tokens, sl_graph_builder build, void *context, sl_graph **graph)
 {
     const sl_program_config *config = &b->program->config;
-    sl_graph_config graph_config = {
-        .tokens = tokens, .dtype = b->dtype, .training = !config->forward_only, .sliced = b->sliced};
-    int64_t sequences = b->program->chunks[0].n_sequences;
-    graph_config.max_segments = SL_MAX(config->max_segments, sequences);
+    sl_graph_config graph_config = {.tokens = tokens,
+                                    .max_segments = config->max_segments,
+                                    .dtype = b->dtype,
+                                    .training = !config->forward_only,
+                                    .sliced = b->sliced};
     SL_TRY(sl_graph_create(&graph_config, graph));
     return build(context, *graph);
 }
@@ -114,6 +115,7 @@ static sl_status build_graphs(builder *b, sl_program_owner *owner, sl_graph_buil
 {
     sl_program *p = b->program;
     b->dtype = p->config.precision == SL_PRECISION_F32 ? SL_F32 : SL_BF16;
+    p->config.max_segments = SL_MAX(p->config.max_segments, p->chunks[0].n_sequences); /* sequences are always apart */
     SL_TRY(build_graph(b, p->chunks[0].tokens, build, context, &owner->graph[0]));
     int32_t last = p->n_chunks - 1;
     if (b->variant[last])

@@ -263,6 +263,8 @@ static void check_chunks(const sl_program *p)
     for (int32_t c = 0; c < p->n_chunks; c++)
         tokens += p->chunks[c].tokens;
     CHECK_I64(tokens, p->tokens);
+    CHECK_I64(p->objects[p->chunks[0].data[SL_INPUT_SEGMENTS]].bytes, (p->config.max_segments + 1) * 4);
+    CHECK(p->config.max_segments >= p->chunks[0].n_sequences);
     CHECK_I64(p->tokens, p->config.chunking.seqlen * p->config.chunking.sequences);
 }
 
