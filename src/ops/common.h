@@ -86,8 +86,6 @@ sl_status sl_expect_float(const char *op, const char *operand, const sl_type *ty
 /* i32 of rank 1. */
 sl_status sl_expect_index(const char *op, const char *operand, const sl_type *type, int64_t least);
 sl_status sl_expect_step(const char *op, const sl_type *type);
-/* Shape as `want`, dtype f32 or bf16 of its own. */
-sl_status sl_expect_shape(const char *op, const char *operand, const sl_type *type, sl_type want);
 
 /* Every present operand read or written once, updated outputs both; no flops. What most ops' work() is. */
 void sl_work_bytes(const sl_launch *launch, sl_work *work);

@@ -104,13 +104,6 @@ sl_status sl_expect_step(const char *op, const sl_type *type)
     return sl_expect(op, "step", type, sl_type_1d(SL_I32, SL_STEP_WORDS));
 }
 
-sl_status sl_expect_shape(const char *op, const char *operand, const sl_type *type, sl_type want)
-{
-    SL_TRY(sl_expect_float(op, operand, type, 0));
-    want.dtype = type->dtype;
-    return sl_expect(op, operand, type, want);
-}
-
 void sl_work_bytes(const sl_launch *launch, sl_work *work)
 {
     const sl_op_def *def = sl_op(launch->op);
