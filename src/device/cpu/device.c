@@ -74,7 +74,11 @@ static size_t cpu_workspace(sl_device *device, const sl_launch *launch, sl_strea
     cpu_device *cpu = self(device);
     const sl_cpu_kernel *kernel = sl_cpu_kernel_find(launch, cpu->isa);
     const sl_pool *pool = stream == SL_STREAM_HOST ? cpu->host_pool : cpu->compute_pool;
-    size_t bytes = kernel && kernel->workspace ? kernel->workspace(launch, sl_pool_threads(pool)) : 0;
+    size_t bytes = 0;
+    if (kernel)
+        bytes = kernel->workspace ? kernel->workspace(launch, sl_pool_threads(pool)) : 0;
+    else if (sl_op(launch->op)->workspace) /* the reference's own */
+        bytes = sl_op(launch->op)->workspace(launch);
     return SL_ROUND_UP(bytes, (size_t) SL_ALIGN);
 }
 
@@ -150,7 +154,8 @@ static sl_status cpu_launch(sl_device *device, sl_stream stream, const sl_launch
     size_t needed = cpu_workspace(device, launch, stream);
     if (launch->workspace_bytes < needed)
         return note(cpu, sl_fail(SL_E_INTERNAL, "%s: the launch brings %zu bytes of workspace, its kernel %s needs %zu",
-                                 sl_op(launch->op)->name, launch->workspace_bytes, command.kernel->name, needed));
+                                 sl_op(launch->op)->name, launch->workspace_bytes,
+                                 command.kernel ? command.kernel->name : "the reference", needed));
     return push(cpu, stream, &command);
 }
 
