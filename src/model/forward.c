@@ -63,14 +63,14 @@ sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_at
 sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias,
                            sl_value residual)
 {
-    sl_attrs attrs = {0};
+    sl_attrs attrs = {.raw = {0}};
     attrs.matmul.trans_b = 1;
     return sl_forward_op(f, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, weight, bias, residual}, 4, NULL);
 }
 
 sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv)
 {
-    sl_attrs rope = {0}, attention = {0};
+    sl_attrs rope = {.raw = {0}}, attention = {.raw = {0}};
     sl_value kv, q;
     rope.rope.heads = attention.attention.heads = (int32_t) model->heads;
     rope.rope.kv_heads = attention.attention.kv_heads = (int32_t) model->kv_heads;
@@ -94,7 +94,7 @@ sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv
 /* Logits exist for `block` tokens at a time: enough rows to keep a matrix multiply busy, and no more than 2^27 logits. */
 sl_value sl_forward_head(sl_forward *f, const sl_model *model, sl_value x, sl_value weight)
 {
-    sl_attrs attrs = {0};
+    sl_attrs attrs = {.raw = {0}};
     int64_t most = SL_MAX(16, (INT64_C(1) << 27) / model->vocab / 16 * 16);
     attrs.head.block = SL_MIN(f->graph->tokens, SL_MIN(most, 1024));
     attrs.head.ignore = -100; /* PyTorch's convention */

@@ -25,7 +25,7 @@ static void set_linear_init(const sl_model *model, int64_t in, int64_t out, sl_f
 static sl_value norm(sl_forward *f, const sl_model *model, const char *name, const char *prefix, const char *file_name,
                      sl_value x)
 {
-    sl_attrs attrs = {0};
+    sl_attrs attrs = {.raw = {0}};
     sl_forward_param param = {.name = name, .rows = model->dim, .init = SL_INIT_ONES, .n_parts = 1, .prefix = prefix};
     param.parts[0] = (sl_param_part){file_name, 0, model->dim, false};
     attrs.norm.eps = model->norm_eps;

@@ -2,9 +2,6 @@
  * Kinds: tasks that cost the same. A kind's signature is op, accumulate bits, operand types and attributes, less those
  * attributes that only say which part of a random stream a launch uses. Signatures are interned in a small hash table; the
  * builder remembers the kind per node, so the table is asked per node and not per task.
- *
- * Attention's work depends on where sequences end, which types do not show: the operand `segments` has room for as many
- * documents as may occur. Work is counted for the chunk's whole sequences, as the metric formulas do.
  */
 #include <string.h>
 
@@ -39,17 +36,13 @@ static signature signature_of(const sl_task *task)
     return s;
 }
 
-static void work_of(const builder *b, const sl_task *task, sl_work *work)
+static void work_of(const sl_task *task, sl_work *work)
 {
     sl_launch launch = {.op = task->op, .accumulate = task->accumulate, .attrs = task->attrs};
     for (int i = 0; i < SL_MAX_IN; i++)
         launch.in[i].type = task->in[i].type;
     for (int k = 0; k < SL_MAX_OUT; k++)
         launch.out[k].type = task->out[k].type;
-    if (task->op == SL_OP_ATTENTION || task->op == SL_OP_ATTENTION_BWD) {
-        int segments = task->op == SL_OP_ATTENTION ? 2 : 5;
-        launch.in[segments].type.dim[0] = b->program->chunks[task->chunk].n_sequences + 1;
-    }
     *work = (sl_work){0};
     sl_op(task->op)->work(&launch, work);
 }
@@ -96,7 +89,7 @@ sl_status sl_program_kind(builder *b, const sl_task *task, int32_t *kind)
         *kind = p->n_kinds++;
         *entry = *kind + 1;
         p->kinds[*kind].example = p->n_tasks; /* the task about to be added */
-        work_of(b, task, &p->kinds[*kind].work);
+        work_of(task, &p->kinds[*kind].work);
         return SL_OK;
     }
 }

@@ -258,6 +258,18 @@ static sl_status set_kind(builder *b, int32_t chunk, int32_t node, uint32_t plai
     return SL_OK;
 }
 
+/* Where the chunk stands in its sequence, and what is known of the segments without looking at them: the operand has room for as
+ * many documents as may occur, so its type alone tells neither the cost nor that all are alike. */
+static void place_attention(const builder *b, const sl_chunk *chunk, sl_attrs *attrs)
+{
+    const sl_program *p = b->program;
+    int64_t seqlen = p->config.chunking.seqlen;
+    bool uniform = p->config.max_segments == p->chunks[0].n_sequences; /* no room for documents within a sequence */
+    attrs->attention.q_offset = chunk->slice_offset;
+    attrs->attention.sequence = seqlen;
+    attrs->attention.uniform = !uniform ? 0 : b->sliced ? chunk->slice_offset + chunk->tokens : seqlen;
+}
+
 static sl_status add_node_task(builder *b, int32_t chunk, int32_t i)
 {
     const sl_node *node = &b->graph[0]->nodes[i];
@@ -269,7 +281,7 @@ static sl_status add_node_task(builder *b, int32_t chunk, int32_t i)
     if (node->op == SL_OP_DROPOUT)
         task.attrs.dropout.first_row = c->first_sequence * b->program->config.chunking.seqlen + c->slice_offset;
     else if (node->op == SL_OP_ATTENTION || node->op == SL_OP_ATTENTION_BWD)
-        task.attrs.attention.q_offset = c->slice_offset;
+        place_attention(b, c, &task.attrs);
     for (int k = 0; k < node->n_in; k++)
         if (node->in[k] != SL_NO_VALUE)
             SL_TRY(sl_program_resolve(b, chunk, node, node->in[k], -1, &task.in[k], &task.accumulate));

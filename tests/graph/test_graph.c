@@ -28,7 +28,7 @@ static sl_value op(sl_graph *graph, sl_op_id id, const char *name, const sl_attr
 
 static sl_value linear(sl_graph *graph, const char *name, sl_value x, sl_value w, sl_value residual)
 {
-    sl_attrs attrs = {0};
+    sl_attrs attrs = {.raw = {0}};
     attrs.matmul.trans_b = 1;
     return op(graph, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, w, SL_NO_VALUE, residual}, 4);
 }
@@ -45,7 +45,7 @@ static sl_value embedded(sl_graph *graph, int64_t dim)
 static sl_value loss_of(sl_graph *graph, sl_value x, sl_value w)
 {
     sl_value targets;
-    sl_attrs attrs = {0};
+    sl_attrs attrs = {.raw = {0}};
     attrs.head.ignore = -100;
     CHECK_OK(sl_graph_input(graph, SL_INPUT_TARGETS, &targets));
     return op(graph, SL_OP_HEAD_LOSS, "loss", &attrs, (const sl_value[]){x, w, targets}, 3);
@@ -203,7 +203,7 @@ TEST(wrong_models)
     sl_graph *graph = new_graph(SL_F32, true);
     sl_value x = embedded(graph, 8), out[SL_MAX_OUT];
     sl_value narrow = param(graph, "narrow", "narrow", 8, 7, true);
-    sl_attrs attrs = {0};
+    sl_attrs attrs = {.raw = {0}};
     attrs.matmul.trans_b = 1;
     CHECK_FAILS(sl_graph_op(graph, SL_OP_MATMUL, "layers.0.qkv", &attrs, (const sl_value[]){x, narrow}, 2, out),
                 SL_E_INTERNAL);

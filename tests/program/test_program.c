@@ -378,6 +378,30 @@ TEST(hardware_flops_count_the_scores_again)
     sl_program_destroy(p);
 }
 
+/* Kernels may rely on `uniform`, so it is there only when no document boundary can lie within a sequence. */
+TEST(attention_knows_its_segments)
+{
+    const sl_chunking chunkings[] = {{16, 4, 32}, {16, 3, 32}, {16, 4, 16}, {16, 2, 6}};
+    for (int64_t i = 0; i < SL_COUNT(chunkings); i++)
+        for (int64_t documents = 1; documents <= 3; documents += 2) {
+            sl_model model;
+            sl_program *p;
+            int64_t packed = SL_MAX(1, chunkings[i].chunk_tokens / 16);
+            sl_program_config config = {.chunking = chunkings[i], .max_segments = packed * documents};
+            CHECK_OK(sl_model_find("byte-test", &model));
+            CHECK_OK(sl_program_create(&config, build, &model, &p));
+            for (int32_t t = 0; t < p->n_tasks; t++)
+                if (p->tasks[t].op == SL_OP_ATTENTION) {
+                    const sl_task *task = &p->tasks[t];
+                    int64_t rows = SL_MIN(16, task->in[1].type.dim[0]);
+                    CHECK_I64(task->attrs.attention.uniform, documents == 1 ? rows : 0);
+                    CHECK_I64(task->attrs.attention.sequence, 16);
+                    CHECK_I64(task->attrs.attention.q_offset, p->chunks[task->chunk].slice_offset);
+                }
+            sl_program_destroy(p);
+        }
+}
+
 TEST(wrong_chunkings)
 {
     sl_model model;
@@ -436,6 +460,7 @@ int main(int argc, char **argv)
     RUN(long_sequences);
     RUN(updates_come_early);
     RUN(hardware_flops_count_the_scores_again);
+    RUN(attention_knows_its_segments);
     RUN(wrong_chunkings);
     RUN(allocation_faults);
     RUN(default_chunks);
