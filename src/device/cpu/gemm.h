@@ -30,21 +30,25 @@ typedef struct sl_gemm {
     const void *residual; /* [m,n] of c_dtype, rows c_leading apart, or NULL */
 } sl_gemm;
 
-/* What an instruction set brings. Packed operands are cut into panels: mr rows of op(A) or nr columns of op(B), k outermost,
- * padded with zeros to full panels and to k_step. C tiles are f32, [mr][nr], contiguous. */
+/* What an instruction set brings. B is packed in panels of nr columns, k outermost, padded with zeros to full panels and to
+ * k_step; how the rows of a work tile of A are packed is its own affair. Sums of C are f32 tiles [mr][nr], contiguous. */
 typedef struct sl_gemm_isa {
-    int mr, nr;          /* register tile */
-    int k_step;          /* packed k is a multiple of this */
-    int kc;              /* k of one pass over a register tile: panels of A and B together stay in L1 */
-    int panel_rows;      /* panels of A in a work tile */
-    size_t packed_bytes; /* of one packed element */
-    /* Packs the panel whose first row (of op(A)) or column (of op(B)) is `first`, `width` of them present, k in
-     * [k0, k0 + count). */
-    void (*pack_a)(const sl_gemm_matrix *a, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed);
+    int mr, nr;                  /* register tile */
+    int k_step;                  /* packed k is a multiple of this */
+    int kc;                      /* most k of one pass over a register tile: a panel of B stays in L1 */
+    int tile_rows, tile_columns; /* most of a work tile, about */
+    int block_k;                 /* most k packed of B at once */
+    int block_rows;              /* most rows whose sums are kept when k is cut */
+    int64_t block_elements;      /* of packed B, about */
+    size_t packed_bytes;         /* of one packed element */
+    size_t a_bytes;              /* packed A of a work tile, at most */
+    /* Packs rows [first, first + rows) of op(A), k in [k0, k0 + count). */
+    void (*pack_a)(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count, void *packed);
+    /* Packs the panel of op(B) whose first column is `first`, `width` of them present. */
     void (*pack_b)(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed);
-    /* a: `a_panels` packed panels holding `rows` rows, b: one panel, `count` (multiple of k_step) deep. tiles: C tiles of these
-     * panels, `tile_stride` floats apart; zeroed first when `fresh`. */
-    void (*multiply)(int64_t rows, const void *a, const void *b, int64_t count, bool fresh, float *tiles,
+    /* a: `rows` packed rows, b: one panel, `count` (a multiple of k_step) deep; `a_across`: A was stored across k. tiles: the
+     * sums, `tile_stride` floats from one mr rows to the next; started from zero when `fresh`. */
+    void (*multiply)(int64_t rows, const void *a, bool a_across, const void *b, int64_t count, bool fresh, float *tiles,
                      int64_t tile_stride);
     /* Writes rows [row, row + rows) x columns [column, column + columns) of C from tiles [row panel][column panel]. */
     void (*finish)(const sl_gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tiles);

@@ -19,6 +19,8 @@
 
 #define MR 32
 #define NR 32
+#define KC 1024
+#define TILE_ROWS 128
 #include "device/cpu/gemm_finish.h"
 
 enum { DEPTH = 32, TILE_BYTES = 1024, STEP_BYTES = 2 * TILE_BYTES };
@@ -105,12 +107,15 @@ SL_INLINE void pack(const sl_gemm_matrix *x, const bool along_k, const bool tran
         }
 }
 
-static void pack_a(const sl_gemm_matrix *a, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed)
+static void pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count, void *packed)
 {
-    if (a->transposed)
-        pack(a, false, true, first, width, k0, count, packed);
-    else
-        pack(a, true, false, first, width, k0, count, packed);
+    for (int64_t i = 0; i < rows; i += MR) {
+        char *panel = (char *) packed + i * SL_ROUND_UP(count, DEPTH) * 2;
+        if (a->transposed)
+            pack(a, false, true, first + i, SL_MIN(MR, rows - i), k0, count, panel);
+        else
+            pack(a, true, false, first + i, SL_MIN(MR, rows - i), k0, count, panel);
+    }
 }
 
 static void pack_b(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed)
@@ -171,9 +176,10 @@ static void multiply_16(const char *a, const char *b, int64_t count, bool fresh,
     amx_store(1, c + 16, NR * 4);
 }
 
-static void multiply(int64_t rows, const void *a, const void *b, int64_t count, bool fresh, float *tiles,
+static void multiply(int64_t rows, const void *a, bool a_across, const void *b, int64_t count, bool fresh, float *tiles,
                      int64_t tile_stride)
 {
+    (void) a_across; /* packed alike */
     const char *panel = a;
     for (; rows > 0; rows -= MR, panel += MR * 2 * count, tiles += tile_stride) {
         if (rows > 16)
@@ -199,9 +205,14 @@ const sl_gemm_isa sl_gemm_amx = {
     .mr = MR,
     .nr = NR,
     .k_step = DEPTH,
-    .kc = 512,
-    .panel_rows = 4,
+    .kc = KC,
+    .tile_rows = TILE_ROWS,
+    .tile_columns = 768,
+    .block_k = 1536,
+    .block_rows = 1024,
+    .block_elements = 768 * 1024,
     .packed_bytes = 2,
+    .a_bytes = TILE_ROWS * KC * 2,
     .pack_a = pack_a,
     .pack_b = pack_b,
     .multiply = multiply,

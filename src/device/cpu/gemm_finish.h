@@ -1,5 +1,5 @@
 /* C from the f32 sums of its tiles: bias, residual, accumulation and the one rounding. Included where MR and NR are defined; NR
- * is two vectors. */
+ * is a few vectors. */
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd.h"
 
@@ -24,8 +24,9 @@ SL_INLINE void finish_row(const sl_gemm *gemm, bool bf16, int64_t row, int64_t c
 {
     int64_t j = 0;
     for (; j + NR <= columns; j += NR, sums += MR * NR) {
-        finish_vector(gemm, bf16, row, column + j, VF_LANES, sums);
-        finish_vector(gemm, bf16, row, column + j + VF_LANES, VF_LANES, sums + VF_LANES);
+        SL_UNROLL
+        for (int v = 0; v < NR; v += VF_LANES)
+            finish_vector(gemm, bf16, row, column + j + v, VF_LANES, sums + v);
     }
     for (; j < columns; j += VF_LANES, sums += VF_LANES)
         finish_vector(gemm, bf16, row, column + j, lanes_of(columns - j), sums);

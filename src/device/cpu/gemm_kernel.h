@@ -1,129 +1,202 @@
 /*
- * The f32 register tile and its packing, once for AVX-512 and AVX2: MR rows by two vectors. Included by gemm_avx512.c and
- * gemm_avx2.c, which define MR, KC, PANELS and GEMM_ISA.
+ * The f32 register tile and its packing, once for AVX-512 and AVX2: MR rows by NV vectors. Included by gemm_avx512.c and
+ * gemm_avx2.c, which define NV, KC, TILE_COLUMNS and GEMM_ISA.
  *
- *   AVX-512  14 x 32: 28 accumulators, two vectors of B, one broadcast of A = 31 of 32 registers; 16 loads, 28 multiply-adds
- *   AVX2      6 x 16: 12 accumulators, two of B, one of A = 15 of 16; 8 loads, 12 multiply-adds
+ *   AVX-512  6 x 64: 24 accumulators, four vectors of B, one broadcast of A = 29 of 32 registers; 10 loads, 24 multiply-adds
+ *   AVX2     6 x 16: 12 accumulators, two of B, one of A = 15 of 16; 8 loads, 12 multiply-adds
  *
- * Both issue two loads and two multiply-adds a cycle, so the multiply-adds are the limit. bf16 operands are widened while they
- * are packed, which costs a shift; their products are exact in f32, as in a bf16 dot-product instruction. Widening in the
- * inner loop instead would halve the packed bytes but takes issue slots from the multiply-adds.
+ * Two multiply-adds a cycle are the limit as long as everything else gets issued beside them; with a busy sibling thread on the
+ * core it is not, so what counts is instructions per multiply-add (docs/gemm.md has the tiles that were tried).
+ *
+ * A panel of B is transposed or copied to [k][NR]. A stays as it lies in memory, [rows][KC] or [k][TILE_ROWS], since a broadcast
+ * reads either as well: packing it only gathers rows and widens bf16. Widening in the inner loop would halve the packed bytes
+ * but add instructions there; products of two bf16 are exact in f32, as in a bf16 dot-product instruction. Packing also
+ * prefetches what is packed next: rows are visited a few hundred bytes at a time, too short for the hardware to see a stream.
  */
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd.h"
 
-#define NR (2 * VF_LANES)
+#define MR 6
+#define NR (NV * VF_LANES)
+#define TILE_ROWS 120
 #include "device/cpu/gemm_finish.h"
 
-/* packed[k * panel + i] = element k of source row i: memory runs along k, so square blocks are transposed. Rows that are not
- * there are zero. A vector of A stands over the next row's start (panel is no multiple of the lanes), so rows are stored in
- * ascending k, the last one with its own lanes only. */
-SL_INLINE void pack_rows(const void *data, bool bf16, int64_t leading, int64_t width, int64_t count, const int panel,
-                         float *packed)
+SL_INLINE void prefetch(const void *data, int64_t index, bool bf16)
 {
-    for (int64_t k = 0; k < count; k += VF_LANES) {
-        const int deep = lanes_of(count - k);
-        for (int first = 0; first < panel; first += VF_LANES) {
+    _mm_prefetch((const char *) element_const(data, index, bf16), _MM_HINT_T1);
+}
+
+/* B stored along k: packed[k][j] = row j, element k, by transposing square blocks. Rows that are not there are zero. */
+SL_INLINE void pack_b_rows(const void *data, bool bf16, int64_t leading, int64_t width, int64_t count, float *packed)
+{
+    for (int first = 0; first < NR; first += VF_LANES)
+        for (int64_t k = 0; k < count; k += VF_LANES) {
+            const int deep = lanes_of(count - k);
             vf r[VF_LANES];
             SL_UNROLL
-            for (int i = 0; i < VF_LANES; i++)
+            for (int i = 0; i < VF_LANES; i++) {
                 r[i] = first + i < width ? vf_get(data, (first + i) * leading + k, deep, bf16) : vf_zero();
-            vf_transpose(r);
-            float *to = packed + k * panel + first;
-            const int keep = lanes_of(panel - first);
-            if (deep == VF_LANES) {
-                SL_UNROLL
-                for (int i = 0; i < VF_LANES; i++)
-                    vf_store(to + i * panel, r[i], keep);
-            } else {
-                SL_UNROLL
-                for (int i = 0; i < VF_LANES; i++)
-                    if (i < deep)
-                        vf_store(to + i * panel, r[i], keep);
+                prefetch(data, (NR + first + i) * leading + k, bf16);
             }
+            vf_transpose(r);
+            float *to = packed + k * NR + first;
+            SL_UNROLL
+            for (int i = 0; i < VF_LANES; i++)
+                if (i < deep)
+                    vf_store(to + i * NR, r[i], VF_LANES);
         }
-    }
 }
 
-/* The same panel when memory runs along it: a copy. */
-SL_INLINE void pack_columns(const void *data, bool bf16, int64_t leading, int64_t width, int64_t count, const int panel,
-                            float *packed)
+/* B stored across k: rows are copied. */
+SL_INLINE void pack_b_columns(const void *data, bool bf16, int64_t leading, int64_t width, int64_t count, float *packed)
 {
     for (int64_t k = 0; k < count; k++)
-        for (int i = 0; i < panel; i += VF_LANES) {
-            const int keep = lanes_of(panel - i);
-            const int there = width - i <= 0 ? 0 : SL_MIN(keep, lanes_of(width - i));
-            const vf x = there ? vf_get(data, k * leading + i, there, bf16) : vf_zero();
-            vf_store(packed + k * panel + i, x, keep);
+        for (int j = 0; j < NR; j += VF_LANES) {
+            const int64_t there = SL_MIN(VF_LANES, width - j);
+            vf_store(packed + k * NR + j, there > 0 ? vf_get(data, k * leading + j, (int) there, bf16) : vf_zero(),
+                     VF_LANES);
+            prefetch(data, k * leading + NR + j, bf16);
         }
-}
-
-SL_INLINE void pack(const sl_gemm_matrix *x, bool along_k, int64_t first, int64_t width, int64_t k0, int64_t count,
-                    const int panel, float *packed)
-{
-    const bool bf16 = x->dtype == SL_BF16, whole = width == panel;
-    const void *data = element_const(x->data, along_k ? first * x->leading + k0 : k0 * x->leading + first, bf16);
-    /* Constants for the common cases, so that each compiles to its own loop without masks. */
-    if (along_k && bf16)
-        pack_rows(data, true, x->leading, width, count, panel, packed);
-    else if (along_k)
-        pack_rows(data, false, x->leading, width, count, panel, packed);
-    else if (bf16)
-        pack_columns(data, true, x->leading, whole ? panel : width, count, panel, packed);
-    else
-        pack_columns(data, false, x->leading, whole ? panel : width, count, panel, packed);
-}
-
-static void pack_a(const sl_gemm_matrix *a, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed)
-{
-    pack(a, !a->transposed, first, width, k0, count, MR, packed);
 }
 
 static void pack_b(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed)
 {
-    pack(b, b->transposed, first, width, k0, count, NR, packed);
+    const bool bf16 = b->dtype == SL_BF16, whole = width == NR;
+    const void *data = element_const(b->data, b->transposed ? first * b->leading + k0 : k0 * b->leading + first, bf16);
+    /* Constants in the common cases: each compiles to its own loop, without masks. */
+    if (b->transposed && bf16)
+        pack_b_rows(data, true, b->leading, width, count, packed);
+    else if (b->transposed)
+        pack_b_rows(data, false, b->leading, width, count, packed);
+    else if (whole && bf16)
+        pack_b_columns(data, true, b->leading, NR, count, packed);
+    else if (whole)
+        pack_b_columns(data, false, b->leading, NR, count, packed);
+    else
+        pack_b_columns(data, bf16, b->leading, width, count, packed);
 }
 
-/* `rows` is a constant at every call, so the accumulators are registers. */
-SL_INLINE void register_tile(const int rows, const float *a, const float *b, int64_t count, bool fresh, float *c)
+/* A stored along k: packed[i][k], rows KC apart. */
+SL_INLINE void pack_a_rows(const void *data, bool bf16, int64_t leading, int64_t rows, int64_t count, float *packed)
 {
-    vf sum[MR][2];
-    SL_UNROLL
-    for (int i = 0; i < rows; i++) {
-        sum[i][0] = fresh ? vf_zero() : vf_load(c + i * NR, VF_LANES);
-        sum[i][1] = fresh ? vf_zero() : vf_load(c + i * NR + VF_LANES, VF_LANES);
-    }
-    for (int64_t k = 0; k < count; k++) {
-        const vf b0 = vf_load(b, VF_LANES), b1 = vf_load(b + VF_LANES, VF_LANES);
-        SL_UNROLL
-        for (int i = 0; i < rows; i++) {
-            const vf x = vf_set1(a[i]);
-            sum[i][0] = vf_fma(x, b0, sum[i][0]);
-            sum[i][1] = vf_fma(x, b1, sum[i][1]);
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t k = 0;
+        for (; k + VF_LANES <= count; k += VF_LANES) {
+            vf_store(packed + i * KC + k, vf_get(data, i * leading + k, VF_LANES, bf16), VF_LANES);
+            prefetch(data, i * leading + k + KC, bf16);
         }
-        a += MR;
-        b += NR;
-    }
-    SL_UNROLL
-    for (int i = 0; i < rows; i++) {
-        vf_store(c + i * NR, sum[i][0], VF_LANES);
-        vf_store(c + i * NR + VF_LANES, sum[i][1], VF_LANES);
+        if (k < count)
+            vf_store(packed + i * KC + k, vf_get(data, i * leading + k, (int) (count - k), bf16), VF_LANES);
     }
 }
 
-static void multiply(int64_t rows, const void *a, const void *b, int64_t count, bool fresh, float *tiles,
+/* A stored across k: packed[k][i], TILE_ROWS apart. */
+SL_INLINE void pack_a_columns(const void *data, bool bf16, int64_t leading, int64_t rows, int64_t count, float *packed)
+{
+    for (int64_t k = 0; k < count; k++) {
+        int64_t i = 0;
+        for (; i + VF_LANES <= rows; i += VF_LANES) {
+            vf_store(packed + k * TILE_ROWS + i, vf_get(data, k * leading + i, VF_LANES, bf16), VF_LANES);
+            prefetch(data, (k + KC) * leading + i, bf16);
+        }
+        if (i < rows)
+            vf_store(packed + k * TILE_ROWS + i, vf_get(data, k * leading + i, (int) (rows - i), bf16),
+                     (int) (rows - i));
+    }
+}
+
+static void pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count, void *packed)
+{
+    const bool bf16 = a->dtype == SL_BF16;
+    const void *data = element_const(a->data, a->transposed ? k0 * a->leading + first : first * a->leading + k0, bf16);
+    if (!a->transposed && bf16)
+        pack_a_rows(data, true, a->leading, rows, count, packed);
+    else if (!a->transposed)
+        pack_a_rows(data, false, a->leading, rows, count, packed);
+    else if (bf16)
+        pack_a_columns(data, true, a->leading, rows, count, packed);
+    else
+        pack_a_columns(data, false, a->leading, rows, count, packed);
+}
+
+/* sum += x * y. The instruction itself, because in unrolled code gcc picks its other forms, which overwrite a factor instead of
+ * the sum, and then copies registers: a tenth more instructions. */
+SL_INLINE void multiply_add(vf x, vf y, vf *sum)
+{
+#ifdef __clang__
+    *sum = vf_fma(x, y, *sum);
+#else
+    __asm__("vfmadd231ps %1, %2, %0" : "+v"(*sum) : "v"(x), "v"(y));
+#endif
+}
+
+/* One k of a register tile. Counts and `across` are constants at every call, so everything is in registers and A's addresses
+ * are constant offsets. */
+SL_INLINE void register_step(const int rows, const bool across, const float *a, const float *b, vf sum[MR][NV])
+{
+    vf column[NV];
+    SL_UNROLL
+    for (int j = 0; j < NV; j++)
+        column[j] = vf_load(b + j * VF_LANES, VF_LANES);
+    SL_UNROLL
+    for (int i = 0; i < rows; i++) {
+        const vf x = vf_set1(a[across ? i : i * KC]);
+        SL_UNROLL
+        for (int j = 0; j < NV; j++)
+            multiply_add(x, column[j], &sum[i][j]);
+    }
+}
+
+SL_INLINE void register_tile(const int rows, const bool across, const float *a, const float *b, int64_t count,
+                             bool fresh, float *c)
+{
+    const int next = across ? TILE_ROWS : 1;
+    vf sum[MR][NV];
+    SL_UNROLL
+    for (int i = 0; i < rows; i++) {
+        SL_UNROLL
+        for (int j = 0; j < NV; j++)
+            sum[i][j] = fresh ? vf_zero() : vf_load(c + i * NR + j * VF_LANES, VF_LANES);
+    }
+    int64_t k = 0;
+    for (; k + 4 <= count; k += 4, a += 4 * next, b += 4 * NR) {
+        register_step(rows, across, a, b, sum);
+        register_step(rows, across, a + next, b + NR, sum);
+        register_step(rows, across, a + 2 * next, b + 2 * NR, sum);
+        register_step(rows, across, a + 3 * next, b + 3 * NR, sum);
+    }
+    for (; k < count; k++, a += next, b += NR)
+        register_step(rows, across, a, b, sum);
+    SL_UNROLL
+    for (int i = 0; i < rows; i++) {
+        SL_UNROLL
+        for (int j = 0; j < NV; j++)
+            vf_store(c + i * NR + j * VF_LANES, sum[i][j], VF_LANES);
+    }
+}
+
+SL_INLINE void multiply_rows(const bool across, int64_t rows, const float *a, const float *b, int64_t count, bool fresh,
+                             float *tiles, int64_t tile_stride)
+{
+    const int next = across ? 1 : KC;
+    for (; rows >= MR; rows -= MR, a += MR * next, tiles += tile_stride)
+        register_tile(MR, across, a, b, count, fresh, tiles);
+    /* The last rows: 4 and 1 at a time. */
+    if (rows >= 4) {
+        register_tile(4, across, a, b, count, fresh, tiles);
+        rows -= 4, a += 4 * next, tiles += 4 * NR;
+    }
+    for (; rows > 0; rows--, a += next, tiles += NR)
+        register_tile(1, across, a, b, count, fresh, tiles);
+}
+
+static void multiply(int64_t rows, const void *a, bool a_across, const void *b, int64_t count, bool fresh, float *tiles,
                      int64_t tile_stride)
 {
-    const float *panel = a;
-    for (; rows >= MR; rows -= MR, panel += MR * count, tiles += tile_stride)
-        register_tile(MR, panel, b, count, fresh, tiles);
-    /* A short last panel takes the next larger of three tiles; what lies beyond its rows is zero and never looked at. */
-    if (rows > MR * 2 / 3)
-        register_tile(MR - 1, panel, b, count, fresh, tiles);
-    else if (rows > MR / 3)
-        register_tile(MR * 2 / 3, panel, b, count, fresh, tiles);
-    else if (rows > 0)
-        register_tile(MR / 3, panel, b, count, fresh, tiles);
+    if (a_across)
+        multiply_rows(true, rows, a, b, count, fresh, tiles, tile_stride);
+    else
+        multiply_rows(false, rows, a, b, count, fresh, tiles, tile_stride);
 }
 
 const sl_gemm_isa GEMM_ISA = {
@@ -131,8 +204,13 @@ const sl_gemm_isa GEMM_ISA = {
     .nr = NR,
     .k_step = 1,
     .kc = KC,
-    .panel_rows = PANELS,
+    .tile_rows = TILE_ROWS,
+    .tile_columns = TILE_COLUMNS,
+    .block_k = 1536,
+    .block_rows = 1024,
+    .block_elements = 1 << 20,
     .packed_bytes = 4,
+    .a_bytes = TILE_ROWS * KC * 4,
     .pack_a = pack_a,
     .pack_b = pack_b,
     .multiply = multiply,
