@@ -21,7 +21,7 @@ TEST(every_kind_gets_a_time)
         CHECK(isfinite(costs->host_s[k]) == p->tasks[p->kinds[k].example].host_allowed);
     }
     for (int d = 0; d < 2; d++)
-        CHECK(costs->link_bytes_per_s[d] > 1e8 && costs->link_bytes_per_s_both[d] <= costs->link_bytes_per_s[d] &&
+        CHECK(costs->link_bytes_per_s[d] > 0 && costs->link_bytes_per_s_both[d] <= costs->link_bytes_per_s[d] &&
               costs->link_bytes_per_s_both[d] > 0);
     CHECK(costs->link_latency_s >= 0 && costs->link_latency_s < 0.1);
     CHECK(costs->copy_slowdown >= 0 && costs->copy_slowdown <= 1);
