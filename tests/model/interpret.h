@@ -1,6 +1,6 @@
 /*
  * Runs a program without plan, device or engine: every object on the heap, tasks one after the other with the ops' reference
- * kernels. What a step means, in the plainest form; the tests hold everything else against it.
+ * kernels (or, on request, the CPU device's). What a step means, in the plainest form.
  *
  * Before each step all memory but persistent objects and data is filled with NaNs, so that reading what nobody wrote shows.
  */
@@ -12,13 +12,18 @@
 
 #include "core/bf16.h"
 #include "core/rng.h"
+#include "device/cpu/kernel.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 #include "program/program.h"
 #include "test.h"
 
+/* The instruction set whose CPU kernels run instead of the references; -1: references. For interpreters created from now on. */
+static int interpret_isa = -1;
+
 typedef struct interpreter {
     sl_program *program;
+    int isa;
     unsigned char **memory; /* by object */
     size_t workspace_bytes;
     void *workspace;
@@ -42,6 +47,14 @@ static inline sl_program_config interpret_config(int64_t seqlen, int64_t sequenc
                                .max_segments = 1};
 }
 
+/* Zeroed, aligned as a device's arena is. */
+static inline unsigned char *interpret_alloc(size_t bytes)
+{
+    unsigned char *memory = aligned_alloc(256, SL_ROUND_UP(bytes + 1, 256));
+    memset(memory, 0, bytes);
+    return memory;
+}
+
 static inline sl_launch interpret_launch(const interpreter *it, const sl_task *task)
 {
     sl_launch launch = {.op = task->op,
@@ -58,20 +71,31 @@ static inline sl_launch interpret_launch(const interpreter *it, const sl_task *t
     return launch;
 }
 
+static inline const sl_cpu_kernel *interpret_kernel(const interpreter *it, const sl_launch *launch)
+{
+    return it->isa < 0 ? NULL : sl_cpu_kernel_find(launch, (sl_isa) it->isa);
+}
+
+static inline size_t interpret_workspace(const interpreter *it, const sl_launch *launch)
+{
+    const sl_cpu_kernel *kernel = interpret_kernel(it, launch);
+    if (kernel)
+        return kernel->workspace ? kernel->workspace(launch, 1) : 0;
+    return sl_op(launch->op)->workspace ? sl_op(launch->op)->workspace(launch) : 0;
+}
+
 static inline interpreter interpret_create(sl_model *model, const sl_program_config *config)
 {
-    interpreter it = {0};
+    interpreter it = {.isa = interpret_isa};
     CHECK_OK(sl_program_create(config, interpret_build, model, &it.program));
     it.memory = calloc((size_t) it.program->n_objects, sizeof *it.memory);
     for (int32_t i = 0; i < it.program->n_objects; i++)
-        it.memory[i] = calloc(1, it.program->objects[i].bytes + 1);
+        it.memory[i] = interpret_alloc(it.program->objects[i].bytes);
     for (int32_t kind = 0; kind < it.program->n_kinds; kind++) {
-        const sl_task *task = &it.program->tasks[it.program->kinds[kind].example];
-        sl_launch launch = interpret_launch(&it, task);
-        if (sl_op(task->op)->workspace)
-            it.workspace_bytes = SL_MAX(it.workspace_bytes, sl_op(task->op)->workspace(&launch));
+        sl_launch launch = interpret_launch(&it, &it.program->tasks[it.program->kinds[kind].example]);
+        it.workspace_bytes = SL_MAX(it.workspace_bytes, interpret_workspace(&it, &launch));
     }
-    it.workspace = malloc(it.workspace_bytes + 1);
+    it.workspace = aligned_alloc(256, SL_ROUND_UP(it.workspace_bytes + 1, 256));
     return it;
 }
 
@@ -87,7 +111,11 @@ static inline void interpret_destroy(interpreter *it)
 static inline void interpret_run_task(interpreter *it, int32_t task)
 {
     sl_launch launch = interpret_launch(it, &it->program->tasks[task]);
-    sl_op(launch.op)->reference(&launch);
+    const sl_cpu_kernel *kernel = interpret_kernel(it, &launch);
+    if (kernel)
+        kernel->run(&launch, NULL);
+    else
+        sl_op(launch.op)->reference(&launch);
 }
 
 /* Forward and backward; with `updates` the optimizer too. */

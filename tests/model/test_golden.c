@@ -147,18 +147,10 @@ static void check_all_chunkings(const char *name)
     check_model(name, SL_PRECISION_BF16, 5, 1.5e-2, 1e-2, 1e-3);
 }
 
-TEST(llama)
+TEST(models)
 {
     check_all_chunkings("llama");
-}
-
-TEST(llama_tied)
-{
     check_all_chunkings("llama-tied");
-}
-
-TEST(gpt2)
-{
     check_all_chunkings("gpt2");
 }
 
@@ -207,9 +199,14 @@ TEST(curve)
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    RUN(llama);
-    RUN(llama_tied);
-    RUN(gpt2);
+    RUN(models);
     RUN(curve);
+    sl_isa best;
+    CHECK_OK(sl_isa_detect(&best));
+    for (interpret_isa = SL_ISA_AVX2; interpret_isa <= (int) best; interpret_isa++) {
+        printf("kernels up to %s\n", sl_isa_name((sl_isa) interpret_isa));
+        RUN(models);
+        RUN(curve);
+    }
     return test_end();
 }
