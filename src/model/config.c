@@ -152,7 +152,12 @@ static sl_status find_family(const char *file, const sl_json *root, const sl_mod
             *out = families[i];
             return SL_OK;
         }
-    return sl_fail(SL_E_UNSUPPORTED, "%s: \"model_type\" is \"%s\"; llama and gpt2 are supported", file, type);
+    static const char known[] = ""
+#define SL_FAMILY(name) " " #name
+#include "model/families.def"
+#undef SL_FAMILY
+        ;
+    return sl_fail(SL_E_UNSUPPORTED, "%s: \"model_type\" is \"%s\"; supported are:%s", file, type, known);
 }
 
 sl_status sl_model_parse_config(const char *file, const char *text, size_t length, sl_model *model)

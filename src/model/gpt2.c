@@ -165,6 +165,13 @@ static sl_status build(const sl_model *model, sl_graph *graph, sl_value *loss)
     return f.status;
 }
 
+static int64_t parameters(const sl_model *model)
+{
+    int64_t d = model->dim, f = model->ffn;
+    int64_t layer = d * (4 * d + 2 * f) + (4 * d + f + d) + 4 * d; /* matrices, their biases, two norms */
+    return model->vocab * d * (model->tied ? 1 : 2) + model->max_seqlen * d + model->layers * layer + 2 * d;
+}
+
 /* ---- config.json ---- */
 
 static const char *const known_keys[] = {"architectures",
@@ -274,4 +281,4 @@ static void write_config(const sl_model *model, void *json_writer)
     sl_config_put(w, "initializer_range", model->init_std);
 }
 
-const sl_model_family sl_family_gpt2 = {"gpt2", build, read_config, write_config};
+const sl_model_family sl_family_gpt2 = {"gpt2", build, read_config, write_config, parameters, 2};

@@ -10,7 +10,7 @@
 #undef SL_FAMILY
 
 /* Beyond these a config.json is a mistake or an attack; within them every product fits int64_t. */
-#define SL_MODEL_MAX_DIM (INT64_C(1) << 24)
+#define SL_MODEL_MAX_DIM (INT64_C(1) << 22)
 #define SL_MODEL_MAX_LAYERS 4096
 
 /* ---- building ---- */

@@ -114,6 +114,13 @@ static sl_status build(const sl_model *model, sl_graph *graph, sl_value *loss)
     return f.status;
 }
 
+static int64_t parameters(const sl_model *model)
+{
+    int64_t d = model->dim, a = model->heads * model->head_dim, k = model->kv_heads * model->head_dim;
+    int64_t layer = d * (2 * a + 2 * k + 3 * model->ffn) + 2 * d;
+    return model->vocab * d * (model->tied ? 1 : 2) + model->layers * layer + d;
+}
+
 /* ---- config.json ---- */
 
 static const char *const known_keys[] = {"architectures",
@@ -274,4 +281,4 @@ static void write_config(const sl_model *model, void *json_writer)
         sl_json_put_string(w, "initializer_rule", "glorot");
 }
 
-const sl_model_family sl_family_llama = {"llama", build, read_config, write_config};
+const sl_model_family sl_family_llama = {"llama", build, read_config, write_config, parameters, 3};

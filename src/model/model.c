@@ -64,6 +64,8 @@ sl_status sl_model_check(const sl_model *model)
     if (model->heads % model->kv_heads)
         return sl_fail(SL_E_USAGE, "%lld heads are no multiple of %lld key/value heads", (long long) model->heads,
                        (long long) model->kv_heads);
+    if (model->rope_style == SL_ROPE_NONE)
+        SL_TRY(check_range("learned positions", model->max_seqlen, 1, SL_MODEL_MAX_DIM));
     if (model->rope_style != SL_ROPE_NONE && model->head_dim % 2)
         return sl_fail(SL_E_USAGE, "head_dim is %lld; rotary positions need an even one", (long long) model->head_dim);
     if (model->rope_style != SL_ROPE_NONE && !(model->rope_theta >= 1 && isfinite(model->rope_theta)))
@@ -86,27 +88,16 @@ sl_status sl_model_build(const sl_model *model, sl_graph *graph)
     return sl_graph_finish(graph, loss);
 }
 
-/* Rows of W per layer, times d: 2a + 2k + 3f for SwiGLU, 2a + 2k + 2f with one matrix up. */
-static int64_t layer_columns(const sl_model *model)
-{
-    int64_t a = model->heads * model->head_dim, k = model->kv_heads * model->head_dim;
-    return 2 * a + 2 * k + (model->family == &sl_family_llama ? 3 : 2) * model->ffn;
-}
-
 int64_t sl_model_parameters(const sl_model *model)
 {
-    int64_t d = model->dim, a = model->heads * model->head_dim, k = model->kv_heads * model->head_dim;
-    int64_t tables = model->vocab * d * (model->tied ? 1 : 2);
-    if (model->family == &sl_family_llama)
-        return tables + model->layers * (d * layer_columns(model) + 2 * d) + d;
-    int64_t biases = a + 2 * k + d + model->ffn + d;
-    return tables + model->max_seqlen * d + model->layers * (d * layer_columns(model) + biases + 4 * d) + 2 * d;
+    return model->family->parameters(model);
 }
 
 double sl_model_step_flops(const sl_model *model, int64_t seqlen, int64_t sequences)
 {
     double s = (double) seqlen, d = (double) model->dim, a = (double) (model->heads * model->head_dim);
-    double layer_matmul = 2 * s * d * (double) layer_columns(model);
+    double k = (double) (model->kv_heads * model->head_dim), f = (double) model->ffn;
+    double layer_matmul = 2 * s * d * (2 * a + 2 * k + model->family->ffn_matrices * f);
     double attention = 2 * s * s * a + 4 * s * s * a;
     double head = 6 * s * d * (double) model->vocab;
     return (double) sequences * ((double) model->layers * (3 * layer_matmul + attention) + head);

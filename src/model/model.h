@@ -14,6 +14,8 @@ typedef struct sl_model_family {
     /* Reads and writes the family's own config.json keys; unknown keys that change the arithmetic are errors. */
     sl_status (*read_config)(const char *file, const void *json_object, sl_model *model);
     void (*write_config)(const sl_model *model, void *json_writer);
+    int64_t (*parameters)(const sl_model *model); /* as a closed formula, which a test holds against the built graph */
+    int32_t ffn_matrices; /* d x f matrices per layer, for the metric formulas: 3 with a gate, 2 without */
 } sl_model_family;
 
 struct sl_model {

@@ -231,7 +231,13 @@ TEST(checks)
             CHECK_FAILS(sl_model_check(&model), SL_E_USAGE);
             *fields[i] = saved;
         }
-    model.layers = SL_MODEL_MAX_LAYERS, model.dim = model.ffn = model.vocab = SL_MODEL_MAX_DIM;
+    model.layers = SL_MODEL_MAX_LAYERS, model.dim = model.vocab = SL_MODEL_MAX_DIM, model.ffn = 4 * SL_MODEL_MAX_DIM;
+    model.head_dim = 256, model.heads = model.kv_heads = SL_MODEL_MAX_DIM / 256; /* no sum overflows, even so */
+    CHECK(sl_model_parameters(&model) > INT64_C(1) << 59);
+    CHECK_FAILS(sl_model_check(&model), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "parameters");
+    CHECK_OK(sl_model_find("gpt2", &model));
+    model.max_seqlen = 0;
     CHECK_FAILS(sl_model_check(&model), SL_E_USAGE);
 }
 
