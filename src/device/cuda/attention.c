@@ -1,0 +1,295 @@
+/*
+ * Attention through cuDNN's graph API: the score matrix is an intermediate of the graph and never exists in memory.
+ *
+ *   forward    S = Q K^T scale, masked;  P = softmax(S);  O = P V;  lse kept
+ *   backward   D = rowsum(dO O);  P = exp(S - lse);  dV = P^T dO;  dS = P (dO V^T - D) scale;  dK = dS^T Q;  dQ = dS K
+ *
+ * cuDNN takes bf16 with head dims that are multiples of 8 up to 128, when every sequence of the chunk has the same length
+ * (attrs.uniform) or the chunk is one slice of a sequence, causal masks aligned bottom-right. Everything else goes to the plain
+ * kernels. K/V heads shared by several query heads are summed inside the graph.
+ *
+ * The graph without an accumulator for dQ is the deterministic one; cuDNN's faster variant adds into dQ with atomics, whose
+ * order, and so whose last bits, change from run to run.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/attention.h"
+#include "device/cuda/dnn.h"
+
+enum { ID_Q = 1, ID_K, ID_V, ID_O, ID_STATS, ID_SCALE, ID_MASKED, ID_LEN_Q, ID_LEN_KV, ID_DO, ID_DQ, ID_DK, ID_DV, ID_SUM, ID_ONE };
+
+/* What the graph depends on; the key of the cache, so zeroed before it is filled. */
+typedef struct shape {
+    int64_t batch, q_rows, kv_rows, rows; /* per sequence; rows = all queries of the chunk */
+    int32_t heads, kv_heads, head_dim, causal, backward, unused;
+} shape;
+
+typedef struct attention_plan {
+    sl_cuda_cached base;
+    sl_dnn_graph graph;
+    bool refused; /* cuDNN did not take it: use the plain kernels */
+} attention_plan;
+
+static void plan_destroy(sl_cuda_cached *cached)
+{
+    sl_dnn_destroy(&((attention_plan *) cached)->graph);
+    free(cached);
+}
+
+static bool shape_of(const sl_launch *launch, bool backward, shape *s)
+{
+    const sl_type *q = &launch->in[backward ? 1 : 0].type, *kv = &launch->in[backward ? 2 : 1].type;
+    memset(s, 0, sizeof *s);
+    int64_t uniform = launch->attrs.attention.uniform;
+    s->rows = q->dim[0];
+    s->heads = launch->attrs.attention.heads, s->kv_heads = launch->attrs.attention.kv_heads;
+    s->head_dim = launch->attrs.attention.head_dim, s->causal = launch->attrs.attention.causal, s->backward = backward;
+    if (q->dtype != SL_BF16 || s->head_dim % 8 || s->head_dim > 128 || uniform <= 0)
+        return false;
+    if (kv->dim[0] > uniform || launch->attrs.attention.q_offset == 0) {
+        if (kv->dim[0] != q->dim[0] || kv->dim[0] % uniform || launch->attrs.attention.q_offset)
+            return false;
+        s->batch = kv->dim[0] / uniform, s->q_rows = s->kv_rows = uniform;
+    } else {
+        if (kv->dim[0] != launch->attrs.attention.q_offset + q->dim[0])
+            return false;
+        s->batch = 1, s->q_rows = q->dim[0], s->kv_rows = kv->dim[0];
+    }
+    return true;
+}
+
+/* ---- the graphs ---- */
+
+typedef struct builder {
+    sl_dnn_graph *g;
+    const shape *s;
+    sl_dnn_shape q, k, k_t, v, v_t, scores, scores_t, row, stats;
+} builder;
+
+static sl_dnn_shape make(int64_t b, int64_t h, int64_t m, int64_t n, int64_t sb, int64_t sh, int64_t sm, int64_t sn)
+{
+    sl_dnn_shape x = {{b, h, m, n}, {sb, sh, sm, sn}};
+    return x;
+}
+
+static builder begin(sl_dnn_graph *g, const shape *s)
+{
+    int64_t b = s->batch, h = s->heads, kh = s->kv_heads, m = s->q_rows, n = s->kv_rows, e = s->head_dim, w = h * e, kw = 2 * kh * e;
+    builder x = {.g = g, .s = s};
+    x.q = make(b, h, m, e, m * w, e, w, 1);
+    x.k = make(b, kh, n, e, n * kw, e, kw, 1);
+    x.k_t = make(b, kh, e, n, n * kw, e, 1, kw);
+    x.v = x.k, x.v_t = x.k_t;
+    x.scores = make(b, h, m, n, h * m * n, m * n, n, 1);
+    x.scores_t = make(b, h, n, m, h * m * n, m * n, 1, n);
+    x.row = make(b, h, m, 1, h * m, m, 1, 1);
+    x.stats = make(b, h, m, 1, m, s->rows, 1, 1); /* lse is [heads, rows of the chunk] */
+    return x;
+}
+
+static sl_dnn_tensor point(builder *x, cudnnPointwiseMode_t mode, sl_dnn_tensor a, sl_dnn_tensor b, const sl_dnn_shape *like)
+{
+    sl_dnn_tensor y = sl_dnn_virtual(x->g, like, CUDNN_DATA_FLOAT);
+    sl_dnn_pointwise(x->g, mode, CUDNN_DATA_FLOAT, -1, a, b, NULL, y);
+    return y;
+}
+
+static sl_dnn_tensor integer(builder *x, cudnnPointwiseMode_t mode, int64_t axis, sl_dnn_tensor a, sl_dnn_tensor b)
+{
+    sl_dnn_tensor y = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_INT32);
+    sl_dnn_pointwise(x->g, mode, mode == CUDNN_POINTWISE_GEN_INDEX ? CUDNN_DATA_FLOAT : CUDNN_DATA_INT32, axis, a, b, NULL, y);
+    return y;
+}
+
+/* Keeps scores where row + kv_rows - q_rows >= column, puts a very negative number elsewhere. */
+static sl_dnn_tensor mask(builder *x, sl_dnn_tensor scores)
+{
+    if (!x->s->causal)
+        return scores;
+    sl_dnn_tensor row = integer(x, CUDNN_POINTWISE_GEN_INDEX, 2, scores, NULL), column = integer(x, CUDNN_POINTWISE_GEN_INDEX, 3, scores, NULL);
+    if (x->s->q_rows != x->s->kv_rows) {
+        row = integer(x, CUDNN_POINTWISE_ADD, 3, row, sl_dnn_scalar(x->g, ID_LEN_KV, CUDNN_DATA_INT32));
+        row = integer(x, CUDNN_POINTWISE_SUB, 3, row, sl_dnn_scalar(x->g, ID_LEN_Q, CUDNN_DATA_INT32));
+    }
+    sl_dnn_tensor keep = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_BOOLEAN), y = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
+    sl_dnn_pointwise(x->g, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, row, column, NULL, keep);
+    sl_dnn_pointwise(x->g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, scores, sl_dnn_scalar(x->g, ID_MASKED, CUDNN_DATA_FLOAT), keep, y);
+    return y;
+}
+
+static void build_forward(builder *x)
+{
+    sl_dnn_tensor q = sl_dnn_bound(x->g, ID_Q, &x->q, CUDNN_DATA_BFLOAT16), k = sl_dnn_bound(x->g, ID_K, &x->k_t, CUDNN_DATA_BFLOAT16);
+    sl_dnn_tensor v = sl_dnn_bound(x->g, ID_V, &x->v, CUDNN_DATA_BFLOAT16), o = sl_dnn_bound(x->g, ID_O, &x->q, CUDNN_DATA_BFLOAT16);
+    sl_dnn_tensor stats = sl_dnn_bound(x->g, ID_STATS, &x->stats, CUDNN_DATA_FLOAT);
+    sl_dnn_tensor raw = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
+    sl_dnn_matmul(x->g, q, k, raw);
+    sl_dnn_tensor s = mask(x, point(x, CUDNN_POINTWISE_MUL, raw, sl_dnn_scalar(x->g, ID_SCALE, CUDNN_DATA_FLOAT), &x->scores));
+    sl_dnn_tensor most = sl_dnn_virtual(x->g, &x->row, CUDNN_DATA_FLOAT), total = sl_dnn_virtual(x->g, &x->row, CUDNN_DATA_FLOAT);
+    sl_dnn_reduce(x->g, CUDNN_REDUCE_TENSOR_MAX, s, most);
+    sl_dnn_tensor e = point(x, CUDNN_POINTWISE_EXP, point(x, CUDNN_POINTWISE_SUB, s, most, &x->scores), NULL, &x->scores);
+    sl_dnn_reduce(x->g, CUDNN_REDUCE_TENSOR_ADD, e, total);
+    sl_dnn_pointwise(x->g, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, -1, most, point(x, CUDNN_POINTWISE_LOG, total, NULL, &x->row), NULL, stats);
+    sl_dnn_tensor p = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_BFLOAT16);
+    sl_dnn_pointwise(x->g, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, -1, e, total, NULL, p);
+    sl_dnn_matmul(x->g, p, v, o);
+}
+
+/* d = transpose(weights) * rows, summed over the query heads that share a K/V head. */
+static void key_gradient(builder *x, sl_dnn_tensor weights, sl_dnn_tensor rows, int64_t id)
+{
+    const shape *s = x->s;
+    sl_dnn_tensor transposed = sl_dnn_virtual(x->g, &x->scores_t, CUDNN_DATA_BFLOAT16);
+    sl_dnn_reshape(x->g, weights, transposed);
+    sl_dnn_tensor d = sl_dnn_bound(x->g, id, &x->k, CUDNN_DATA_BFLOAT16);
+    if (s->heads == s->kv_heads) {
+        sl_dnn_matmul(x->g, transposed, rows, d);
+        return;
+    }
+    sl_dnn_shape full = make(s->batch, s->heads, s->kv_rows, s->head_dim, s->heads * s->kv_rows * s->head_dim, s->kv_rows * s->head_dim, s->head_dim, 1);
+    sl_dnn_tensor all = sl_dnn_virtual(x->g, &full, CUDNN_DATA_BFLOAT16);
+    sl_dnn_matmul(x->g, transposed, rows, all);
+    sl_dnn_reduce(x->g, CUDNN_REDUCE_TENSOR_ADD, all, d);
+}
+
+static void build_backward(builder *x)
+{
+    sl_dnn_tensor q = sl_dnn_bound(x->g, ID_Q, &x->q, CUDNN_DATA_BFLOAT16), k = sl_dnn_bound(x->g, ID_K, &x->k_t, CUDNN_DATA_BFLOAT16);
+    sl_dnn_tensor v = sl_dnn_bound(x->g, ID_V, &x->v_t, CUDNN_DATA_BFLOAT16), o = sl_dnn_bound(x->g, ID_O, &x->q, CUDNN_DATA_BFLOAT16);
+    sl_dnn_tensor d_o = sl_dnn_bound(x->g, ID_DO, &x->q, CUDNN_DATA_BFLOAT16), stats = sl_dnn_bound(x->g, ID_STATS, &x->stats, CUDNN_DATA_FLOAT);
+    sl_dnn_tensor scale = sl_dnn_scalar(x->g, ID_SCALE, CUDNN_DATA_FLOAT), one = sl_dnn_scalar(x->g, ID_ONE, CUDNN_DATA_FLOAT);
+    /* D = rowsum(dO * O); cuDNN wants it through memory, and through a multiplication (by one: there is no dropout). */
+    sl_dnn_tensor sum = sl_dnn_virtual(x->g, &x->row, CUDNN_DATA_FLOAT), d = sl_dnn_bound(x->g, ID_SUM, &x->row, CUDNN_DATA_FLOAT);
+    sl_dnn_reduce(x->g, CUDNN_REDUCE_TENSOR_ADD, point(x, CUDNN_POINTWISE_MUL, d_o, o, &x->q), sum);
+    sl_dnn_pointwise(x->g, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, sum, one, NULL, d);
+    sl_dnn_tensor raw = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
+    sl_dnn_matmul(x->g, q, k, raw);
+    sl_dnn_tensor s = point(x, CUDNN_POINTWISE_SUB, mask(x, point(x, CUDNN_POINTWISE_MUL, raw, scale, &x->scores)), stats, &x->scores);
+    sl_dnn_tensor p = point(x, CUDNN_POINTWISE_EXP, s, NULL, &x->scores);
+    key_gradient(x, p, d_o, ID_DV);
+    sl_dnn_tensor dp = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
+    sl_dnn_matmul(x->g, d_o, v, dp);
+    sl_dnn_tensor ds = point(x, CUDNN_POINTWISE_MUL, point(x, CUDNN_POINTWISE_SUB, dp, d, &x->scores), p, &x->scores);
+    ds = point(x, CUDNN_POINTWISE_MUL, ds, scale, &x->scores);
+    key_gradient(x, ds, q, ID_DK);
+    sl_dnn_tensor key = sl_dnn_virtual(x->g, &x->k, CUDNN_DATA_BFLOAT16);
+    sl_dnn_reshape(x->g, k, key);
+    sl_dnn_matmul(x->g, ds, key, sl_dnn_bound(x->g, ID_DQ, &x->q, CUDNN_DATA_BFLOAT16));
+}
+
+/* The plan for a launch; NULL: use the plain kernels. */
+static sl_status prepare(sl_cuda *cuda, const sl_launch *launch, bool backward, sl_dnn_graph **out)
+{
+    shape s;
+    *out = NULL;
+    if (!shape_of(launch, backward, &s))
+        return SL_OK;
+    attention_plan *plan = (attention_plan *) sl_cuda_cache_find(cuda, SL_OP_ATTENTION, &s, sizeof s);
+    if (!plan) {
+        plan = calloc(1, sizeof *plan);
+        if (!plan)
+            return sl_cuda_fail(SL_E_MEMORY, "no memory for an attention plan");
+        plan->base.destroy = plan_destroy;
+        builder x = begin(&plan->graph, &s);
+        if (backward)
+            build_backward(&x);
+        else
+            build_forward(&x);
+        plan->refused = sl_dnn_finish(cuda, &plan->graph, backward ? "this attention backward" : "this attention") != SL_OK;
+        sl_cuda_cache_add(cuda, SL_OP_ATTENTION, &s, sizeof s, &plan->base);
+    }
+    *out = plan->refused ? NULL : &plan->graph;
+    return SL_OK;
+}
+
+static size_t align(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+static sl_status attention_supports(sl_cuda *cuda, const sl_launch *launch)
+{
+    (void) cuda;
+    int e = launch->attrs.attention.head_dim;
+    if (e > SL_CUDA_ATTENTION_MOST_HEAD_DIM)
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "attention on CUDA takes head dims up to %d, not %d", SL_CUDA_ATTENTION_MOST_HEAD_DIM, e);
+    return SL_OK;
+}
+
+static size_t attention_workspace(sl_cuda *cuda, const sl_launch *launch)
+{
+    sl_dnn_graph *graph;
+    if (prepare(cuda, launch, false, &graph) != SL_OK || !graph)
+        return 0;
+    return graph->workspace_bytes;
+}
+
+static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    sl_dnn_graph *graph;
+    SL_TRY(prepare(cuda, launch, false, &graph));
+    if (!graph)
+        return sl_cuda_attention_plain(cuda, launch, stream);
+    const sl_type *q = &launch->in[0].type, *kv = &launch->in[1].type;
+    float scale = launch->attrs.attention.scale, masked = -INFINITY;
+    int32_t len_q = (int32_t) q->dim[0], len_kv = (int32_t) kv->dim[0];
+    char *k = launch->in[1].data, *v = k + sl_type_bytes(kv) / (size_t) kv->dim[0] / 2;
+    int64_t ids[] = {ID_Q, ID_K, ID_V, ID_O, ID_STATS, ID_SCALE, ID_MASKED, ID_LEN_Q, ID_LEN_KV};
+    void *pointers[] = {launch->in[0].data, k, v, launch->out[0].data, launch->out[1].data, &scale, &masked, &len_q, &len_kv};
+    int count = launch->attrs.attention.causal ? launch->attrs.attention.q_offset ? 9 : 7 : 6;
+    return sl_dnn_run(cuda, graph, ids, pointers, count, launch->workspace, stream);
+}
+
+/* [row sums | dK and dV in bf16 where the output is f32 or accumulated | cuDNN's own] */
+static size_t sums_bytes(const sl_launch *launch)
+{
+    return align((size_t) (launch->in[1].type.dim[0] * launch->attrs.attention.heads) * sizeof(float));
+}
+
+static bool needs_staging(const sl_launch *launch)
+{
+    return (launch->accumulate >> 1 & 1) || launch->out[1].type.dtype != SL_BF16;
+}
+
+static size_t staging_bytes(const sl_launch *launch)
+{
+    return needs_staging(launch) ? align((size_t) sl_type_count(&launch->out[1].type) * 2) : 0;
+}
+
+static size_t attention_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
+{
+    sl_dnn_graph *graph;
+    if (prepare(cuda, launch, true, &graph) != SL_OK || !graph)
+        return sl_cuda_attention_plain_bwd_workspace(launch);
+    return sums_bytes(launch) + staging_bytes(launch) + graph->workspace_bytes;
+}
+
+static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    sl_dnn_graph *graph;
+    SL_TRY(prepare(cuda, launch, true, &graph));
+    if (!graph)
+        return sl_cuda_attention_plain_bwd(cuda, launch, stream);
+    const sl_type *q = &launch->in[1].type, *kv = &launch->in[2].type;
+    float scale = launch->attrs.attention.scale, masked = -INFINITY, one = 1.0f;
+    int32_t len_q = (int32_t) q->dim[0], len_kv = (int32_t) kv->dim[0];
+    size_t half = sl_type_bytes(kv) / (size_t) kv->dim[0] / 2;
+    char *k = launch->in[2].data, *sums = launch->workspace, *staging = sums + sums_bytes(launch);
+    char *dk = needs_staging(launch) ? staging : launch->out[1].data;
+    int64_t ids[] = {ID_Q, ID_K, ID_V, ID_O, ID_STATS, ID_SCALE, ID_ONE, ID_SUM, ID_DO, ID_DQ, ID_DK, ID_DV, ID_MASKED, ID_LEN_Q, ID_LEN_KV};
+    void *pointers[] = {launch->in[1].data, k, k + half, launch->in[3].data, launch->in[4].data, &scale, &one, sums, launch->in[0].data,
+                        launch->out[0].data, dk, dk + half, &masked, &len_q, &len_kv};
+    int count = launch->attrs.attention.causal ? launch->attrs.attention.q_offset ? 15 : 13 : 12;
+    SL_TRY(sl_dnn_run(cuda, graph, ids, pointers, count, staging + staging_bytes(launch), stream));
+    if (!needs_staging(launch))
+        return SL_OK;
+    sl_launch add = {.op = SL_OP_CAST, .accumulate = launch->accumulate >> 1 & 1};
+    add.in[0] = (sl_operand){staging, *kv};
+    add.out[0] = launch->out[1];
+    return sl_cuda_kernel_find(SL_OP_CAST)->run(cuda, &add, stream);
+}
+
+const sl_cuda_kernel sl_cuda_attention = {SL_OP_ATTENTION, attention_supports, attention_workspace, attention_run};
+const sl_cuda_kernel sl_cuda_attention_bwd = {SL_OP_ATTENTION_BWD, attention_supports, attention_bwd_workspace, attention_bwd_run};

@@ -1,0 +1,19 @@
+/* Attention on CUDA: attention.c sends a launch to cuDNN where it can and to the plain kernels otherwise. */
+#ifndef SL_DEVICE_CUDA_ATTENTION_H
+#define SL_DEVICE_CUDA_ATTENTION_H
+
+#include "device/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SL_CUDA_ATTENTION_MOST_HEAD_DIM 256
+sl_status sl_cuda_attention_plain(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream);
+sl_status sl_cuda_attention_plain_bwd(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream);
+size_t sl_cuda_attention_plain_bwd_workspace(const sl_launch *launch);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

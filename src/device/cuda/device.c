@@ -1,0 +1,503 @@
+/*
+ * The CUDA device behind the contract: one cudaMalloc of exactly the device budget, one registered host arena, four streams,
+ * events. Kernels come from kernels.def; the HOST stream runs the CPU device's kernels through host functions, so that the
+ * optimizer beside host memory gives the same bits as everywhere.
+ *
+ * Recording. The engine issues the same commands every step, with the same addresses. So the second step of a list is captured
+ * into a CUDA graph while it is issued, and from then on a step is one graph launch: the GPU never waits for the CPU's issue loop.
+ * The first step runs plainly, because libraries prepare their plans on first sight of a shape and may not do so in a capture.
+ *
+ * Pinning. cudaHostRegister of memory nobody touched takes 30 s for 40 GiB, one page fault after the other. Huge pages touched
+ * by all cores first bring it to 1.5 s.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+#include "device/plugin.h"
+
+static const sl_plugin_host *sl_cuda_host; /* set once by sluice_plugin() */
+sl_status (*sl_cuda_fail)(sl_status status, const char *format, ...);
+
+#define SL_CUDA_LISTS 4 /* command lists with a recording: training and validation, twice over */
+
+typedef struct recording {
+    const void *list;
+    int64_t steps; /* issued plainly so far */
+    cudaGraphExec_t graph;
+} recording;
+
+/* A host-stream launch waiting to run inside a stream. */
+typedef struct host_task {
+    sl_cuda *cuda;
+    const sl_launch *launch;
+} host_task;
+
+/* When a command of a plainly issued step ran: events around it, read at the step's end. A replayed step keeps its spans. */
+typedef struct timing {
+    cudaEvent_t start, end;
+    sl_span *span;
+} timing;
+
+struct sl_cuda {
+    sl_device base;
+    sl_cuda_info info;
+    char name[96], numerics[160];
+    void *arena[SL_TIER_COUNT];
+    size_t arena_bytes[SL_TIER_COUNT];
+    bool registered;
+    cudaStream_t stream[SL_STREAM_COUNT];
+    cudaEvent_t *events, fork, join[SL_STREAM_COUNT];
+    int64_t max_events, max_host_tasks, n_host_tasks;
+    host_task *host_tasks;
+    timing *timings;
+    int64_t n_timings, max_timings;
+    cudaEvent_t began;
+    cublasLtHandle_t blas;
+    cudnnHandle_t dnn;
+    sl_cuda_cached *cache;
+    void *host;
+    recording lists[SL_CUDA_LISTS], *current;
+    bool capturing, replaying;
+    size_t free_before, total;
+};
+
+#define SL_CUDA_KERNEL(ID, name) extern const sl_cuda_kernel sl_cuda_##name;
+#include "device/cuda/kernels.def"
+#undef SL_CUDA_KERNEL
+
+const sl_cuda_kernel *sl_cuda_kernel_find(sl_op_id op)
+{
+    switch (op) {
+#define SL_CUDA_KERNEL(ID, name) \
+    case SL_OP_##ID:             \
+        return &sl_cuda_##name;
+#include "device/cuda/kernels.def"
+#undef SL_CUDA_KERNEL
+    default:
+        return NULL;
+    }
+}
+
+const sl_cuda_info *sl_cuda_get_info(sl_cuda *cuda)
+{
+    return &cuda->info;
+}
+
+cublasLtHandle_t sl_cuda_blas(sl_cuda *cuda)
+{
+    return cuda->blas;
+}
+
+sl_status sl_cuda_dnn(sl_cuda *cuda, cudaStream_t stream, cudnnHandle_t *handle)
+{
+    if (!cuda->dnn)
+        SL_CUDNN(cudnnCreate(&cuda->dnn));
+    SL_CUDNN(cudnnSetStream(cuda->dnn, stream));
+    *handle = cuda->dnn;
+    return SL_OK;
+}
+
+sl_cuda_cached *sl_cuda_cache_find(sl_cuda *cuda, sl_op_id op, const void *key, size_t bytes)
+{
+    for (sl_cuda_cached *c = cuda->cache; c; c = c->next)
+        if (c->op == op && memcmp(c->key, key, bytes) == 0)
+            return c;
+    return NULL;
+}
+
+void sl_cuda_cache_add(sl_cuda *cuda, sl_op_id op, const void *key, size_t bytes, sl_cuda_cached *entry)
+{
+    entry->op = op;
+    memcpy(entry->key, key, bytes);
+    entry->next = cuda->cache;
+    cuda->cache = entry;
+}
+
+/* ---- opening and closing ---- */
+
+static void touch_pages(void *context, int64_t tile, int thread)
+{
+    (void) thread;
+    sl_cuda *cuda = context;
+    size_t piece = (size_t) 64 << 20, begin = (size_t) tile * piece, end = begin + piece;
+    if (end > cuda->arena_bytes[SL_TIER_HOST])
+        end = cuda->arena_bytes[SL_TIER_HOST];
+    for (size_t at = begin; at < end; at += 4096)
+        ((volatile char *) cuda->arena[SL_TIER_HOST])[at] = 0;
+}
+
+static sl_status open_memory(sl_cuda *cuda, const sl_device_config *config)
+{
+    memcpy(cuda->arena_bytes, config->arena_bytes, sizeof cuda->arena_bytes);
+    SL_CUDA(cudaMemGetInfo(&cuda->free_before, &cuda->total));
+    size_t bytes = cuda->arena_bytes[SL_TIER_DEVICE];
+    if (bytes > cuda->free_before)
+        return sl_cuda_fail(SL_E_DOES_NOT_FIT,
+                                  "the device budget is %.1f GiB but only %.1f of %s's %.1f GiB are free: something else uses the "
+                                  "GPU, or --device-mem must be lower",
+                                  (double) bytes / 1073741824.0, (double) cuda->free_before / 1073741824.0, cuda->name,
+                                  (double) cuda->total / 1073741824.0);
+    if (bytes)
+        SL_CUDA(cudaMalloc(&cuda->arena[SL_TIER_DEVICE], bytes));
+    bytes = cuda->arena_bytes[SL_TIER_HOST];
+    if (!bytes)
+        return SL_OK;
+    sl_status status = sl_cuda_host->pages_map(bytes, &cuda->arena[SL_TIER_HOST]);
+    if (status != SL_OK)
+        return status;
+    sl_cuda_host->host_parallel(cuda->host, touch_pages, cuda, (int64_t) ((bytes + ((size_t) 64 << 20) - 1) >> 26));
+    SL_CUDA(cudaHostRegister(cuda->arena[SL_TIER_HOST], bytes, cudaHostRegisterDefault));
+    cuda->registered = true;
+    return SL_OK;
+}
+
+static sl_status open_streams(sl_cuda *cuda, const sl_device_config *config)
+{
+    for (int s = 0; s < SL_STREAM_COUNT; s++) {
+        SL_CUDA(cudaStreamCreateWithFlags(&cuda->stream[s], cudaStreamNonBlocking));
+        SL_CUDA(cudaEventCreateWithFlags(&cuda->join[s], cudaEventDisableTiming));
+    }
+    SL_CUDA(cudaEventCreateWithFlags(&cuda->fork, cudaEventDisableTiming));
+    cuda->events = calloc((size_t) (config->max_events ? config->max_events : 1), sizeof *cuda->events);
+    cuda->host_tasks = calloc((size_t) (config->max_commands ? config->max_commands : 1), sizeof *cuda->host_tasks);
+    cuda->max_timings = SL_STREAM_COUNT * config->max_commands;
+    cuda->timings = calloc((size_t) (cuda->max_timings ? cuda->max_timings : 1), sizeof *cuda->timings);
+    SL_CUDA(cudaEventCreate(&cuda->began));
+    if (!cuda->events || !cuda->host_tasks || !cuda->timings)
+        return sl_cuda_fail(SL_E_MEMORY, "no memory for %lld events", (long long) config->max_events);
+    cuda->max_host_tasks = config->max_commands;
+    for (; cuda->max_events < config->max_events; cuda->max_events++)
+        SL_CUDA(cudaEventCreateWithFlags(&cuda->events[cuda->max_events], cudaEventDisableTiming));
+    return SL_OK;
+}
+
+static sl_status describe(sl_cuda *cuda)
+{
+    struct cudaDeviceProp p;
+    SL_CUDA(cudaSetDevice(0));
+    SL_CUDA(cudaGetDeviceProperties(&p, 0));
+    const char *tf32 = getenv("SLUICE_TF32");
+    cuda->info = (sl_cuda_info){p.multiProcessorCount, 10 * p.major + p.minor, (size_t) p.l2CacheSize,
+                                p.sharedMemPerBlockOptin, tf32 && strcmp(tf32, "1") == 0};
+    if (cuda->info.capability < 80)
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 or newer is needed", p.name, p.major, p.minor);
+    snprintf(cuda->name, sizeof cuda->name, "%s", p.name);
+    snprintf(cuda->numerics, sizeof cuda->numerics, "cuda %s sm_%d, cuBLASLt %zu, cuDNN %zu%s", p.name, cuda->info.capability,
+             cublasLtGetVersion(), cudnnGetVersion(), cuda->info.tf32 ? ", TF32" : "");
+    return SL_OK;
+}
+
+static void cuda_close(sl_device *device)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    if (!cuda)
+        return;
+    cudaDeviceSynchronize();
+    for (int i = 0; i < SL_CUDA_LISTS; i++)
+        if (cuda->lists[i].graph)
+            cudaGraphExecDestroy(cuda->lists[i].graph);
+    while (cuda->cache) {
+        sl_cuda_cached *next = cuda->cache->next;
+        cuda->cache->destroy(cuda->cache);
+        cuda->cache = next;
+    }
+    if (cuda->dnn)
+        cudnnDestroy(cuda->dnn);
+    if (cuda->blas)
+        cublasLtDestroy(cuda->blas);
+    for (int64_t i = 0; i < cuda->max_events; i++)
+        cudaEventDestroy(cuda->events[i]);
+    for (int s = 0; s < SL_STREAM_COUNT; s++) {
+        if (cuda->stream[s])
+            cudaStreamDestroy(cuda->stream[s]);
+        if (cuda->join[s])
+            cudaEventDestroy(cuda->join[s]);
+    }
+    if (cuda->fork)
+        cudaEventDestroy(cuda->fork);
+    if (cuda->began)
+        cudaEventDestroy(cuda->began);
+    for (int64_t i = 0; cuda->timings && i < cuda->max_timings && cuda->timings[i].start; i++) {
+        cudaEventDestroy(cuda->timings[i].start);
+        cudaEventDestroy(cuda->timings[i].end);
+    }
+    free(cuda->timings);
+    if (cuda->registered)
+        cudaHostUnregister(cuda->arena[SL_TIER_HOST]);
+    if (cuda->arena[SL_TIER_HOST])
+        sl_cuda_host->pages_unmap(cuda->arena[SL_TIER_HOST], cuda->arena_bytes[SL_TIER_HOST]);
+    cudaFree(cuda->arena[SL_TIER_DEVICE]);
+    sl_cuda_host->host_close(cuda->host);
+    free(cuda->events);
+    free(cuda->host_tasks);
+    free(cuda);
+}
+
+extern const sl_device_class sl_cuda_class;
+
+static sl_status cuda_open(const sl_device_config *config, sl_device **device)
+{
+    sl_cuda *cuda = calloc(1, sizeof *cuda);
+    if (!cuda)
+        return sl_cuda_fail(SL_E_MEMORY, "no memory for a device");
+    cuda->base.class = &sl_cuda_class;
+    sl_status status = describe(cuda);
+    if (status == SL_OK)
+        status = sl_cuda_host->host_open(config->threads, &cuda->host);
+    if (status == SL_OK)
+        status = open_memory(cuda, config);
+    if (status == SL_OK)
+        status = open_streams(cuda, config);
+    if (status == SL_OK && cublasLtCreate(&cuda->blas) != CUBLAS_STATUS_SUCCESS)
+        status = sl_cuda_fail(SL_E_DEVICE, "cuBLASLt could not be started on %s", cuda->name);
+    if (status != SL_OK) {
+        cuda_close(&cuda->base);
+        return status;
+    }
+    *device = &cuda->base;
+    return SL_OK;
+}
+
+/* ---- steps ---- */
+
+static void *cuda_arena(sl_device *device, sl_tier tier)
+{
+    return ((sl_cuda *) device)->arena[tier];
+}
+
+static size_t cuda_workspace(sl_device *device, const sl_launch *launch, sl_stream stream)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    if (stream == SL_STREAM_HOST)
+        return sl_cuda_host->host_workspace(cuda->host, launch);
+    const sl_cuda_kernel *kernel = sl_cuda_kernel_find(launch->op);
+    return kernel && kernel->workspace ? kernel->workspace(cuda, launch) : 0;
+}
+
+static sl_status cuda_supports(sl_device *device, const sl_launch *launch)
+{
+    const sl_cuda_kernel *kernel = sl_cuda_kernel_find(launch->op);
+    if (!kernel)
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "the CUDA device has no kernel for %s", sl_cuda_host->op(launch->op)->name);
+    return kernel->supports ? kernel->supports((sl_cuda *) device, launch) : SL_OK;
+}
+
+static sl_status cuda_replay(sl_device *device, const void *list, bool *started)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    *started = false;
+    cuda->current = NULL;
+    for (int i = 0; i < SL_CUDA_LISTS && !cuda->current; i++)
+        if (cuda->lists[i].list == list || !cuda->lists[i].list)
+            cuda->current = &cuda->lists[i];
+    if (!cuda->current)
+        return SL_OK;
+    cuda->current->list = list;
+    if (!cuda->current->graph)
+        return SL_OK;
+    SL_CUDA(cudaGraphLaunch(cuda->current->graph, cuda->stream[SL_STREAM_COMPUTE]));
+    cuda->replaying = *started = true;
+    return SL_OK;
+}
+
+static sl_status cuda_step_begin(sl_device *device)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    cuda->n_host_tasks = cuda->n_timings = 0;
+    cuda->replaying = false;
+    cuda->capturing = cuda->current && cuda->current->steps++ == 1;
+    cudaStream_t compute = cuda->stream[SL_STREAM_COMPUTE];
+    if (cuda->capturing)
+        SL_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
+    else
+        SL_CUDA(cudaEventRecord(cuda->began, compute));
+    SL_CUDA(cudaEventRecord(cuda->fork, compute));
+    for (int s = 0; s < SL_STREAM_COUNT; s++)
+        if (s != SL_STREAM_COMPUTE)
+            SL_CUDA(cudaStreamWaitEvent(cuda->stream[s], cuda->fork, 0));
+    return SL_OK;
+}
+
+static void run_host_task(void *context)
+{
+    host_task *task = context;
+    sl_cuda_host->host_run(task->cuda->host, task->launch);
+}
+
+/* The timing of a command about to be issued, its start recorded; NULL in a captured step or when nobody asks. */
+static sl_status begin_timing(sl_cuda *cuda, cudaStream_t stream, sl_span *span, timing **out)
+{
+    *out = NULL;
+    if (cuda->capturing || !span || cuda->n_timings >= cuda->max_timings)
+        return SL_OK;
+    timing *t = &cuda->timings[cuda->n_timings++];
+    if (!t->start) {
+        SL_CUDA(cudaEventCreate(&t->start));
+        SL_CUDA(cudaEventCreate(&t->end));
+    }
+    t->span = span;
+    SL_CUDA(cudaEventRecord(t->start, stream));
+    *out = t;
+    return SL_OK;
+}
+
+static sl_status end_timing(cudaStream_t stream, timing *t)
+{
+    if (t)
+        SL_CUDA(cudaEventRecord(t->end, stream));
+    return SL_OK;
+}
+
+static sl_status read_timings(sl_cuda *cuda)
+{
+    for (int64_t i = 0; i < cuda->n_timings; i++) {
+        float start, end;
+        SL_CUDA(cudaEventElapsedTime(&start, cuda->began, cuda->timings[i].start));
+        SL_CUDA(cudaEventElapsedTime(&end, cuda->began, cuda->timings[i].end));
+        *cuda->timings[i].span = (sl_span){start * 1e-3, end * 1e-3};
+    }
+    return SL_OK;
+}
+
+static sl_status issue_launch(sl_cuda *cuda, sl_stream stream, const sl_launch *launch)
+{
+    if (stream == SL_STREAM_HOST) {
+        if (cuda->n_host_tasks >= cuda->max_host_tasks)
+            return sl_cuda_fail(SL_E_INTERNAL, "more than %lld host launches in a step", (long long) cuda->max_host_tasks);
+        host_task *task = &cuda->host_tasks[cuda->n_host_tasks++];
+        *task = (host_task){cuda, launch};
+        SL_CUDA(cudaLaunchHostFunc(cuda->stream[stream], run_host_task, task));
+        return SL_OK;
+    }
+    const sl_cuda_kernel *kernel = sl_cuda_kernel_find(launch->op);
+    if (!kernel)
+        return cuda_supports(&cuda->base, launch);
+    return kernel->run(cuda, launch, cuda->stream[stream]);
+}
+
+static sl_status cuda_launch(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    timing *t;
+    SL_TRY(begin_timing(cuda, cuda->stream[stream], span, &t));
+    SL_TRY(issue_launch(cuda, stream, launch));
+    return end_timing(cuda->stream[stream], t);
+}
+
+static sl_status cuda_copy(sl_device *device, sl_stream stream, void *to, const void *from, size_t bytes, sl_span *span)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    timing *t;
+    SL_TRY(begin_timing(cuda, cuda->stream[stream], span, &t));
+    SL_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda->stream[stream]));
+    return end_timing(cuda->stream[stream], t);
+}
+
+static sl_status cuda_record(sl_device *device, sl_stream stream, int64_t event)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    SL_CUDA(cudaEventRecord(cuda->events[event], cuda->stream[stream]));
+    return SL_OK;
+}
+
+static sl_status cuda_wait(sl_device *device, sl_stream stream, int64_t event)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    SL_CUDA(cudaStreamWaitEvent(cuda->stream[stream], cuda->events[event], 0));
+    return SL_OK;
+}
+
+static sl_status join_streams(sl_cuda *cuda)
+{
+    for (int s = 0; s < SL_STREAM_COUNT; s++)
+        if (s != SL_STREAM_COMPUTE) {
+            SL_CUDA(cudaEventRecord(cuda->join[s], cuda->stream[s]));
+            SL_CUDA(cudaStreamWaitEvent(cuda->stream[SL_STREAM_COMPUTE], cuda->join[s], 0));
+        }
+    return SL_OK;
+}
+
+static sl_status cuda_step_end(sl_device *device)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    cudaStream_t compute = cuda->stream[SL_STREAM_COMPUTE];
+    if (!cuda->replaying) {
+        sl_status status = join_streams(cuda);
+        if (status != SL_OK)
+            return status;
+        if (cuda->capturing) {
+            cudaGraph_t graph;
+            cuda->capturing = false;
+            SL_CUDA(cudaStreamEndCapture(compute, &graph));
+            cudaError_t error = cudaGraphInstantiate(&cuda->current->graph, graph, 0);
+            cudaGraphDestroy(graph);
+            SL_CUDA(error);
+            SL_CUDA(cudaGraphLaunch(cuda->current->graph, compute));
+        }
+    }
+    SL_CUDA(cudaStreamSynchronize(compute));
+    return cuda->replaying ? SL_OK : read_timings(cuda);
+}
+
+static sl_status cuda_transfer(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    if (tier == SL_TIER_HOST) {
+        memcpy(to, from, bytes);
+        return SL_OK;
+    }
+    SL_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda->stream[SL_STREAM_COMPUTE]));
+    SL_CUDA(cudaStreamSynchronize(cuda->stream[SL_STREAM_COMPUTE]));
+    return SL_OK;
+}
+
+static void cuda_hardware(sl_device *device, sl_hardware *hardware)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    snprintf(hardware->name, sizeof hardware->name, "%.63s", cuda->name);
+    hardware->memory_bytes[SL_TIER_DEVICE] = cuda->total;
+}
+
+static const char *cuda_numerics(sl_device *device)
+{
+    return ((sl_cuda *) device)->numerics;
+}
+
+const sl_device_class sl_cuda_class = {
+    .name = "cuda",
+    .describe = "NVIDIA GPU (cuBLASLt, cuDNN, own kernels)",
+    .open = cuda_open,
+    .close = cuda_close,
+    .arena = cuda_arena,
+    .workspace = cuda_workspace,
+    .supports = cuda_supports,
+    .replay = cuda_replay,
+    .step_begin = cuda_step_begin,
+    .launch = cuda_launch,
+    .copy = cuda_copy,
+    .record = cuda_record,
+    .wait = cuda_wait,
+    .step_end = cuda_step_end,
+    .write = cuda_transfer,
+    .read = cuda_transfer,
+    .hardware = cuda_hardware,
+    .numerics = cuda_numerics,
+};
+
+__attribute__((visibility("default"))) sl_status sluice_plugin(const sl_plugin_host *host, const sl_device_class **class);
+sl_status sluice_plugin(const sl_plugin_host *host, const sl_device_class **class)
+{
+    if (host->abi != SL_PLUGIN_ABI)
+        return host->fail(SL_E_UNSUPPORTED, "libsluice_cuda.so is for another version (interface %d, this program has %d); rebuild it",
+                          SL_PLUGIN_ABI, host->abi);
+    sl_cuda_host = host;
+    sl_cuda_fail = host->fail;
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || count == 0)
+        return host->fail(SL_E_UNSUPPORTED, "no usable NVIDIA GPU: %s", error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error));
+    *class = &sl_cuda_class;
+    return SL_OK;
+}

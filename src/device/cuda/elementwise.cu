@@ -1,0 +1,191 @@
+/* Ops that map elements to elements: add, scale, cast, dropout, GELU and SwiGLU with their backwards. Each reads every input
+ * once and writes every output once, 16 bytes at a time where alignment allows; bandwidth is their only limit. */
+#include "device/cuda/kernel.cuh"
+#include "ops/noise.h"
+
+/* One functor per op: f(a, b, index), and f.add(..., old) where the launch accumulates, rounded once. */
+template <typename F, typename T, typename U, int W>
+__global__ void map_kernel(F f, const T *a, const T *b, U *y, int64_t count, bool accumulate)
+{
+    int64_t stride = (int64_t) gridDim.x * blockDim.x * W;
+    for (int64_t i = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x) * W; i < count; i += stride) {
+        float va[W], vb[W], vy[W], old[W];
+        load<W>(a + i, va);
+        if (F::inputs > 1)
+            load<W>(b + i, vb);
+        if (accumulate)
+            load<W>(y + i, old);
+#pragma unroll
+        for (int j = 0; j < W; j++) {
+            if (accumulate)
+                vy[j] = f.add(va[j], F::inputs > 1 ? vb[j] : 0.0f, i + j, old[j]);
+            else
+                vy[j] = f(va[j], F::inputs > 1 ? vb[j] : 0.0f, i + j);
+        }
+        store<W>(y + i, vy);
+    }
+}
+
+template <typename F, typename T, typename U>
+static sl_status map(sl_cuda *cuda, F f, const sl_launch *launch, int second, cudaStream_t stream)
+{
+    const T *a = (const T *) launch->in[0].data;
+    const T *b = F::inputs > 1 ? (const T *) launch->in[second].data : NULL;
+    U *y = (U *) launch->out[0].data;
+    int64_t count = sl_type_count(&launch->out[0].type);
+    bool accumulate = launch->accumulate & 1;
+    constexpr int W = 16 / (sizeof(T) < sizeof(U) ? sizeof(T) : sizeof(U));
+    if (count % W == 0 && sl_cuda_aligned(a) && sl_cuda_aligned(b) && sl_cuda_aligned(y))
+        map_kernel<F, T, U, W><<<sl_cuda_blocks(cuda, count, 256 * W), 256, 0, stream>>>(f, a, b, y, count, accumulate);
+    else
+        map_kernel<F, T, U, 1><<<sl_cuda_blocks(cuda, count, 256), 256, 0, stream>>>(f, a, b, y, count, accumulate);
+    SL_CUDA_LAUNCHED();
+    return SL_OK;
+}
+
+struct add_f {
+    static constexpr int inputs = 2;
+    __device__ float operator()(float a, float b, int64_t) const { return a + b; }
+    __device__ float add(float a, float b, int64_t i, float old) const { return old + (*this)(a, b, i); }
+};
+struct scale_f {
+    static constexpr int inputs = 1;
+    float value;
+    __device__ float operator()(float a, float, int64_t) const { return a * value; }
+    __device__ float add(float a, float, int64_t, float old) const { return fmaf(a, value, old); }
+};
+struct copy_f {
+    static constexpr int inputs = 1;
+    __device__ float operator()(float a, float, int64_t) const { return a; }
+    __device__ float add(float a, float b, int64_t i, float old) const { return old + (*this)(a, b, i); }
+};
+struct dropout_f {
+    static constexpr int inputs = 1;
+    const sl_step_params *step;
+    float probability, scale;
+    uint32_t stream;
+    int64_t first;
+    __device__ float operator()(float a, float, int64_t i) const
+    {
+        return sl_dropout_uniform(step, stream, first + i) >= probability ? a * scale : 0.0f;
+    }
+    __device__ float add(float a, float b, int64_t i, float old) const { return old + (*this)(a, b, i); }
+};
+
+static constexpr float root_half = 0.70710678118654752f, root_2_over_pi = 0.79788456080286536f, cubic = 0.044715f;
+
+struct gelu_f {
+    static constexpr int inputs = 1;
+    bool approximate;
+    __device__ float operator()(float x, float, int64_t) const
+    {
+        if (approximate)
+            return 0.5f * x * (1.0f + tanhf(root_2_over_pi * fmaf(cubic * x * x, x, x)));
+        return 0.5f * x * (1.0f + erff(x * root_half));
+    }
+    __device__ float add(float a, float b, int64_t i, float old) const { return old + (*this)(a, b, i); }
+};
+struct gelu_bwd_f {
+    static constexpr int inputs = 2;
+    bool approximate;
+    __device__ float operator()(float dy, float x, int64_t) const
+    {
+        if (approximate) {
+            float t = tanhf(root_2_over_pi * fmaf(cubic * x * x, x, x));
+            float slope = root_2_over_pi * fmaf(3.0f * cubic * x, x, 1.0f);
+            return dy * (0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * slope);
+        }
+        float cdf = 0.5f * (1.0f + erff(x * root_half));
+        return dy * fmaf(x, 0.3989422804014327f * expf(-0.5f * x * x), cdf);
+    }
+    __device__ float add(float a, float b, int64_t i, float old) const { return old + (*this)(a, b, i); }
+};
+
+#define SAME_TYPE(name, ID, second, functor)                                                       \
+    static sl_status name##_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)       \
+    {                                                                                              \
+        SL_DISPATCH(launch->in[0].type.dtype, T, return (map<decltype(functor), T, T>(cuda, functor, launch, second, stream))); \
+    }                                                                                              \
+    extern "C" const sl_cuda_kernel sl_cuda_##name = {SL_OP_##ID, NULL, NULL, name##_run};
+
+SAME_TYPE(add, ADD, 1, add_f{})
+SAME_TYPE(scale, SCALE, 0, scale_f{launch->attrs.scale.value})
+SAME_TYPE(gelu, GELU, 0, gelu_f{launch->attrs.gelu.tanh != 0})
+SAME_TYPE(gelu_bwd, GELU_BWD, 1, gelu_bwd_f{launch->attrs.gelu.tanh != 0})
+
+static dropout_f dropout_of(const sl_launch *launch)
+{
+    const sl_type *type = &launch->in[0].type;
+    int64_t columns = type->rank > 1 ? sl_type_count(type) / type->dim[0] : 1;
+    float p = launch->attrs.dropout.probability;
+    return dropout_f{(const sl_step_params *) launch->in[1].data, p, 1.0f / (1.0f - p), launch->attrs.dropout.stream,
+                     launch->attrs.dropout.first_row * columns};
+}
+SAME_TYPE(dropout, DROPOUT, 0, dropout_of(launch))
+
+static sl_status cast_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    SL_DISPATCH(launch->in[0].type.dtype, T, {
+        SL_DISPATCH(launch->out[0].type.dtype, U, return (map<copy_f, T, U>(cuda, copy_f{}, launch, 0, stream)));
+    });
+}
+extern "C" const sl_cuda_kernel sl_cuda_cast = {SL_OP_CAST, NULL, NULL, cast_run};
+
+/* ---- SwiGLU: gu row [gate(f) | up(f)] ---- */
+
+template <typename T, int W, bool BACKWARD>
+__global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu, T *__restrict__ out, int64_t n, int64_t f)
+{
+    int64_t per_row = f / W, count = n * per_row, stride = (int64_t) gridDim.x * blockDim.x;
+    for (int64_t item = (int64_t) blockIdx.x * blockDim.x + threadIdx.x; item < count; item += stride) {
+        int64_t row = item / per_row, column = (item - row * per_row) * W;
+        float g[W], u[W];
+        load<W>(gu + row * 2 * f + column, g);
+        load<W>(gu + row * 2 * f + f + column, u);
+        if (BACKWARD) {
+            float d[W], dg[W], du[W];
+            load<W>(ds + row * f + column, d);
+#pragma unroll
+            for (int j = 0; j < W; j++) {
+                float s = 1.0f / (1.0f + __expf(-g[j])), silu = g[j] * s;
+                du[j] = d[j] * silu;
+                dg[j] = d[j] * u[j] * fmaf(silu, 1.0f - s, s);
+            }
+            store<W>(out + row * 2 * f + column, dg);
+            store<W>(out + row * 2 * f + f + column, du);
+        } else {
+            float y[W];
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                y[j] = g[j] / (1.0f + __expf(-g[j])) * u[j];
+            store<W>(out + row * f + column, y);
+        }
+    }
+}
+
+template <typename T, bool BACKWARD>
+static sl_status swiglu(sl_cuda *cuda, const void *ds, const void *gu, void *out, const sl_type *type, cudaStream_t stream)
+{
+    constexpr int W = 16 / sizeof(T);
+    int64_t n = type->dim[0], f = type->dim[1] / 2;
+    if (f % W == 0 && sl_cuda_aligned(gu) && sl_cuda_aligned(out) && sl_cuda_aligned(ds))
+        swiglu_kernel<T, W, BACKWARD><<<sl_cuda_blocks(cuda, n * f / W, 256), 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
+    else
+        swiglu_kernel<T, 1, BACKWARD><<<sl_cuda_blocks(cuda, n * f, 256), 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
+    SL_CUDA_LAUNCHED();
+    return SL_OK;
+}
+
+static sl_status swiglu_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    const sl_operand *gu = &launch->in[0];
+    SL_DISPATCH(gu->type.dtype, T, return (swiglu<T, false>(cuda, NULL, gu->data, launch->out[0].data, &gu->type, stream)));
+}
+static sl_status swiglu_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    const sl_operand *gu = &launch->in[1];
+    SL_DISPATCH(gu->type.dtype, T,
+                return (swiglu<T, true>(cuda, launch->in[0].data, gu->data, launch->out[0].data, &gu->type, stream)));
+}
+extern "C" const sl_cuda_kernel sl_cuda_swiglu = {SL_OP_SWIGLU, NULL, NULL, swiglu_run};
+extern "C" const sl_cuda_kernel sl_cuda_swiglu_bwd = {SL_OP_SWIGLU_BWD, NULL, NULL, swiglu_bwd_run};

@@ -1,0 +1,131 @@
+/*
+ * Head and cross-entropy, a block of tokens at a time: f32 logits in the workspace through cuBLASLt, one kernel per block that turns a
+ * row of logits into the row's loss and, in place, its dlogits, then two more matmuls.
+ *
+ * In place: dlogits in bf16 take half the bytes of f32 logits. A row's bf16 values are written over the front of its own f32
+ * values, tile by tile behind the reads, so the next matmuls see a bf16 matrix with twice the row stride.
+ */
+#include "device/cuda/kernel.cuh"
+
+static constexpr int THREADS = 1024;
+
+/* One token per block. Two passes: maximum and sum of exponentials (online, one read), then dlogits (one read, one write). */
+template <typename T, bool BACKWARD>
+__global__ void __launch_bounds__(THREADS)
+row_kernel(float *logits, const int32_t *__restrict__ targets, const sl_step_params *__restrict__ step, float *__restrict__ losses, int64_t vocabulary, int32_t ignore)
+{
+    __shared__ float scratch[33];
+    float *row = logits + (int64_t) blockIdx.x * vocabulary;
+    int32_t target = targets[blockIdx.x];
+    float most = -INFINITY, sum = 0;
+    for (int64_t v = threadIdx.x; v < vocabulary; v += THREADS) {
+        float x = row[v];
+        if (x > most) {
+            sum = sum * __expf(most - x) + 1.0f;
+            most = x;
+        } else
+            sum += __expf(x - most);
+    }
+    float top = block_reduce<true>(most, scratch);
+    float total = block_reduce(most == -INFINITY ? 0.0f : sum * expf(most - top), scratch);
+    bool counted = target != ignore;
+    if (threadIdx.x == 0)
+        losses[blockIdx.x] = counted ? logf(total) + top - row[target] : 0.0f;
+    if (!BACKWARD)
+        return;
+    __syncthreads();
+    T *out = reinterpret_cast<T *>(row);
+    float factor = counted ? step->loss_scale : 0.0f, inverse = 1.0f / total;
+    for (int64_t base = 0; base < vocabulary; base += THREADS) {
+        int64_t v = base + threadIdx.x;
+        float x = v < vocabulary ? row[v] : 0.0f;
+        __syncthreads(); /* every read of this tile is done before its bytes, or earlier ones, are written */
+        if (v < vocabulary)
+            from_f32((__expf(x - top) * inverse - (v == target ? 1.0f : 0.0f)) * factor, &out[v]);
+    }
+}
+
+/* loss (+)= sum of the rows' losses, in f64, in order of fixed lanes. */
+__global__ void total_kernel(const float *__restrict__ losses, int64_t n, float *loss, bool accumulate)
+{
+    __shared__ double lane[256];
+    double sum = 0;
+    for (int64_t i = threadIdx.x; i < n; i += 256)
+        sum += losses[i];
+    lane[threadIdx.x] = sum;
+    for (int half = 128; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            lane[threadIdx.x] += lane[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0)
+        *loss = (float) (lane[0] + (accumulate ? *loss : 0.0f));
+}
+
+static int64_t block_of(const sl_launch *launch)
+{
+    int64_t n = launch->in[0].type.dim[0], block = launch->attrs.head.block;
+    return block > 0 && block < n ? block : n;
+}
+
+static size_t align(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* [matmul workspace | logits of a block | losses of all tokens] */
+static size_t head_workspace(sl_cuda *cuda, const sl_launch *launch)
+{
+    (void) cuda;
+    return SL_CUDA_GEMM_WORKSPACE + align((size_t) (block_of(launch) * launch->in[1].type.dim[0]) * sizeof(float)) +
+           align((size_t) launch->in[0].type.dim[0] * sizeof(float));
+}
+
+static sl_status head(sl_cuda *cuda, const sl_launch *launch, bool backward, cudaStream_t stream)
+{
+    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], vocabulary = launch->in[1].type.dim[0], block = block_of(launch);
+    int32_t dtype = (int32_t) launch->in[0].type.dtype;
+    size_t size = sl_dtype_bytes((sl_dtype) dtype);
+    char *gemm_space = (char *) launch->workspace;
+    float *logits = (float *) (gemm_space + SL_CUDA_GEMM_WORKSPACE);
+    float *losses = (float *) ((char *) logits + align((size_t) (block * vocabulary) * sizeof(float)));
+    int64_t stride = vocabulary * (int64_t) (sizeof(float) / size); /* of dlogits, in elements */
+    for (int64_t at = 0; at < n; at += block) {
+        int64_t rows = n - at < block ? n - at : block;
+        const char *x = (const char *) launch->in[0].data + (size_t) (at * d) * size;
+        sl_cuda_gemm g = {rows, vocabulary, d, d, d, vocabulary, 0, 1, dtype, SL_F32, 0, 0};
+        SL_TRY(sl_cuda_gemm_run(cuda, &g, x, launch->in[1].data, NULL, NULL, logits, gemm_space, stream));
+        const int32_t *targets = (const int32_t *) launch->in[2].data + at;
+        const sl_step_params *step = backward ? (const sl_step_params *) launch->in[3].data : NULL;
+        int32_t ignore = launch->attrs.head.ignore;
+        SL_DISPATCH(dtype, T, {
+            if (backward)
+                row_kernel<T, true><<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at, vocabulary, ignore);
+            else
+                row_kernel<T, false><<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at, vocabulary, ignore);
+        });
+        SL_CUDA_LAUNCHED();
+        if (backward && launch->out[1].data) {
+            sl_cuda_gemm dx = {rows, d, vocabulary, stride, d, d, 0, 0, dtype, dtype, 0, 0};
+            SL_TRY(sl_cuda_gemm_run(cuda, &dx, logits, launch->in[1].data, NULL, NULL, (char *) launch->out[1].data + (size_t) (at * d) * size, gemm_space, stream));
+        }
+        if (backward && launch->out[2].data) {
+            sl_cuda_gemm dw = {vocabulary, d, rows, stride, d, d, 1, 0, dtype, dtype, 0, at > 0 || (launch->accumulate >> 2 & 1)};
+            SL_TRY(sl_cuda_gemm_run(cuda, &dw, logits, x, NULL, launch->out[2].data, launch->out[2].data, gemm_space, stream));
+        }
+    }
+    total_kernel<<<1, 256, 0, stream>>>(losses, n, (float *) launch->out[0].data, launch->accumulate & 1);
+    SL_CUDA_LAUNCHED();
+    return SL_OK;
+}
+
+static sl_status head_loss_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    return head(cuda, launch, false, stream);
+}
+static sl_status head_loss_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    return head(cuda, launch, true, stream);
+}
+extern "C" const sl_cuda_kernel sl_cuda_head_loss = {SL_OP_HEAD_LOSS, NULL, head_workspace, head_loss_run};
+extern "C" const sl_cuda_kernel sl_cuda_head_loss_bwd = {SL_OP_HEAD_LOSS_BWD, NULL, head_workspace, head_loss_bwd_run};

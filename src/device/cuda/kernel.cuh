@@ -1,0 +1,111 @@
+/*
+ * What the CUDA kernels share: 16-byte accesses, f32 arithmetic on f32 or bf16 storage, block reductions in a fixed order, and
+ * the choice of template by dtype and alignment. Every reduction here is a fixed tree: the same bits on every run.
+ */
+#ifndef SL_DEVICE_CUDA_KERNEL_CUH
+#define SL_DEVICE_CUDA_KERNEL_CUH
+
+#include <cuda_bf16.h>
+#include <stdint.h>
+
+#include "device/cuda/cuda.h"
+
+typedef __nv_bfloat16 bf16;
+
+__device__ __forceinline__ float to_f32(float x) { return x; }
+__device__ __forceinline__ float to_f32(bf16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ void from_f32(float x, float *y) { *y = x; }
+__device__ __forceinline__ void from_f32(float x, bf16 *y) { *y = __float2bfloat16_rn(x); }
+
+/* W elements moved as one access of up to 16 bytes. */
+template <typename T, int W> struct alignas(sizeof(T) * W) pack {
+    T v[W];
+};
+
+template <int W, typename T> __device__ __forceinline__ void load(const T *from, float (&to)[W])
+{
+    constexpr int piece = sizeof(T) * W > 16 ? 16 / (int) sizeof(T) : W;
+#pragma unroll
+    for (int i = 0; i < W; i += piece) {
+        pack<T, piece> p = *reinterpret_cast<const pack<T, piece> *>(from + i);
+#pragma unroll
+        for (int j = 0; j < piece; j++)
+            to[i + j] = to_f32(p.v[j]);
+    }
+}
+
+template <int W, typename T> __device__ __forceinline__ void store(T *to, const float (&from)[W])
+{
+    constexpr int piece = sizeof(T) * W > 16 ? 16 / (int) sizeof(T) : W;
+#pragma unroll
+    for (int i = 0; i < W; i += piece) {
+        pack<T, piece> p;
+#pragma unroll
+        for (int j = 0; j < piece; j++)
+            from_f32(from[i + j], &p.v[j]);
+        *reinterpret_cast<pack<T, piece> *>(to + i) = p;
+    }
+}
+
+__device__ __forceinline__ float warp_sum(float x)
+{
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, offset);
+    return x;
+}
+
+__device__ __forceinline__ float warp_max(float x)
+{
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, offset));
+    return x;
+}
+
+/* Sum (or maximum) over the block, the same in every thread. `scratch`: 33 floats of shared memory, free again after the call. */
+template <bool MAXIMUM = false> __device__ __forceinline__ float block_reduce(float x, float *scratch)
+{
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
+    x = MAXIMUM ? warp_max(x) : warp_sum(x);
+    __syncthreads();
+    if (lane == 0)
+        scratch[warp] = x;
+    __syncthreads();
+    if (warp == 0) {
+        x = lane < warps ? scratch[lane] : (MAXIMUM ? -INFINITY : 0.0f);
+        x = MAXIMUM ? warp_max(x) : warp_sum(x);
+        if (lane == 0)
+            scratch[32] = x;
+    }
+    __syncthreads();
+    return scratch[32];
+}
+
+/* Runs the statement with T the storage type of `dtype`. */
+#define SL_DISPATCH(dtype, T, ...)   \
+    do {                             \
+        if ((dtype) == SL_BF16) {    \
+            typedef bf16 T;          \
+            __VA_ARGS__;             \
+        } else {                     \
+            typedef float T;         \
+            __VA_ARGS__;             \
+        }                            \
+    } while (0)
+
+static inline bool sl_cuda_aligned(const void *pointer)
+{
+    return ((uintptr_t) pointer & 15) == 0;
+}
+
+/* Blocks for `items` pieces of work at `per_block` each: enough to fill the machine, the kernel loops over the rest. */
+static inline int sl_cuda_blocks(sl_cuda *cuda, int64_t items, int64_t per_block)
+{
+    int64_t blocks = (items + per_block - 1) / per_block, most = (int64_t) sl_cuda_get_info(cuda)->multiprocessors * 32;
+    return (int) (blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
+#define SL_CUDA_LAUNCHED() SL_CUDA(cudaGetLastError())
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * Rotary embedding and the split of qkv, and its transpose. A block takes one token: it makes the token's sines and cosines once in
+ * shared memory (angle reduced in f64: at position one million an f32 angle is off by .06 radians), then turns all heads.
+ * The frequencies come from the host, the same ones the reference uses.
+ */
+#include <math.h>
+
+#include "device/cuda/kernel.cuh"
+
+static constexpr int MOST_PAIRS = 128;
+static constexpr double TWO_PI = 6.283185307179586476925;
+
+struct rope_params {
+    double frequency[MOST_PAIRS]; /* by pair; unused for style NONE */
+    int heads, kv_heads, head_dim, style;
+};
+
+/* The same formula as sl_rope_frequency() in ops/rope.c, which a plugin cannot call. */
+static rope_params params_of(const sl_attrs *attrs)
+{
+    rope_params p = {{0}, attrs->rope.heads, attrs->rope.kv_heads, attrs->rope.head_dim, attrs->rope.style};
+    for (int j = 0; p.style != SL_ROPE_NONE && j < p.head_dim / 2; j++) {
+        double frequency = pow((double) attrs->rope.theta, -2.0 * j / p.head_dim), factor = attrs->rope.factor;
+        if (factor != 0 && factor != 1) {
+            double low = attrs->rope.low_freq_factor, high = attrs->rope.high_freq_factor;
+            double turns = attrs->rope.original_context * frequency / TWO_PI, smooth = (turns - low) / (high - low);
+            if (turns < low)
+                frequency /= factor;
+            else if (turns <= high)
+                frequency = (1 - smooth) * frequency / factor + smooth * frequency;
+        }
+        p.frequency[j] = frequency;
+    }
+    return p;
+}
+
+/* FORWARD: from = qkv, to_q and to_kv written. Backward: from_q and from_kv (its own type) read, qkv written, angle negated. */
+template <typename T, typename K, bool FORWARD>
+__global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t *positions, const T *from_q, const K *from_kv, T *to_q, K *to_kv)
+{
+    __shared__ float cosine[MOST_PAIRS], sine[MOST_PAIRS];
+    int64_t row = blockIdx.x;
+    int e = p.head_dim, pairs = e / 2, q_width = p.heads * e, k_width = p.kv_heads * e, width = q_width + 2 * k_width;
+    if (p.style != SL_ROPE_NONE) {
+        for (int j = threadIdx.x; j < pairs; j += blockDim.x) {
+            double angle = positions[row] * p.frequency[j];
+            angle -= TWO_PI * rint(angle / TWO_PI);
+            sincosf((float) (FORWARD ? angle : -angle), &sine[j], &cosine[j]);
+        }
+        __syncthreads();
+    }
+    /* Elements are visited as pairs; V and style NONE are copied the same way, without a turn. */
+    const T *q_from = from_q + row * (FORWARD ? width : q_width);
+    T *q_to = to_q + row * (FORWARD ? q_width : width);
+    for (int item = threadIdx.x; item < width / 2; item += blockDim.x) {
+        int head = item / pairs, j = item - head * pairs;
+        bool turned = p.style != SL_ROPE_NONE && head < p.heads + p.kv_heads, half = p.style == SL_ROPE_HALF;
+        int first = head * e + (half ? j : 2 * j), second = half ? first + pairs : first + 1;
+        bool query = first < q_width;
+        float a, b;
+        if (FORWARD || query)
+            a = to_f32(q_from[first]), b = to_f32(q_from[second]);
+        else
+            a = to_f32(from_kv[row * 2 * k_width + first - q_width]), b = to_f32(from_kv[row * 2 * k_width + second - q_width]);
+        float c = turned ? cosine[j] : 1.0f, s = turned ? sine[j] : 0.0f;
+        float x = fmaf(a, c, -b * s), y = fmaf(b, c, a * s);
+        if (!FORWARD || query)
+            from_f32(x, &q_to[first]), from_f32(y, &q_to[second]);
+        else
+            from_f32(x, &to_kv[row * 2 * k_width + first - q_width]), from_f32(y, &to_kv[row * 2 * k_width + second - q_width]);
+    }
+}
+
+static sl_status rope_supports(sl_cuda *cuda, const sl_launch *launch)
+{
+    (void) cuda;
+    int e = launch->attrs.rope.head_dim;
+    if (e % 2 || e / 2 > MOST_PAIRS)
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "rope on CUDA takes even head dims up to %d, not %d", 2 * MOST_PAIRS, e);
+    return SL_OK;
+}
+
+static sl_status rope_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    (void) cuda;
+    rope_params p = params_of(&launch->attrs);
+    SL_DISPATCH(launch->in[0].type.dtype, T,
+                (rope_kernel<T, T, true><<<(unsigned) launch->in[0].type.dim[0], 256, 0, stream>>>(
+                    p, (const int32_t *) launch->in[1].data, (const T *) launch->in[0].data, NULL, (T *) launch->out[0].data, (T *) launch->out[1].data)));
+    SL_CUDA_LAUNCHED();
+    return SL_OK;
+}
+
+static sl_status rope_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    (void) cuda;
+    rope_params p = params_of(&launch->attrs);
+    SL_DISPATCH(launch->in[0].type.dtype, T, {
+        SL_DISPATCH(launch->in[1].type.dtype, K,
+                    (rope_kernel<T, K, false><<<(unsigned) launch->in[0].type.dim[0], 256, 0, stream>>>(
+                        p, (const int32_t *) launch->in[2].data, (const T *) launch->in[0].data, (const K *) launch->in[1].data,
+                        (T *) launch->out[0].data, NULL)));
+    });
+    SL_CUDA_LAUNCHED();
+    return SL_OK;
+}
+extern "C" const sl_cuda_kernel sl_cuda_rope = {SL_OP_ROPE, rope_supports, NULL, rope_run};
+extern "C" const sl_cuda_kernel sl_cuda_rope_bwd = {SL_OP_ROPE_BWD, rope_supports, NULL, rope_bwd_run};
