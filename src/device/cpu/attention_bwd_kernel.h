@@ -1,5 +1,6 @@
 /*
- * Attention backward from the saved row statistics: with P = exp(S - lse) and D = rowsum(dO * O),
+ * Attention backward from the saved row statistics: with P = exp(S - lse), taken as 2^(log2(e) S - log2(e) lse), and
+ * D = rowsum(dO * O),
  *
  *     dV = P^T dO     dP = dO V^T     dS = P * (dP - D)     dK = scale dS^T Q     dQ = scale dS K
  *
@@ -76,11 +77,11 @@ SL_INLINE void at_key_major_ds(const at_backward *t, int64_t r0, int64_t r1, int
                                const float *delta, int64_t seen0, bool masked)
 {
     for (int64_t r = r0; r < r1; r++) {
-        vf l = vf_set1(lse[r]), d = vf_set1(delta[r]);
+        vf l = vf_set1(lse[r] * VF_LOG2E), d = vf_set1(delta[r]);
         vi limit = vi_set1((int32_t) at_max(at_min(seen0 + r, AT_BLOCK), 0));
         for (int64_t v = 0; v < vecs; v++) {
             float *p = t->p + r * AT_BLOCK + v * VF_LANES, *ds = t->ds + r * AT_BLOCK + v * VF_LANES;
-            vf x = vf_exp(vf_sub(vf_load(p, VF_LANES), l));
+            vf x = vf_exp2(vf_sub(vf_load(p, VF_LANES), l));
             if (masked)
                 x = vf_select(vi_gt(limit, vi_add(vi_iota(), vi_set1((int32_t) (v * VF_LANES)))), x, vf_zero());
             vf_store(p, x, VF_LANES);
@@ -149,7 +150,7 @@ SL_INLINE void at_key_block(const at_job *job, const at_backward *t, int64_t kv_
     const int64_t dim = job->dim, padded = job->padded, group = job->heads / job->kv_heads,
                   k_at = k0 * job->kv_stride + kv_head * dim;
     const void *k = element_const(job->kv, k_at, bf16), *v = element_const(k, job->kv_heads * dim, bf16);
-    at_pack_transposed(t->at, k, job->kv_stride, keys, dim, 1.0f, bf16);
+    at_pack_transposed(t->at, k, job->kv_stride, keys, dim, VF_LOG2E, bf16);
     at_pack_transposed(t->bt, v, job->kv_stride, keys, dim, 1.0f, bf16);
     if (with_dq)
         at_pack_rows(t->k, padded, k, job->kv_stride, keys, dim, job->scale, bf16);
@@ -228,7 +229,7 @@ SL_INLINE void at_query_major_ds(const at_job *job, const at_backward *t, int64_
     for (int64_t j = 0; j < keys; j++) {
         const float *p = t->p + j * AT_BLOCK + v * VF_LANES;
         float *ds = t->ds + j * AT_BLOCK + v * VF_LANES;
-        vf x = vf_exp(vf_sub(vf_load(p, VF_LANES), lse));
+        vf x = vf_exp2(vf_sub(vf_load(p, VF_LANES), lse));
         if (masked)
             x = vf_select(vi_gt(limit, vi_set1((int32_t) j)), x, vf_zero());
         vf_store(ds, vf_mul(x, vf_sub(vf_load(ds, VF_LANES), delta)), VF_LANES);
@@ -246,12 +247,15 @@ SL_INLINE void at_queries_tile(const at_job *job, int64_t tile, int thread, bool
     const int64_t k_end = job->causal ? at_min(span.k1, first + queries) : span.k1;
     const int64_t kv_head = head / (job->heads / job->kv_heads), q_at = q0 * job->q_stride + head * dim;
     at_backward t = at_backward_scratch(job, thread);
-    at_pack_transposed(t.at, element_const(job->q, q_at, bf16), job->q_stride, queries, dim, job->scale, bf16);
+    at_pack_transposed(t.at, element_const(job->q, q_at, bf16), job->q_stride, queries, dim, job->scale * VF_LOG2E,
+                       bf16);
     at_pack_transposed(t.bt, element_const(job->d_o, q_at, bf16), job->q_stride, queries, dim, 1.0f, bf16);
     memset(t.ct, 0, (size_t) (dim * AT_BLOCK) * sizeof *t.ct);
     float row[2][AT_BLOCK] = {{0}};
-    memcpy(row[0], job->lse + head * job->n + q0, (size_t) queries * sizeof(float));
-    memcpy(row[1], job->delta + head * job->n + q0, (size_t) queries * sizeof(float));
+    for (int64_t i = 0; i < queries; i++) {
+        row[0][i] = job->lse[head * job->n + q0 + i] * VF_LOG2E;
+        row[1][i] = job->delta[head * job->n + q0 + i];
+    }
     for (int64_t k0 = span.k0; k0 < k_end; k0 += AT_BLOCK) {
         const int64_t keys = at_min(AT_BLOCK, k_end - k0);
         const void *k = element_const(job->kv, k0 * job->kv_stride + kv_head * dim, bf16);

@@ -1,9 +1,9 @@
 /*
  * Attention forward, flash style. A tile is one head and 64 queries of one sequence; the queries are the lanes:
  *
- *     S^T[key][query] = K (scale Q)^T        K rows as they lie, Q^T packed once per tile
- *     m' = max(m, max_key S^T);  P^T = exp(S^T - m');  l = l exp(m - m') + sum_key P^T
- *     O^T[e][query]   = O^T exp(m - m') + V^T P^T
+ *     S^T[key][query] = K (scale log2(e) Q)^T        K rows as they lie, Q^T packed once per tile
+ *     m' = max(m, max_key S^T);  P^T = 2^(S^T - m');  l = l 2^(m - m') + sum_key P^T
+ *     O^T[e][query]   = O^T 2^(m - m') + V^T P^T
  *
  * over blocks of 64 keys, so maximum, sum and rescaling are vertical: no operation ever crosses lanes, and K and V are only
  * widened, never transposed. (With the keys along the lanes every row needs a horizontal maximum and sum per block.)
@@ -44,6 +44,9 @@ SL_INLINE void at_scores(float *s, const float *rows, const float *packed, const
     }
 }
 
+/* The score of a key out of sight: 2^(this - any score) is 0, and unlike infinity its difference with itself is no NaN. */
+#define AT_NONE (-1e30f)
+
 typedef struct at_forward {
     float *qt, *ot, *k, *v, *s;
     float *max, *sum, *alpha; /* [AT_BLOCK] */
@@ -60,7 +63,7 @@ SL_INLINE void at_softmax(const at_job *job, const at_forward *t, int64_t v, int
 {
     float *s = t->s + v * VF_LANES;
     vf max = vf_load(t->max + v * VF_LANES, VF_LANES), before = max, sum = vf_zero();
-    const vf none = vf_set1(-INFINITY);
+    const vf none = vf_set1(AT_NONE);
     /* Lane i sees the block's keys j < limit[i]. */
     int64_t limit0 = first_row + v * VF_LANES + 1 - k0;
     if (job->causal && limit0 < depth) {
@@ -71,15 +74,34 @@ SL_INLINE void at_softmax(const at_job *job, const at_forward *t, int64_t v, int
             max = vf_max(max, x);
         }
     } else {
-        for (int64_t j = 0; j < depth; j++)
-            max = vf_max(max, vf_load(s + j * AT_BLOCK, VF_LANES));
+        vf most[4] = {max, max, max, max}; /* one chain of maxima would wait for itself */
+        int64_t j = 0;
+        for (; j + 4 <= depth; j += 4) {
+            SL_UNROLL
+            for (int i = 0; i < 4; i++)
+                most[i] = vf_max(most[i], vf_load(s + (j + i) * AT_BLOCK, VF_LANES));
+        }
+        for (; j < depth; j++)
+            most[0] = vf_max(most[0], vf_load(s + j * AT_BLOCK, VF_LANES));
+        max = vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3]));
     }
-    for (int64_t j = 0; j < depth; j++) {
-        vf p = vf_exp(vf_sub(vf_load(s + j * AT_BLOCK, VF_LANES), max));
+    int64_t j = 0;
+    vf more = vf_zero();
+    for (; j + 2 <= depth; j += 2) {
+        vf p0 = vf_exp2(vf_sub(vf_load(s + j * AT_BLOCK, VF_LANES), max));
+        vf p1 = vf_exp2(vf_sub(vf_load(s + (j + 1) * AT_BLOCK, VF_LANES), max));
+        vf_store(s + j * AT_BLOCK, p0, VF_LANES);
+        vf_store(s + (j + 1) * AT_BLOCK, p1, VF_LANES);
+        sum = vf_add(sum, p0);
+        more = vf_add(more, p1);
+    }
+    if (j < depth) {
+        vf p = vf_exp2(vf_sub(vf_load(s + j * AT_BLOCK, VF_LANES), max));
         vf_store(s + j * AT_BLOCK, p, VF_LANES);
         sum = vf_add(sum, p);
     }
-    vf alpha = vf_exp(vf_sub(before, max));
+    sum = vf_add(sum, more);
+    vf alpha = vf_exp2(vf_sub(before, max));
     vf_store(t->alpha + v * VF_LANES, alpha, VF_LANES);
     vf_store(t->max + v * VF_LANES, max, VF_LANES);
     vf_store(t->sum + v * VF_LANES, vf_fma(vf_load(t->sum + v * VF_LANES, VF_LANES), alpha, sum), VF_LANES);
@@ -125,10 +147,10 @@ SL_INLINE void at_forward_tile(const at_job *job, int64_t tile, int thread, bool
     t.alpha = t.sum + AT_BLOCK;
 
     at_pack_transposed(t.qt, element_const(job->q, q0 * job->q_stride + head * dim, bf16), job->q_stride, queries, dim,
-                       job->scale, bf16);
+                       job->scale * VF_LOG2E, bf16);
     memset(t.ot, 0, (size_t) (dim * AT_BLOCK) * sizeof *t.ot);
     for (int64_t i = 0; i < AT_BLOCK; i++) {
-        t.max[i] = -INFINITY;
+        t.max[i] = AT_NONE;
         t.sum[i] = 0.0f;
     }
     for (int64_t k0 = span.k0; k0 < k_end; k0 += AT_BLOCK) {
@@ -146,7 +168,7 @@ SL_INLINE void at_forward_tile(const at_job *job, int64_t tile, int thread, bool
     }
     float *lse = job->lse_out + head * job->n + q0;
     for (int64_t i = 0; i < queries; i++) {
-        lse[i] = t.max[i] + logf(t.sum[i]);
+        lse[i] = t.max[i] * VF_LN2 + logf(t.sum[i]);
         t.alpha[i] = 1.0f / t.sum[i];
     }
     at_unpack_transposed(element(job->out, q0 * job->q_stride + head * dim, bf16), job->q_stride, queries, dim, t.ot,

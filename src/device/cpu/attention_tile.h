@@ -12,7 +12,7 @@
 #ifndef SL_DEVICE_CPU_ATTENTION_TILE_H
 #define SL_DEVICE_CPU_ATTENTION_TILE_H
 
-#include "device/cpu/simd.h"
+#include "device/cpu/simd_math.h"
 
 #define AT_BLOCK 64 /* queries or keys of a tile */
 #define AT_VECS (AT_BLOCK / VF_LANES)

@@ -232,6 +232,11 @@ SL_INLINE vf vf_exp(vf x)
 {
     return sl_exp_ps512(x);
 }
+/* x * 2^n for any whole n: 0 and infinity at the ends. */
+SL_INLINE vf vf_ldexp(vf x, vf n)
+{
+    return _mm512_scalef_ps(x, n);
+}
 
 SL_INLINE vf vf_load(const float *p, int lanes)
 {
@@ -500,6 +505,15 @@ SL_INLINE float vf_sum(vf a)
 SL_INLINE vf vf_exp(vf x)
 {
     return sl_exp_ps256(x);
+}
+/* In two factors, since 2^128 and denormal powers are no floats of their own. */
+SL_INLINE vf vf_ldexp(vf x, vf n)
+{
+    n = _mm256_min_ps(_mm256_max_ps(n, _mm256_set1_ps(-200.0f)), _mm256_set1_ps(200.0f));
+    vi whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1), bias = _mm256_set1_epi32(127);
+    vi low = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
+    vi high = _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23);
+    return _mm256_mul_ps(_mm256_mul_ps(x, _mm256_castsi256_ps(low)), _mm256_castsi256_ps(high));
 }
 
 SL_INLINE vm vm_first(int lanes)

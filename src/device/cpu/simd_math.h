@@ -1,6 +1,8 @@
 /*
  * Elementary functions in the vocabulary of simd.h, for both instruction sets. A lane's result never depends on its neighbours.
  *
+ *   exp2        2^x for finite x, relative error below 1.8e-7: 9 instructions against exp's 14. Attention works in powers of 2,
+ *               the factor log2(e) rides in the scale of q.
  *   sigmoid     1 / (1 + exp(-x)), relative error below 2e-7; the tanh of GELU is 2 sigmoid(2u) - 1 and never formed.
  *   normal_cdf  Phi(x) = erfc(-x/sqrt 2) / 2 with erfc(z) = exp(-z^2) t Q(t), t = 1/(1 + .4 z), z >= 0, Q of degree 7: 2.4e-9
  *               relative to erfc before rounding (fitted by reweighted least squares). One exponential gives density and cdf.
@@ -11,6 +13,19 @@
 #define SL_DEVICE_CPU_SIMD_MATH_H
 
 #include "device/cpu/simd.h"
+
+#define VF_LOG2E 1.44269504088896341f
+#define VF_LN2 0.693147180559945309f
+
+SL_INLINE vf vf_exp2(vf x)
+{
+    vf n = vf_round(x), f = vf_sub(x, n);
+    vf p = vf_fma(f, vf_set1(0.0013264695880934596f), vf_set1(0.009671508334577084f));
+    p = vf_fma(p, f, vf_set1(0.05550733953714371f));
+    p = vf_fma(p, f, vf_set1(0.24022242426872253f));
+    p = vf_fma(p, f, vf_set1(0.6931470036506653f));
+    return vf_ldexp(vf_fma(p, f, vf_set1(1.0f)), n);
+}
 
 /* *rest (if wanted) is 1 - sigmoid without cancellation. */
 SL_INLINE vf vf_sigmoid(vf x, vf *rest)
