@@ -95,7 +95,7 @@ static sl_status add_state(builder *b, const char *what, sl_object_class class, 
     const sl_param_group *g = &b->program->groups[group];
     sl_object object = object_once(NULL, class, (size_t) g->count * sl_dtype_bytes(dtype), group);
     object.persistent = true;
-    SL_TRY(sl_region_printf(b->program->region, &object.name, "%s%s", what, g->name));
+    SL_TRY(sl_region_printf(b->program->region, &object.name, "%s%s.weights", what, g->name));
     return sl_program_add_object(b, &object, out);
 }
 
@@ -192,7 +192,7 @@ static sl_status resolve_gradient(builder *b, sl_value value, int out_index, sl_
         sl_object fresh = object_once(v->name, SL_CLASS_GRADIENT, straight ? group_bytes : sl_type_bytes(&v->type),
                                       param->group_index);
         if (straight)
-            SL_TRY(sl_region_printf(p->region, &fresh.name, "d.%s", param->group));
+            SL_TRY(sl_region_printf(p->region, &fresh.name, "d.%s.weights", param->group));
         fresh.block = v->block;
         SL_TRY(sl_program_add_object(b, &fresh, object));
     }
