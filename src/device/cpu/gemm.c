@@ -7,7 +7,7 @@
  *         pack B[kb, nb]                                  shared; parallel over panels
  *         for work tiles of C[mb, nb]                     parallel, taken dynamically
  *           for k in blocks of kc within kb
- *             pack A[tile rows, kc]                       the thread's own
+ *             pack A[tile rows, kc], where it must be     the thread's own
  *             for panels of B: for panels of A            B panel in L1; A block, B block and sums of the tile in L2
  *               C tile [mr, nr] += A panel * B panel      registers
  *           C = sums + bias + residual                    behind the last k
@@ -117,11 +117,10 @@ static void multiply_tile(void *context, int64_t tile, int thread)
         isa->enter();
     for (int64_t k = 0; k < at->k_count; k += cut->kc) {
         const int64_t count = min64(cut->kc, at->k_count - k);
-        isa->pack_a(&at->gemm->a, at->row + row, rows, at->k0 + k, count, packed_a);
+        const sl_gemm_rows a = isa->pack_a(&at->gemm->a, at->row + row, rows, at->k0 + k, count, packed_a);
         for (int64_t j = 0; j < columns; j += isa->nr)
-            isa->multiply(rows, packed_a, at->gemm->a.transposed, packed_panel(at, k, column + j, count),
-                          SL_ROUND_UP(count, isa->k_step), at->k0 + k == 0, sums + j / isa->nr * register_floats,
-                          panel_floats);
+            isa->multiply(rows, a, packed_panel(at, k, column + j, count), SL_ROUND_UP(count, isa->k_step),
+                          at->k0 + k == 0, sums + j / isa->nr * register_floats, panel_floats);
     }
     if (isa->leave)
         isa->leave();

@@ -30,6 +30,13 @@ typedef struct sl_gemm {
     const void *residual; /* [m,n] of c_dtype, rows c_leading apart, or NULL */
 } sl_gemm;
 
+/* Rows of A as multiply reads them. */
+typedef struct sl_gemm_rows {
+    const void *data;
+    int64_t stride; /* elements from row to row; or, `across`, from k to k */
+    bool across;
+} sl_gemm_rows;
+
 /* What an instruction set brings. B is packed in panels of nr columns, k outermost, padded with zeros to full panels and to
  * k_step; how the rows of a work tile of A are packed is its own affair. Sums of C are f32 tiles [mr][nr], contiguous. */
 typedef struct sl_gemm_isa {
@@ -42,13 +49,14 @@ typedef struct sl_gemm_isa {
     int64_t block_elements;      /* of packed B, about */
     size_t packed_bytes;         /* of one packed element */
     size_t a_bytes;              /* packed A of a work tile, at most */
-    /* Packs rows [first, first + rows) of op(A), k in [k0, k0 + count). */
-    void (*pack_a)(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count, void *packed);
+    /* Makes rows [first, first + rows) of op(A), k in [k0, k0 + count), ready for multiply: packed, or as they lie. */
+    sl_gemm_rows (*pack_a)(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count,
+                           void *packed);
     /* Packs the panel of op(B) whose first column is `first`, `width` of them present. */
     void (*pack_b)(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed);
-    /* a: `rows` packed rows, b: one panel, `count` (a multiple of k_step) deep; `a_across`: A was stored across k. tiles: the
-     * sums, `tile_stride` floats from one mr rows to the next; started from zero when `fresh`. */
-    void (*multiply)(int64_t rows, const void *a, bool a_across, const void *b, int64_t count, bool fresh, float *tiles,
+    /* `rows` rows of A, b: one panel, `count` (a multiple of k_step) deep. tiles: the sums, `tile_stride` floats from one mr rows
+     * to the next; started from zero when `fresh`. */
+    void (*multiply)(int64_t rows, sl_gemm_rows a, const void *b, int64_t count, bool fresh, float *tiles,
                      int64_t tile_stride);
     /* Writes rows [row, row + rows) x columns [column, column + columns) of C from tiles [row panel][column panel]. */
     void (*finish)(const sl_gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tiles);

@@ -6,9 +6,9 @@
  *        A1    C2  C3
  *
  * A tile of A is 16 rows of 32 k. A tile of B is 16 rows of k pairs, each the pairs of 16 columns (k even, k odd). So memory
- * that runs along k gives a row of A as it lies, and a tile of B by transposing 16 x 16 pairs; memory that runs across k gives
- * a tile of B by interleaving two rows, and a tile of A by transposing that. Panels are packed [k / 32][tile][16][64 bytes]. k
- * beyond the end is zero on both sides.
+ * that runs along k is a tile of A as it lies, and a tile of B by transposing 16 x 16 pairs; memory that runs across k gives a
+ * tile of B by interleaving two rows, and a tile of A by transposing that. Panels of B are packed [k / 32][tile][16][64 bytes].
+ * k beyond the end is zero on both sides.
  *
  * f32 products have no AMX form worth its rounding; they stay with AVX-512.
  */
@@ -20,7 +20,8 @@
 #define MR 32
 #define NR 32
 #define KC 1024
-#define TILE_ROWS 128
+#define TILE_ROWS 64
+#define A_STRIDE (KC + 32) /* no power of two: the rows of a tile must not share a cache set */
 #include "device/cpu/gemm_finish.h"
 
 enum { DEPTH = 32, TILE_BYTES = 1024, STEP_BYTES = 2 * TILE_BYTES };
@@ -39,11 +40,11 @@ SL_INLINE __m256i load_half(const sl_bf16 *from, int64_t count)
     return count <= 0 ? _mm256_setzero_si256() : _mm256_maskz_loadu_epi16((__mmask16) ((1u << count) - 1), from);
 }
 
-SL_INLINE void store_tile(const __m512i rows[16], char *to)
+SL_INLINE void store_tile(const __m512i rows[16], char *to, int64_t stride)
 {
     SL_UNROLL
     for (int i = 0; i < 16; i++)
-        _mm512_store_si512(to + 64 * i, rows[i]);
+        _mm512_storeu_si512(to + stride * i, rows[i]);
 }
 
 SL_INLINE void transpose_pairs(__m512i rows[16])
@@ -77,56 +78,76 @@ SL_INLINE void load_across(const sl_bf16 *data, int64_t leading, int64_t width, 
     }
 }
 
-/* `transpose`: the tile wants its rows across the way they lie. */
-SL_INLINE void pack(const sl_gemm_matrix *x, const bool along_k, const bool transpose, int64_t first, int64_t width,
-                    int64_t k0, int64_t count, char *packed)
+/* One tile's worth from where it lies: 16 wide, 32 deep, or what is there of it. */
+SL_INLINE void load_tile(const sl_bf16 *from, const bool along_k, int64_t leading, int64_t wide, int64_t deep,
+                         __m512i rows[16])
 {
-    const sl_bf16 *data = (const sl_bf16 *) x->data + (along_k ? first * x->leading + k0 : k0 * x->leading + first);
-    const int64_t leading = x->leading;
-    for (int64_t k = 0; k < count; k += DEPTH)
-        for (int half = 0; half < 2; half++, packed += TILE_BYTES) {
-            const int64_t wide = width - 16 * half, deep = count - k;
-            const sl_bf16 *from = data + (along_k ? 16 * half * leading + k : k * leading + 16 * half);
-            __m512i rows[16];
-            /* Whole tiles get their own code, without masks. */
-            if (wide >= 16 && deep >= DEPTH) {
-                if (along_k)
-                    load_along(from, leading, 16, DEPTH, rows);
-                else
-                    load_across(from, leading, 16, DEPTH, rows);
-            } else if (wide <= 0) {
-                load_along(from, leading, 0, 0, rows);
-            } else if (along_k) {
-                load_along(from, leading, wide, deep, rows);
+    /* Whole tiles get their own code, without masks. */
+    if (wide >= 16 && deep >= DEPTH) {
+        if (along_k)
+            load_along(from, leading, 16, DEPTH, rows);
+        else
+            load_across(from, leading, 16, DEPTH, rows);
+    } else if (along_k) {
+        load_along(from, leading, wide, deep, rows);
+    } else {
+        load_across(from, leading, wide, deep, rows);
+    }
+}
+
+/* A to [rows][A_STRIDE]; what is beyond the rows is never looked at, what is beyond k is zero. */
+static void pack_a_tiles(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count,
+                         sl_bf16 *packed)
+{
+    const int64_t leading = a->leading;
+    for (int64_t i = 0; i < rows; i += 16)
+        for (int64_t k = 0; k < count; k += DEPTH) {
+            const int64_t wide = rows - i, deep = count - k;
+            const sl_bf16 *data = a->data;
+            __m512i tile[16];
+            if (a->transposed) {
+                load_tile(data + (k0 + k) * leading + first + i, false, leading, wide, deep, tile);
+                transpose_pairs(tile);
             } else {
-                load_across(from, leading, wide, deep, rows);
+                load_tile(data + (first + i) * leading + k0 + k, true, leading, wide, deep, tile);
             }
-            if (transpose)
-                transpose_pairs(rows);
-            store_tile(rows, packed);
+            store_tile(tile, (char *) (packed + i * A_STRIDE + k), A_STRIDE * 2);
         }
 }
 
-static void pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count, void *packed)
+/* Rows along k are loaded into tiles where they lie, unless a tile would reach beyond them. */
+static sl_gemm_rows pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count,
+                           void *packed)
 {
-    for (int64_t i = 0; i < rows; i += MR) {
-        char *panel = (char *) packed + i * SL_ROUND_UP(count, DEPTH) * 2;
-        if (a->transposed)
-            pack(a, false, true, first + i, SL_MIN(MR, rows - i), k0, count, panel);
-        else
-            pack(a, true, false, first + i, SL_MIN(MR, rows - i), k0, count, panel);
-    }
+    if (!a->transposed && rows % 16 == 0 && count % DEPTH == 0)
+        return (sl_gemm_rows){(const sl_bf16 *) a->data + first * a->leading + k0, a->leading, false};
+    pack_a_tiles(a, first, rows, k0, count, packed);
+    return (sl_gemm_rows){packed, A_STRIDE, false};
 }
 
 static void pack_b(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed)
 {
-    if (b->transposed)
-        pack(b, true, true, first, width, k0, count, packed);
-    else
-        pack(b, false, false, first, width, k0, count, packed);
+    const sl_bf16 *data = b->data;
+    char *to = packed;
+    for (int64_t k = 0; k < count; k += DEPTH)
+        for (int64_t j = 0; j < NR; j += 16, to += TILE_BYTES) {
+            const int64_t wide = width - j, deep = count - k;
+            __m512i tile[16];
+            if (wide <= 0) {
+                memset(to, 0, TILE_BYTES);
+                continue;
+            }
+            if (b->transposed) {
+                load_tile(data + (first + j) * b->leading + k0 + k, true, b->leading, wide, deep, tile);
+                transpose_pairs(tile);
+            } else {
+                load_tile(data + (k0 + k) * b->leading + first + j, false, b->leading, wide, deep, tile);
+            }
+            store_tile(tile, to, 64);
+        }
 }
 
-static void multiply_32(const char *a, const char *b, int64_t count, bool fresh, float *c)
+static void multiply_32(const char *a, int64_t stride, const char *b, int64_t count, bool fresh, float *c)
 {
     if (fresh) {
         amx_zero(0);
@@ -139,12 +160,12 @@ static void multiply_32(const char *a, const char *b, int64_t count, bool fresh,
         amx_load(2, c + 16 * NR, NR * 4);
         amx_load(3, c + 16 * NR + 16, NR * 4);
     }
-    for (int64_t k = 0; k < count; k += DEPTH, a += STEP_BYTES, b += STEP_BYTES) {
+    for (int64_t k = 0; k < count; k += DEPTH, a += 2 * DEPTH, b += STEP_BYTES) {
         amx_load(6, b, 64);
-        amx_load(4, a, 64);
+        amx_load(4, a, stride);
         amx_load(7, b + TILE_BYTES, 64);
         amx_multiply(0, 4, 6);
-        amx_load(5, a + TILE_BYTES, 64);
+        amx_load(5, a + 16 * stride, stride);
         amx_multiply(1, 4, 7);
         amx_multiply(2, 5, 6);
         amx_multiply(3, 5, 7);
@@ -156,7 +177,7 @@ static void multiply_32(const char *a, const char *b, int64_t count, bool fresh,
 }
 
 /* A last panel of at most 16 rows leaves its lower half alone. */
-static void multiply_16(const char *a, const char *b, int64_t count, bool fresh, float *c)
+static void multiply_16(const char *a, int64_t stride, const char *b, int64_t count, bool fresh, float *c)
 {
     if (fresh) {
         amx_zero(0);
@@ -165,8 +186,8 @@ static void multiply_16(const char *a, const char *b, int64_t count, bool fresh,
         amx_load(0, c, NR * 4);
         amx_load(1, c + 16, NR * 4);
     }
-    for (int64_t k = 0; k < count; k += DEPTH, a += STEP_BYTES, b += STEP_BYTES) {
-        amx_load(4, a, 64);
+    for (int64_t k = 0; k < count; k += DEPTH, a += 2 * DEPTH, b += STEP_BYTES) {
+        amx_load(4, a, stride);
         amx_load(6, b, 64);
         amx_load(7, b + TILE_BYTES, 64);
         amx_multiply(0, 4, 6);
@@ -176,16 +197,15 @@ static void multiply_16(const char *a, const char *b, int64_t count, bool fresh,
     amx_store(1, c + 16, NR * 4);
 }
 
-static void multiply(int64_t rows, const void *a, bool a_across, const void *b, int64_t count, bool fresh, float *tiles,
+static void multiply(int64_t rows, sl_gemm_rows a, const void *b, int64_t count, bool fresh, float *tiles,
                      int64_t tile_stride)
 {
-    (void) a_across; /* packed alike */
-    const char *panel = a;
-    for (; rows > 0; rows -= MR, panel += MR * 2 * count, tiles += tile_stride) {
+    const char *at = a.data;
+    for (; rows > 0; rows -= MR, at += MR * a.stride * 2, tiles += tile_stride) {
         if (rows > 16)
-            multiply_32(panel, b, count, fresh, tiles);
+            multiply_32(at, a.stride * 2, b, count, fresh, tiles);
         else
-            multiply_16(panel, b, count, fresh, tiles);
+            multiply_16(at, a.stride * 2, b, count, fresh, tiles);
     }
 }
 
@@ -212,7 +232,7 @@ const sl_gemm_isa sl_gemm_amx = {
     .block_rows = 1024,
     .block_elements = 768 * 1024,
     .packed_bytes = 2,
-    .a_bytes = TILE_ROWS * KC * 2,
+    .a_bytes = TILE_ROWS * A_STRIDE * 2,
     .pack_a = pack_a,
     .pack_b = pack_b,
     .multiply = multiply,

@@ -8,17 +8,18 @@
  * Two multiply-adds a cycle are the limit as long as everything else gets issued beside them; with a busy sibling thread on the
  * core it is not, so what counts is instructions per multiply-add (docs/gemm.md has the tiles that were tried).
  *
- * A panel of B is transposed or copied to [k][NR]. A stays as it lies in memory, [rows][KC] or [k][TILE_ROWS], since a broadcast
- * reads either as well: packing it only gathers rows and widens bf16. Widening in the inner loop would halve the packed bytes
- * but add instructions there; products of two bf16 are exact in f32, as in a bf16 dot-product instruction. Packing also
- * prefetches what is packed next: rows are visited a few hundred bytes at a time, too short for the hardware to see a stream.
+ * A panel of B is transposed or copied to [k][NR]. A needs no such order, since a broadcast reads along rows as well as across:
+ * f32 rows along k are read where they lie; bf16 is widened to [rows][KC]; and A stored across k is gathered to [k][TILE_ROWS],
+ * for its lines lie pages apart. Widening in the inner loop would halve the packed bytes but add instructions there; products
+ * of two bf16 are exact in f32, as in a bf16 dot-product instruction. Packing also prefetches what is packed next: rows are
+ * visited a few hundred bytes at a time, too short for the hardware to see a stream.
  */
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd.h"
 
 #define MR 6
 #define NR (NV * VF_LANES)
-#define TILE_ROWS 120
+#define TILE_ROWS 132
 #include "device/cpu/gemm_finish.h"
 
 SL_INLINE void prefetch(const void *data, int64_t index, bool bf16)
@@ -76,18 +77,26 @@ static void pack_b(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_
         pack_b_columns(data, bf16, b->leading, width, count, packed);
 }
 
-/* A stored along k: packed[i][k], rows KC apart. */
-SL_INLINE void pack_a_rows(const void *data, bool bf16, int64_t leading, int64_t rows, int64_t count, float *packed)
+/* bf16 A stored along k: packed[i][k], rows KC apart. */
+static void pack_a_rows(const void *data, int64_t leading, int64_t rows, int64_t count, float *packed)
 {
     for (int64_t i = 0; i < rows; i++) {
         int64_t k = 0;
         for (; k + VF_LANES <= count; k += VF_LANES) {
-            vf_store(packed + i * KC + k, vf_get(data, i * leading + k, VF_LANES, bf16), VF_LANES);
-            prefetch(data, i * leading + k + KC, bf16);
+            vf_store(packed + i * KC + k, vf_get(data, i * leading + k, VF_LANES, true), VF_LANES);
+            prefetch(data, i * leading + k + KC, true);
         }
         if (k < count)
-            vf_store(packed + i * KC + k, vf_get(data, i * leading + k, (int) (count - k), bf16), VF_LANES);
+            vf_store(packed + i * KC + k, vf_get(data, i * leading + k, (int) (count - k), true), VF_LANES);
     }
+}
+
+/* f32 A stored along k is read where it lies; what the next k will read is fetched ahead. */
+static void fetch_a_rows(const float *data, int64_t leading, int64_t rows, int64_t count)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < count; k += 16)
+            prefetch(data, i * leading + count + k, false);
 }
 
 /* A stored across k: packed[k][i], TILE_ROWS apart. */
@@ -105,18 +114,24 @@ SL_INLINE void pack_a_columns(const void *data, bool bf16, int64_t leading, int6
     }
 }
 
-static void pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count, void *packed)
+static sl_gemm_rows pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count,
+                           void *packed)
 {
     const bool bf16 = a->dtype == SL_BF16;
     const void *data = element_const(a->data, a->transposed ? k0 * a->leading + first : first * a->leading + k0, bf16);
-    if (!a->transposed && bf16)
-        pack_a_rows(data, true, a->leading, rows, count, packed);
-    else if (!a->transposed)
-        pack_a_rows(data, false, a->leading, rows, count, packed);
-    else if (bf16)
+    if (!a->transposed && !bf16) {
+        fetch_a_rows(data, a->leading, rows, count);
+        return (sl_gemm_rows){data, a->leading, false};
+    }
+    if (!a->transposed) {
+        pack_a_rows(data, a->leading, rows, count, packed);
+        return (sl_gemm_rows){packed, KC, false};
+    }
+    if (bf16)
         pack_a_columns(data, true, a->leading, rows, count, packed);
     else
         pack_a_columns(data, false, a->leading, rows, count, packed);
+    return (sl_gemm_rows){packed, TILE_ROWS, true};
 }
 
 /* sum += x * y. The instruction itself, because in unrolled code gcc picks its other forms, which overwrite a factor instead of
@@ -130,9 +145,9 @@ SL_INLINE void multiply_add(vf x, vf y, vf *sum)
 #endif
 }
 
-/* One k of a register tile. Counts and `across` are constants at every call, so everything is in registers and A's addresses
- * are constant offsets. */
-SL_INLINE void register_step(const int rows, const bool across, const float *a, const float *b, vf sum[MR][NV])
+/* One k of a register tile. `rows` and `across` are constants at every call, so everything is in registers. */
+SL_INLINE void register_step(const int rows, const bool across, const float *a, int64_t stride, const float *b,
+                             vf sum[MR][NV])
 {
     vf column[NV];
     SL_UNROLL
@@ -140,17 +155,17 @@ SL_INLINE void register_step(const int rows, const bool across, const float *a, 
         column[j] = vf_load(b + j * VF_LANES, VF_LANES);
     SL_UNROLL
     for (int i = 0; i < rows; i++) {
-        const vf x = vf_set1(a[across ? i : i * KC]);
+        const vf x = vf_set1(a[across ? i : i * stride]);
         SL_UNROLL
         for (int j = 0; j < NV; j++)
             multiply_add(x, column[j], &sum[i][j]);
     }
 }
 
-SL_INLINE void register_tile(const int rows, const bool across, const float *a, const float *b, int64_t count,
-                             bool fresh, float *c)
+SL_INLINE void register_tile(const int rows, const bool across, const float *a, int64_t stride, const float *b,
+                             int64_t count, bool fresh, float *c)
 {
-    const int next = across ? TILE_ROWS : 1;
+    const int64_t next = across ? stride : 1;
     vf sum[MR][NV];
     SL_UNROLL
     for (int i = 0; i < rows; i++) {
@@ -160,13 +175,13 @@ SL_INLINE void register_tile(const int rows, const bool across, const float *a, 
     }
     int64_t k = 0;
     for (; k + 4 <= count; k += 4, a += 4 * next, b += 4 * NR) {
-        register_step(rows, across, a, b, sum);
-        register_step(rows, across, a + next, b + NR, sum);
-        register_step(rows, across, a + 2 * next, b + 2 * NR, sum);
-        register_step(rows, across, a + 3 * next, b + 3 * NR, sum);
+        register_step(rows, across, a, stride, b, sum);
+        register_step(rows, across, a + next, stride, b + NR, sum);
+        register_step(rows, across, a + 2 * next, stride, b + 2 * NR, sum);
+        register_step(rows, across, a + 3 * next, stride, b + 3 * NR, sum);
     }
     for (; k < count; k++, a += next, b += NR)
-        register_step(rows, across, a, b, sum);
+        register_step(rows, across, a, stride, b, sum);
     SL_UNROLL
     for (int i = 0; i < rows; i++) {
         SL_UNROLL
@@ -175,28 +190,28 @@ SL_INLINE void register_tile(const int rows, const bool across, const float *a, 
     }
 }
 
-SL_INLINE void multiply_rows(const bool across, int64_t rows, const float *a, const float *b, int64_t count, bool fresh,
-                             float *tiles, int64_t tile_stride)
+SL_INLINE void multiply_rows(const bool across, int64_t rows, const float *a, int64_t stride, const float *b,
+                             int64_t count, bool fresh, float *tiles, int64_t tile_stride)
 {
-    const int next = across ? 1 : KC;
+    const int64_t next = across ? 1 : stride;
     for (; rows >= MR; rows -= MR, a += MR * next, tiles += tile_stride)
-        register_tile(MR, across, a, b, count, fresh, tiles);
+        register_tile(MR, across, a, stride, b, count, fresh, tiles);
     /* The last rows: 4 and 1 at a time. */
     if (rows >= 4) {
-        register_tile(4, across, a, b, count, fresh, tiles);
+        register_tile(4, across, a, stride, b, count, fresh, tiles);
         rows -= 4, a += 4 * next, tiles += 4 * NR;
     }
     for (; rows > 0; rows--, a += next, tiles += NR)
-        register_tile(1, across, a, b, count, fresh, tiles);
+        register_tile(1, across, a, stride, b, count, fresh, tiles);
 }
 
-static void multiply(int64_t rows, const void *a, bool a_across, const void *b, int64_t count, bool fresh, float *tiles,
+static void multiply(int64_t rows, sl_gemm_rows a, const void *b, int64_t count, bool fresh, float *tiles,
                      int64_t tile_stride)
 {
-    if (a_across)
-        multiply_rows(true, rows, a, b, count, fresh, tiles, tile_stride);
+    if (a.across)
+        multiply_rows(true, rows, a.data, TILE_ROWS, b, count, fresh, tiles, tile_stride);
     else
-        multiply_rows(false, rows, a, b, count, fresh, tiles, tile_stride);
+        multiply_rows(false, rows, a.data, a.stride, b, count, fresh, tiles, tile_stride);
 }
 
 const sl_gemm_isa GEMM_ISA = {
