@@ -5,24 +5,36 @@
  *     dV = P^T dO     dP = dO V^T     dS = P * (dP - D)     dK = scale dS^T Q     dQ = scale dS K
  *
  * Key-major: the keys are the lanes. For 64 keys of a K/V head, K^T and V^T are packed once, dK^T and dV^T stay in scratch,
- * and all queries that see the keys (of all heads of the group) pass by in blocks of 64. Five products per pair of blocks; dQ
- * of the whole sequence gathers in an f32 buffer of the thread, so one task owns a (K/V head, sequence). Where there are
- * too few such tasks to share out, or the buffer would be too large, the keys of a sequence are split over tasks that skip dQ,
- * and a second, query-major pass makes dQ: seven products, but any number of tasks. Which way depends on shapes and
- * sequences alone, never on threads. Splitting the keys with one partial dQ each was not taken: it costs workspace in
- * proportion to the split, and its sum is one more pass.
+ * and all queries that see the keys (of all heads of the group) pass by in blocks of 64: five products per pair of blocks. dQ
+ * gathers in f32, in one of three ways, chosen by shapes and sequences alone, never by threads:
+ *   whole   a task owns a (K/V head, sequence), and dQ a buffer of the thread; where there are enough such tasks.
+ *   parts   the blocks of keys are dealt to a fixed number of parts, each with a dQ of its own in the workspace, which are added
+ *           in order at the end: few heads, few sequences, as in the slices of a long one.
+ *   split   where those would be too large: dK and dV by blocks of keys, then dQ query-major as in the forward. Seven products.
  */
 #include "core/pool.h"
 #include "device/cpu/attention_job.h"
 #include "device/cpu/attention_tile.h"
 
-enum { AT_WHOLE_TASKS = 8 };                /* fewer (K/V head, sequence) pairs than this: two passes */
-#define AT_WHOLE_FLOATS ((int64_t) 4 << 20) /* the same for a longer dQ buffer */
+enum { AT_WHOLE_TASKS = 8 };                /* fewer (K/V head, sequence) pairs than this: parts */
+#define AT_WHOLE_FLOATS ((int64_t) 4 << 20) /* longest dQ buffer of a thread */
+#define AT_PARTS_FLOATS ((int64_t) 8 << 20) /* largest dQ of all parts together */
 
 static int64_t at_dq_floats(const at_job *job)
 {
     int64_t floats = job->heads / job->kv_heads * job->n * job->padded;
     return floats <= AT_WHOLE_FLOATS && job->kv_heads * job->sequences >= AT_WHOLE_TASKS ? floats : 0;
+}
+
+static int64_t at_parts(const at_job *job)
+{
+    return at_blocks(2 * AT_WHOLE_TASKS, job->kv_heads);
+}
+
+static int64_t at_parts_floats(const at_job *job)
+{
+    int64_t floats = at_parts(job) * job->heads * job->n * job->padded;
+    return floats <= AT_PARTS_FLOATS && job->kv_heads < AT_WHOLE_TASKS ? floats : 0;
 }
 
 static int64_t at_tiles_floats(const at_job *job)
@@ -52,7 +64,8 @@ typedef struct at_backward {
     float *ct, *dt;   /* results of the lanes' side: dK^T and dV^T, or dQ^T */
     float *a, *b, *k; /* [64][padded]: the passing pair, Q and dO or K and V; K as rows */
     float *p, *ds;    /* [64][64] */
-    float *dq;        /* [group][queries][padded], or NULL */
+    float *dq;        /* [group][dq_rows][padded], row 0 is query dq_first */
+    int64_t dq_rows, dq_first;
 } at_backward;
 
 SL_INLINE at_backward at_backward_scratch(const at_job *job, int thread)
@@ -69,6 +82,7 @@ SL_INLINE at_backward at_backward_scratch(const at_job *job, int thread)
     t.p = t.k + rows;
     t.ds = t.p + AT_BLOCK * AT_BLOCK;
     t.dq = t.ds + AT_BLOCK * AT_BLOCK;
+    t.dq_rows = t.dq_first = 0;
     return t;
 }
 
@@ -164,7 +178,7 @@ SL_INLINE void at_key_block(const at_job *job, const at_backward *t, int64_t kv_
             at_pack_rows(t->a, padded, element_const(job->q, q_at, bf16), job->q_stride, queries, dim, job->scale,
                          bf16);
             at_pack_rows(t->b, padded, element_const(job->d_o, q_at, bf16), job->q_stride, queries, dim, 1.0f, bf16);
-            float *dq = with_dq ? t->dq + (i * (span->q1 - span->q0) + q0 - span->q0) * padded : NULL;
+            float *dq = with_dq ? t->dq + (i * t->dq_rows + q0 - t->dq_first) * padded : NULL;
             at_key_major_pair(job, t, job->offset + q0, queries, k0, keys, job->lse + head * job->n + q0,
                               job->delta + head * job->n + q0, dq);
         }
@@ -187,6 +201,8 @@ SL_INLINE void at_sequence_tile(const at_job *job, int64_t tile, int thread, boo
     const at_span span = at_sequence(job, tile / job->kv_heads);
     const int64_t queries = span.q1 - span.q0;
     at_backward t = at_backward_scratch(job, thread);
+    t.dq_rows = queries;
+    t.dq_first = span.q0;
     memset(t.dq, 0, (size_t) (group * queries * padded) * sizeof *t.dq);
     for (int64_t k0 = span.k0; k0 < span.k1; k0 += AT_BLOCK)
         at_key_block(job, &t, kv_head, &span, k0, at_min(AT_BLOCK, span.k1 - k0), true, bf16);
@@ -202,22 +218,62 @@ SL_INLINE void at_sequence_tile(const at_job *job, int64_t tile, int thread, boo
     }
 }
 
-/* A K/V head and one block of keys: dK and dV only. */
-SL_INLINE void at_keys_tile(const at_job *job, int64_t tile, int thread, bool bf16)
+/* The block-th block of keys of all sequences, and its sequence. */
+SL_INLINE int64_t at_find_key_block(const at_job *job, int64_t block, at_span *span)
 {
-    const int64_t kv_head = tile % job->kv_heads;
-    int64_t block = tile / job->kv_heads;
-    at_span span = {0, 0, 0, 0};
     for (int64_t s = 0; s < job->sequences; s++) {
-        span = at_sequence(job, s);
-        int64_t blocks = at_blocks(span.k1 - span.k0, AT_BLOCK);
+        *span = at_sequence(job, s);
+        int64_t blocks = at_blocks(span->k1 - span->k0, AT_BLOCK);
         if (block < blocks)
             break;
         block -= blocks;
     }
+    return span->k0 + block * AT_BLOCK;
+}
+
+/* A K/V head and one block of keys: dK and dV only. */
+SL_INLINE void at_keys_tile(const at_job *job, int64_t tile, int thread, bool bf16)
+{
     at_backward t = at_backward_scratch(job, thread);
-    const int64_t k0 = span.k0 + block * AT_BLOCK;
-    at_key_block(job, &t, kv_head, &span, k0, at_min(AT_BLOCK, span.k1 - k0), false, bf16);
+    at_span span = {0, 0, 0, 0};
+    const int64_t k0 = at_find_key_block(job, tile / job->kv_heads, &span);
+    at_key_block(job, &t, tile % job->kv_heads, &span, k0, at_min(AT_BLOCK, span.k1 - k0), false, bf16);
+}
+
+/* A K/V head and one part of the key blocks: dK, dV, and this part of dQ. */
+SL_INLINE void at_part_tile(const at_job *job, int64_t tile, int thread, bool bf16)
+{
+    const int64_t part = tile / job->kv_heads, parts = at_parts(job),
+                  floats = job->heads / job->kv_heads * job->n * job->padded;
+    at_backward t = at_backward_scratch(job, thread);
+    t.dq = job->partials + tile * floats;
+    t.dq_rows = job->n;
+    memset(t.dq, 0, (size_t) floats * sizeof *t.dq);
+    for (int64_t b = part * job->key_blocks / parts; b < (part + 1) * job->key_blocks / parts; b++) {
+        at_span span = {0, 0, 0, 0};
+        const int64_t k0 = at_find_key_block(job, b, &span);
+        at_key_block(job, &t, tile % job->kv_heads, &span, k0, at_min(AT_BLOCK, span.k1 - k0), true, bf16);
+    }
+}
+
+/* dQ of 64 queries of a head: the parts in order. */
+SL_INLINE void at_gather_tile(const at_job *job, int64_t tile, bool bf16)
+{
+    const int64_t head = tile % job->heads, q0 = tile / job->heads * AT_BLOCK, q1 = at_min(q0 + AT_BLOCK, job->n);
+    const int64_t padded = job->padded, parts = at_parts(job), part_floats = job->heads * job->n * padded;
+    for (int64_t q = q0; q < q1; q++) {
+        const float *from = job->partials + (head * job->n + q) * padded;
+        for (int64_t e = 0; e < job->dim; e += VF_LANES) {
+            vf sum = vf_load(from + e, VF_LANES);
+            for (int64_t part = 1; part < parts; part++)
+                sum = vf_add(sum, vf_load(from + part * part_floats + e, VF_LANES));
+            const int64_t at = q * job->q_stride + head * job->dim + e, left = job->dim - e;
+            if (left >= VF_LANES)
+                vf_put(job->dq, at, sum, VF_LANES, bf16);
+            else
+                vf_put(job->dq, at, sum, (int) left, bf16);
+        }
+    }
 }
 
 /* dS^T of one block of keys for one vector of queries: p[key][query] holds scores, ds dP^T. */
@@ -316,6 +372,25 @@ static void at_queries_bf16(void *context, int64_t tile, int thread)
     at_queries_tile(context, tile, thread, true);
 }
 
+static void at_part_f32(void *context, int64_t tile, int thread)
+{
+    at_part_tile(context, tile, thread, false);
+}
+static void at_part_bf16(void *context, int64_t tile, int thread)
+{
+    at_part_tile(context, tile, thread, true);
+}
+static void at_gather_f32(void *context, int64_t tile, int thread)
+{
+    (void) thread;
+    at_gather_tile(context, tile, false);
+}
+static void at_gather_bf16(void *context, int64_t tile, int thread)
+{
+    (void) thread;
+    at_gather_tile(context, tile, true);
+}
+
 static int64_t at_backward_floats(const at_job *job)
 {
     return at_tiles_floats(job) + at_dq_floats(job);
@@ -329,7 +404,8 @@ static int64_t at_delta_floats(const at_job *job)
 static size_t attention_bwd_workspace(const sl_launch *launch, int threads)
 {
     at_job job = at_job_shape(launch, &launch->in[1].type, &launch->in[2].type, &launch->in[5]);
-    return (size_t) (threads * at_backward_floats(&job) + at_delta_floats(&job)) * sizeof(float);
+    return (size_t) (threads * at_backward_floats(&job) + at_delta_floats(&job) + at_parts_floats(&job)) *
+           sizeof(float);
 }
 
 /* Rows of kv that no query of this launch sees belong to no tile: their gradient is zero. */
@@ -360,25 +436,30 @@ static void attention_bwd_run(const sl_launch *launch, sl_pool *pool)
     job.dkv_bf16 = launch->out[1].type.dtype == SL_BF16;
     job.accumulate = launch->accumulate & 2u;
     job.delta = launch->workspace;
-    job.scratch = job.delta + at_delta_floats(&job);
+    job.partials = job.delta + at_delta_floats(&job);
+    job.scratch = job.partials + at_parts_floats(&job);
     job.scratch_floats = at_backward_floats(&job);
     if (job.dkv && !job.accumulate)
         at_clear_unseen(&job);
     sl_pool_run(pool, job.bf16 ? at_delta_bf16 : at_delta_f32, &job, at_blocks(job.n, AT_BLOCK) * job.heads);
 
-    int64_t used = 0, key_blocks = 0;
+    int64_t used = 0;
     for (int64_t s = 0; s < job.sequences; s++) {
         at_span span = at_sequence(&job, s);
         used += span.q1 > span.q0;
-        key_blocks += at_blocks(span.k1 - span.k0, AT_BLOCK);
+        job.key_blocks += at_blocks(span.k1 - span.k0, AT_BLOCK);
     }
+    const int64_t query_tiles = at_blocks(job.n, AT_BLOCK) * job.heads;
     if (job.dq && job.dkv && at_dq_floats(&job) && used * job.kv_heads >= AT_WHOLE_TASKS) {
         sl_pool_run(pool, job.bf16 ? at_sequence_bf16 : at_sequence_f32, &job, job.sequences * job.kv_heads);
-        return;
+    } else if (job.dq && job.dkv && at_parts_floats(&job)) {
+        sl_pool_run(pool, job.bf16 ? at_part_bf16 : at_part_f32, &job, at_parts(&job) * job.kv_heads);
+        sl_pool_run(pool, job.bf16 ? at_gather_bf16 : at_gather_f32, &job, query_tiles);
+    } else {
+        if (job.dkv)
+            sl_pool_run(pool, job.bf16 ? at_keys_bf16 : at_keys_f32, &job, job.key_blocks * job.kv_heads);
+        if (job.dq)
+            sl_pool_run(pool, job.bf16 ? at_queries_bf16 : at_queries_f32, &job,
+                        at_query_blocks(&job, AT_BLOCK) * job.heads);
     }
-    if (job.dkv)
-        sl_pool_run(pool, job.bf16 ? at_keys_bf16 : at_keys_f32, &job, key_blocks * job.kv_heads);
-    if (job.dq)
-        sl_pool_run(pool, job.bf16 ? at_queries_bf16 : at_queries_f32, &job,
-                    at_query_blocks(&job, AT_BLOCK) * job.heads);
 }

@@ -20,6 +20,8 @@ typedef struct at_job {
     void *out, *dq, *dkv;
     float *lse_out;
     float *delta;           /* backward: rowsum(dO * O), [heads, n] */
+    float *partials;        /* backward: dQ of each part, [parts, heads, n, padded] */
+    int64_t key_blocks;     /* of all sequences */
     float *scratch;         /* of thread 0 */
     int64_t scratch_floats; /* of each thread */
 } at_job;
