@@ -6,12 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/log.h"
 #include "core/mem.h"
 #include "core/text.h"
 #include "plan/costs.h"
 #include "plan/measure.h"
 
 #define LARGEST_KIND ((size_t) 256 << 20) /* larger updates are measured on a part and scaled */
+#define PROBE_SECONDS 0.02                /* a kind of about this time tells whether the cache still holds */
+#define PROBE_TOLERANCE 0.2
+
+enum { ON_DEVICE = 1 << SL_TIER_DEVICE, ON_HOST = 1 << SL_TIER_HOST };
 
 typedef struct job {
     const sl_program *program;
@@ -138,21 +143,33 @@ static sl_status look_up(job *j, sl_device *device)
     return SL_OK;
 }
 
+static sl_status time_kind(job *j, int32_t kind, double seconds[2])
+{
+    const sl_costs *c = j->costs;
+    sl_launch launch;
+    bool host = isfinite(c->host_s[kind]);
+    sl_costs_launch(j->program, kind, &launch);
+    double scale = shrink(&launch);
+    SL_TRY(sl_bench_fill(&j->bench, &launch, sequences_of(j->program, kind), ON_DEVICE | (host ? ON_HOST : 0)));
+    sl_bench_place(&j->bench, &launch, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][kind]);
+    SL_TRY(sl_bench_time(&j->bench, &launch, SL_STREAM_COMPUTE, &seconds[0]));
+    seconds[0] *= scale;
+    seconds[1] = INFINITY;
+    if (!host)
+        return SL_OK;
+    sl_bench_place(&j->bench, &launch, SL_TIER_HOST, c->workspace[SL_TIER_HOST][kind]);
+    SL_TRY(sl_bench_time(&j->bench, &launch, SL_STREAM_HOST, &seconds[1]));
+    seconds[1] *= scale;
+    return SL_OK;
+}
+
 static sl_status measure_kind(job *j, int32_t kind)
 {
-    sl_costs *c = j->costs;
-    sl_launch launch;
-    sl_costs_launch(j->program, kind, &launch);
-    int64_t sequences = sequences_of(j->program, kind);
-    double scale = shrink(&launch), seconds[2] = {0, INFINITY};
-    SL_TRY(sl_bench_prepare(&j->bench, &launch, sequences, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][kind]));
-    SL_TRY(sl_bench_time(&j->bench, &launch, SL_STREAM_COMPUTE, &seconds[0]));
-    if (isfinite(c->host_s[kind])) {
-        SL_TRY(sl_bench_prepare(&j->bench, &launch, sequences, SL_TIER_HOST, c->workspace[SL_TIER_HOST][kind]));
-        SL_TRY(sl_bench_time(&j->bench, &launch, SL_STREAM_HOST, &seconds[1]));
-    }
-    double figures[2] = {c->device_s[kind] = seconds[0] * scale, c->host_s[kind] = seconds[1] * scale};
-    return sl_measure_cache_put(j->cache, j->keys[kind], figures, 2);
+    double seconds[2];
+    SL_TRY(time_kind(j, kind, seconds));
+    j->costs->device_s[kind] = seconds[0];
+    j->costs->host_s[kind] = seconds[1];
+    return sl_measure_cache_put(j->cache, j->keys[kind], seconds, 2);
 }
 
 /* ---- the machine ---- */
@@ -198,11 +215,12 @@ static sl_status measure_machine(job *j)
     SL_TRY(sl_bench_links(b, j->piece, &j->machine));
     if (load_kind >= 0) {
         sl_costs_launch(j->program, load_kind, &load);
-        SL_TRY(sl_bench_prepare(b, &load, sequences_of(j->program, load_kind), SL_TIER_DEVICE,
-                                c->workspace[SL_TIER_DEVICE][load_kind]));
+        SL_TRY(sl_bench_fill(b, &load, sequences_of(j->program, load_kind), ON_DEVICE));
+        sl_bench_place(b, &load, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][load_kind]);
         if (host_kind >= 0) {
             sl_costs_launch(j->program, host_kind, &host);
-            SL_TRY(sl_bench_prepare(b, &host, 0, SL_TIER_HOST, c->workspace[SL_TIER_HOST][host_kind]));
+            SL_TRY(sl_bench_fill(b, &host, 0, ON_HOST));
+            sl_bench_place(b, &host, SL_TIER_HOST, c->workspace[SL_TIER_HOST][host_kind]);
         }
         SL_TRY(sl_bench_slowdowns(b, &load, c->device_s[load_kind], host_kind >= 0 ? &host : NULL,
                                   host_kind >= 0 ? c->host_s[host_kind] : 0, j->piece, &j->machine));
@@ -225,8 +243,51 @@ static size_t largest_kind(const job *j)
     return most;
 }
 
+/* A matrix product long enough to be timed well: of those known, the one nearest to PROBE_SECONDS. */
+static int32_t probe_kind(const job *j)
+{
+    int32_t best = -1;
+    double nearest = log(10); /* a factor of ten off tells nothing */
+    for (int32_t k = 0; k < j->program->n_kinds; k++) {
+        sl_launch launch;
+        sl_costs_launch(j->program, k, &launch);
+        double distance = fabs(log(j->costs->device_s[k] / PROBE_SECONDS));
+        if (!j->known[k] || sl_op(launch.op)->category != SL_CAT_DOT_PRODUCT || !(distance < nearest))
+            continue;
+        nearest = distance;
+        best = k;
+    }
+    return best;
+}
+
+/* Figures on file may come from a machine that was busy, or slower, or another one. One kind is timed again; if it disagrees
+ * everything is. */
+static sl_status doubt(job *j)
+{
+    int32_t kind = probe_kind(j);
+    double seconds[2];
+    sl_launch launch;
+    if (kind < 0)
+        return SL_OK;
+    sl_costs_launch(j->program, kind, &launch);
+    size_t bytes = sl_bench_operand_bytes(&launch) + j->costs->workspace[SL_TIER_DEVICE][kind];
+    SL_TRY(sl_bench_open(&j->bench, j->device, j->threads, bytes, 0));
+    sl_status status = time_kind(j, kind, seconds);
+    sl_device_close(j->bench.device);
+    j->bench.device = NULL;
+    if (status == SL_OK && fabs(log(seconds[0] / j->costs->device_s[kind])) > PROBE_TOLERANCE) {
+        sl_info("measured costs no longer hold (%s: %.3g s on file, %.3g s now); measuring again",
+                sl_op(launch.op)->name, j->costs->device_s[kind], seconds[0]);
+        sl_measure_cache_clear(j->cache);
+        memset(j->known, 0, (size_t) j->program->n_kinds * sizeof *j->known);
+        j->machine_known = false;
+    }
+    return status;
+}
+
 static sl_status measure_unknown(job *j)
 {
+    SL_TRY(doubt(j));
     bool all = j->machine_known;
     for (int32_t k = 0; k < j->program->n_kinds; k++)
         all &= j->known[k];

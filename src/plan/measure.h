@@ -23,8 +23,10 @@ typedef struct sl_bench {
 
 sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t copy_bytes);
 size_t sl_bench_operand_bytes(const sl_launch *launch);
-/* Random operands at the start of a tier's memory, `workspace` bytes behind them. `sequences` > 0: attention's. */
-sl_status sl_bench_prepare(sl_bench *bench, sl_launch *launch, int64_t sequences, sl_tier tier, size_t workspace);
+/* Random operands at the start of the memory of each tier whose bit is set. `sequences` > 0: attention's. */
+sl_status sl_bench_fill(sl_bench *bench, sl_launch *launch, int64_t sequences, unsigned tiers);
+/* Points a launch at a tier's operands, and at `workspace` bytes behind them. */
+void sl_bench_place(const sl_bench *bench, sl_launch *launch, sl_tier tier, size_t workspace);
 sl_status sl_bench_time(sl_bench *bench, const sl_launch *launch, sl_stream stream, double *seconds);
 /* Rates and latency of copies of `piece` bytes. */
 sl_status sl_bench_links(sl_bench *bench, size_t piece, sl_measured *measured);
@@ -41,6 +43,8 @@ sl_status sl_measure_cache_open(const char *path, const char *numerics, int thre
 /* False: unknown. `figures` are `count` numbers. */
 bool sl_measure_cache_get(const sl_measure_cache *cache, const char *key, double *figures, int count);
 sl_status sl_measure_cache_put(sl_measure_cache *cache, const char *key, const double *figures, int count);
+/* Forgets what this device and thread count had. */
+void sl_measure_cache_clear(sl_measure_cache *cache);
 /* Writes what is new and frees. */
 void sl_measure_cache_close(sl_measure_cache *cache);
 

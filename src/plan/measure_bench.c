@@ -62,23 +62,28 @@ static void place_operands(sl_launch *launch, unsigned char *base)
     }
 }
 
-/* Random operands in the tier's arena, by way of ordinary memory: a device's own need not be addressable from here. */
-sl_status sl_bench_prepare(sl_bench *b, sl_launch *launch, int64_t sequences, sl_tier tier, size_t workspace)
+/* By way of ordinary memory: a device's own need not be addressable from here. */
+sl_status sl_bench_fill(sl_bench *b, sl_launch *launch, int64_t sequences, unsigned tiers)
 {
     size_t bytes = sl_bench_operand_bytes(launch);
     void *staging;
     SL_TRY(sl_pages_map(bytes, &staging));
     place_operands(launch, staging);
     sl_status status = sl_op_fill(launch, 1, NULL);
-    if (status == SL_OK) {
+    if (status == SL_OK)
         fill_segments(launch, sequences);
-        status = b->class->write(b->device, tier, b->arena[tier], staging, bytes);
-    }
+    for (int tier = 0; tier < SL_TIER_COUNT && status == SL_OK; tier++)
+        if (tiers >> tier & 1)
+            status = b->class->write(b->device, (sl_tier) tier, b->arena[tier], staging, bytes);
     sl_pages_unmap(staging, bytes);
-    place_operands(launch, b->arena[tier]);
-    launch->workspace = workspace ? b->arena[tier] + bytes : NULL;
-    launch->workspace_bytes = workspace;
     return status;
+}
+
+void sl_bench_place(const sl_bench *b, sl_launch *launch, sl_tier tier, size_t workspace)
+{
+    place_operands(launch, b->arena[tier]);
+    launch->workspace = workspace ? b->arena[tier] + sl_bench_operand_bytes(launch) : NULL;
+    launch->workspace_bytes = workspace;
 }
 
 static int compare_doubles(const void *a, const void *b)

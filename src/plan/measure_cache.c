@@ -140,6 +140,12 @@ sl_status sl_measure_cache_put(sl_measure_cache *cache, const char *key, const d
     return append(cache, key, figures, count);
 }
 
+void sl_measure_cache_clear(sl_measure_cache *cache)
+{
+    cache->count = 0;
+    cache->changed = true;
+}
+
 static sl_status write_lines(const sl_measure_cache *cache)
 {
     sl_text all = {0};
