@@ -127,17 +127,35 @@ static sl_status write_json(sl_forecast *f)
     return sl_text_status(&w->text);
 }
 
+/* What one GiB more would bring: planned again, where that takes no time worth mentioning. */
+static void ask_for_more(sl_forecast *f, sl_tier tier)
+{
+    enum { GIB = 1 << 30 };
+    const double quick_s = 0.3;
+    sl_setup setup = f->setup;
+    sl_prepared more;
+    if (setup.budget[tier] == SIZE_MAX || f->prepared.plan_s > quick_s)
+        return;
+    setup.budget[tier] += GIB;
+    setup.val_every = 0;
+    if (sl_prepare(&setup, &more) == SL_OK)
+        f->gib_more[tier] = more.plan->predicted.tokens_per_s / f->prepared.plan->predicted.tokens_per_s;
+    sl_prepared_destroy(&more);
+}
+
 static sl_status forecast(sl_forecast *f)
 {
     sl_status status = sl_prepare(&f->setup, &f->prepared);
-    if (status != SL_OK && status != SL_E_DOES_NOT_FIT)
-        return status;
-    if (status == SL_E_DOES_NOT_FIT)
+    if (status == SL_E_DOES_NOT_FIT && f->prepared.costs) { /* an answer too */
         snprintf(f->why_not, sizeof f->why_not, "%s", sl_error_message());
-    if (!f->prepared.costs) /* refused before there was a program to plan */
-        return status;
-    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        memcpy(f->min_bytes, f->prepared.min_bytes, sizeof f->min_bytes);
+        return write_json(f);
+    }
+    SL_TRY(status);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         SL_TRY(sl_prepared_minimum(&f->setup, &f->prepared, (sl_tier) tier, &f->min_bytes[tier]));
+        ask_for_more(f, (sl_tier) tier);
+    }
     return write_json(f);
 }
 

@@ -14,6 +14,8 @@
 #include "core/clock.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/text.h"
+#include "plan/rounds.h"
 
 enum {
     RESERVE_BASE = 6 << 20,
@@ -69,11 +71,18 @@ static sl_status roofline_costs(const sl_setup *setup, const sl_program *program
     return status;
 }
 
-static sl_status find_costs(const sl_setup *setup, const sl_program *program, sl_prepared *p, sl_costs **costs)
+typedef struct costs_context {
+    const sl_setup *setup;
+    sl_prepared *prepared;
+} costs_context;
+
+static sl_status find_costs(void *context, const sl_program *program, sl_costs **costs)
 {
+    costs_context *c = context;
     double start = sl_clock_s();
-    sl_status status = setup->measured ? measure_costs(setup, program, costs) : roofline_costs(setup, program, costs);
-    p->measure_s += sl_clock_s() - start;
+    sl_status status =
+        c->setup->measured ? measure_costs(c->setup, program, costs) : roofline_costs(c->setup, program, costs);
+    c->prepared->measure_s += sl_clock_s() - start;
     return status;
 }
 
@@ -88,24 +97,63 @@ static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
     return SL_ROUND_UP(all, (size_t) SL_ALIGN);
 }
 
-static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
+/* What the planner may have: the budgets, less the heap's share of the host's. */
+static void set_budgets(const sl_setup *setup, sl_prepared *p)
 {
-    sl_program_config config = setup->program;
-    sl_model model = setup->model;
-    if (config.chunks_per_round == 0)
-        config.chunks_per_round =
-            SL_DIV_UP(config.chunking.seqlen * config.chunking.sequences, config.chunking.chunk_tokens);
-    SL_TRY(sl_program_create(&config, build, &model, &p->program));
-    SL_TRY(find_costs(setup, p->program, p, &p->costs));
     p->reserve_bytes = heap_reserve(setup, p->program);
     memcpy(p->plan_budget, setup->budget, sizeof p->plan_budget);
     if (setup->budget[SL_TIER_HOST] != SIZE_MAX) {
         size_t budget = setup->budget[SL_TIER_HOST];
         p->plan_budget[SL_TIER_HOST] = budget > p->reserve_bytes ? budget - p->reserve_bytes : 0;
     }
+}
+
+static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
+{
+    sl_model model = setup->model;
+    costs_context context = {setup, p};
+    sl_program *program = NULL;
     sl_plan_config plan = {0};
+    /* A first program, whatever its rounds: its size fixes the heap's share, and it stands for the job if nothing fits. */
+    SL_TRY(sl_program_create(&setup->program, build, &model, &p->program));
+    set_budgets(setup, p);
     memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    return sl_plan_create(p->program, p->costs, &plan, &p->plan);
+    SL_TRY(sl_plan_best(&setup->program, build, &model, find_costs, &context, &plan, &program, &p->costs, &p->plan));
+    sl_program_destroy(p->program);
+    p->program = program;
+    return SL_OK;
+}
+
+static const char *amount(size_t bytes, char out[64])
+{
+    char text[32];
+    if (bytes == SIZE_MAX)
+        snprintf(out, 64, "unlimited");
+    else
+        snprintf(out, 64, "%s (%zu bytes)", sl_format_bytes(bytes, text), bytes);
+    return out;
+}
+
+/* The planner's own message does not know of the heap. */
+static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
+{
+    char device[64], host[64], least[2][96];
+    static const char *const names[SL_TIER_COUNT] = {"device", "host"};
+    if (!p->costs)
+        SL_TRY(find_costs(&(costs_context){setup, p}, p->program, &p->costs));
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+        char text[64];
+        SL_TRY(sl_prepared_minimum(setup, p, (sl_tier) tier, &p->min_bytes[tier]));
+        if (p->min_bytes[tier])
+            snprintf(least[tier], sizeof least[tier], "%s of %s memory", amount(p->min_bytes[tier], text), names[tier]);
+        else
+            snprintf(least[tier], sizeof least[tier], "no amount of %s memory", names[tier]);
+    }
+    return sl_fail(
+        SL_E_DOES_NOT_FIT,
+        "the job does not fit %s of device and %s of host memory: with the other as given, %s or %s would do; raise a "
+        "budget, or use a smaller --seqlen or --chunk-tokens",
+        amount(setup->budget[SL_TIER_DEVICE], device), amount(setup->budget[SL_TIER_HOST], host), least[0], least[1]);
 }
 
 /* Validation runs beside the training plan's persistent objects. First within the memory that training has anyway, which nearly
@@ -136,7 +184,7 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
     config.forward_only = true;
     config.gated = config.norm = false;
     SL_TRY(sl_program_create(&config, build, &model, &p->val_program));
-    SL_TRY(find_costs(setup, p->val_program, p, &p->val_costs));
+    SL_TRY(find_costs(&(costs_context){setup, p}, p->val_program, &p->val_costs));
     sl_status status = fit_validation(p);
     if (status == SL_E_DOES_NOT_FIT) {
         sl_warn("validation does not fit beside the training state and is left out: %s", sl_error_message());
@@ -149,11 +197,13 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
 {
     double start = sl_clock_s();
     *prepared = (sl_prepared){0};
-    SL_TRY(plan_training(setup, prepared));
-    if (setup->val_every)
-        SL_TRY(plan_validation(setup, prepared));
+    sl_status status = plan_training(setup, prepared);
+    if (status == SL_E_DOES_NOT_FIT)
+        status = does_not_fit(setup, prepared);
+    if (status == SL_OK && setup->val_every)
+        status = plan_validation(setup, prepared);
     prepared->plan_s = sl_clock_s() - start - prepared->measure_s;
-    return SL_OK;
+    return status;
 }
 
 void sl_prepared_destroy(sl_prepared *prepared)
@@ -167,12 +217,13 @@ void sl_prepared_destroy(sl_prepared *prepared)
     *prepared = (sl_prepared){0};
 }
 
-sl_status sl_prepared_minimum(const sl_setup *setup, const sl_prepared *p, sl_tier tier, size_t *bytes)
+sl_status sl_prepared_minimum(const sl_setup *setup, sl_prepared *p, sl_tier tier, size_t *bytes)
 {
+    sl_model model = setup->model;
+    costs_context context = {setup, p};
     sl_plan_config plan = {0};
-    (void) setup;
     memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    sl_status status = sl_plan_minimum(p->program, p->costs, &plan, tier, bytes);
+    sl_status status = sl_plan_best_minimum(&setup->program, build, &model, find_costs, &context, &plan, tier, bytes);
     if (status == SL_E_DOES_NOT_FIT) {
         *bytes = 0;
         return SL_OK;

@@ -20,15 +20,17 @@ typedef struct sl_prepared {
     sl_plan *val_plan;
     size_t reserve_bytes;              /* of the host budget, for the heap */
     size_t plan_budget[SL_TIER_COUNT]; /* what the planner was given */
+    size_t min_bytes[SL_TIER_COUNT];   /* set when it does not fit; see sl_prepared_minimum */
     double plan_s;                     /* building and planning */
     double measure_s;                  /* finding costs */
 } sl_prepared;
 
-/* SL_E_DOES_NOT_FIT with the smallest budgets in the message when no plan does; `prepared` then still holds program and costs. */
+/* SL_E_DOES_NOT_FIT with the smallest budgets in the message when no plan does; `prepared` then still holds a program, costs
+ * and those budgets. */
 sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared);
 void sl_prepared_destroy(sl_prepared *prepared);
 /* The smallest budget of a tier with the other as given, heap included; 0 if none does. */
-sl_status sl_prepared_minimum(const sl_setup *setup, const sl_prepared *prepared, sl_tier tier, size_t *bytes);
+sl_status sl_prepared_minimum(const sl_setup *setup, sl_prepared *prepared, sl_tier tier, size_t *bytes);
 /* A plan's arenas: the end of the highest place in each tier. */
 void sl_plan_extent(const sl_plan *plan, size_t bytes[SL_TIER_COUNT]);
 

@@ -106,6 +106,7 @@ typedef struct draw {
     uint64_t seed, name;
     int64_t first, count; /* elements */
     float *out;
+    sl_bf16 *rounded; /* instead of `out` where it is not NULL */
 } draw;
 
 /* Element i of four consecutive ones that share a Philox block, by Box-Muller. `attempt` counts redraws. */
@@ -136,8 +137,29 @@ static void draw_tile(void *context, int64_t tile, int thread)
     const draw *d = context;
     (void) thread;
     int64_t end = SL_MIN((tile + 1) * TILE, d->count);
-    for (int64_t i = tile * TILE; i < end; i++)
-        d->out[i] = value_at(d, d->first + i);
+    for (int64_t i = tile * TILE; i < end; i++) {
+        float value = value_at(d, d->first + i);
+        if (d->rounded)
+            d->rounded[i] = sl_f32_to_bf16(value);
+        else
+            d->out[i] = value;
+    }
+}
+
+sl_status sl_store_read_drawn(void *drawn, size_t offset, void *bytes, size_t length)
+{
+    const sl_store_drawn *from = drawn;
+    size_t width = sl_dtype_bytes(from->dtype);
+    draw d = {.param = from->param, .seed = from->seed};
+    d.name = sl_hash64(d.param->name, strlen(d.param->name), 0);
+    d.first = (int64_t) (offset / width);
+    d.count = (int64_t) (length / width);
+    if (from->dtype == SL_BF16)
+        d.rounded = bytes;
+    else
+        d.out = bytes;
+    sl_pool_run(from->pool, draw_tile, &d, SL_DIV_UP(d.count, TILE));
+    return SL_OK;
 }
 
 /* f32 values of elements [first, first + count) into every part that holds weights. `values` is the front of the buffer. */

@@ -56,6 +56,14 @@ sl_status sl_store_zero(sl_store *store);
 /* Zeroes everything, then draws the weights: element i of parameter `name` is a pure function of (seed, name, i), so neither
  * threads nor placement nor grouping change it. */
 sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool);
+/* The same values without a store: an sl_param_io that draws a parameter's bytes wherever they are asked for. */
+typedef struct sl_store_drawn {
+    const sl_param *param;
+    uint64_t seed;
+    sl_dtype dtype; /* f32 or bf16 */
+    sl_pool *pool;
+} sl_store_drawn;
+sl_status sl_store_read_drawn(void *store_drawn, size_t offset, void *bytes, size_t length);
 /* Zeroes everything, then takes the weights from Hugging Face's files. */
 sl_status sl_store_init_from(sl_store *store, const char *path);
 /* Over all weights in order of their names. */

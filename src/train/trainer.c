@@ -94,7 +94,7 @@ static sl_status allocate(sl_trainer *t)
     int64_t tokens = t->setup.program.chunking.chunk_tokens, chunks = program->n_chunks;
     if (t->prepared.val_program)
         chunks = SL_MAX(chunks, t->prepared.val_program->n_chunks);
-    SL_TRY(sl_alloc(&t->staging, 3 * tokens + t->setup.program.max_segments + 1, sizeof *t->staging));
+    SL_TRY(sl_alloc(&t->staging, 3 * tokens + program->config.max_segments + 1, sizeof *t->staging));
     SL_TRY(sl_alloc(&t->losses, chunks, sizeof *t->losses));
     SL_TRY(sl_alloc(&t->loss, t->setup.steps, sizeof *t->loss));
     SL_TRY(sl_alloc(&t->times, SL_TIMES_KEPT, sizeof *t->times));

@@ -163,6 +163,27 @@ TEST(stop_request)
     CHECK_STR(rest.hash, whole.hash);
 }
 
+/* A checkpoint's weights as the beginning of another run, by Hugging Face's names. */
+TEST(init_from_checkpoint)
+{
+    outcome first, second;
+    char options[1200], path[600];
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000005", test_path("origin"));
+    snprintf(options, sizeof options, "precision bf16-master out %s", test_path("origin"));
+    run_job(options, 100, &first);
+    snprintf(options, sizeof options, "precision bf16-master init-from %s", path);
+    run_job(options, 0, &second);
+    CHECK_STR(second.hash, first.hash);
+    snprintf(options, sizeof options, "precision f32 init-from %s", path);
+    run_job(options, 1, &second);
+    CHECK(second.loss[0] < first.loss[0] - 0.5);
+    sl_trainer *trainer;
+    snprintf(options, sizeof options, "model byte-nano init-from %s", path);
+    sl_job *job = make_job(options);
+    CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_FORMAT);
+    sl_job_destroy(job);
+}
+
 TEST(refuses)
 {
     static const struct {
@@ -208,6 +229,7 @@ int main(int argc, char **argv)
     RUN(validation_changes_nothing);
     RUN(not_finite);
     RUN(stop_request);
+    RUN(init_from_checkpoint);
     RUN(refuses);
     return test_end();
 }
