@@ -121,7 +121,7 @@ static sl_status read_field(const char *path, const sl_json *value, const field 
     case FIELD_BYTES:
         if (value->kind == SL_JSON_STRING) {
             size_t bytes;
-            if (sl_parse_bytes(value->string, &bytes) != SL_OK || bytes == 0)
+            if (sl_parse_bytes(value->string, &bytes) != SL_OK || bytes == 0 || bytes > INT64_MAX)
                 return refuse(path, value, f->key, "a size such as 24GiB");
             memcpy(to, &bytes, sizeof bytes);
             return SL_OK;

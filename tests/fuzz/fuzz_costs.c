@@ -25,7 +25,7 @@ int sl_fuzz_one(const uint8_t *data, size_t size)
     FUZZ_REQUIRE(figures[0] >= 0 && figures[1] >= 0);
     figures[0] = 3, figures[1] = INFINITY;
     FUZZ_REQUIRE(sl_measure_cache_put(cache, "k", figures, 2) == SL_OK);
-    sl_measure_cache_close(cache); /* written: whatever was damaged is gone now */
+    sl_measure_cache_close(cache);
     FUZZ_REQUIRE(sl_heap_bytes() == 0);
     return known;
 }

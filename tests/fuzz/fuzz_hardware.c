@@ -1,8 +1,7 @@
-/* Any bytes as a hardware profile; what is accepted makes sense and survives being written and read again. */
+/* Any bytes as a hardware profile; what is accepted makes sense. */
 #include <math.h>
 #include <string.h>
 
-#include "core/file.h"
 #include "core/hash.h"
 #include "core/mem.h"
 #include "device/device.h"
@@ -23,15 +22,13 @@ const char *const sl_fuzz_dictionary[] = {"\"device_memory_bytes\":",
 
 int sl_fuzz_one(const uint8_t *data, size_t size)
 {
-    sl_hardware hw, back;
+    sl_hardware hw;
     sl_status status = sl_hardware_parse("fuzz", (const char *) data, size, &hw);
     if (status == SL_OK) {
         FUZZ_REQUIRE(hw.name[0] && strlen(hw.name) < sizeof hw.name);
         FUZZ_REQUIRE(isfinite(hw.peak_flops[SL_F32]) && hw.peak_flops[SL_F32] > 0 && hw.matmul_efficiency <= 1);
-        const char *path = sl_fuzz_file(data, 0);
-        FUZZ_REQUIRE(sl_hardware_write(&hw, path) == SL_OK && sl_hardware_find(path, &back) == SL_OK);
-        FUZZ_REQUIRE(memcmp(hw.peak_flops, back.peak_flops, sizeof hw.peak_flops) == 0);
-        FUZZ_REQUIRE(memcmp(hw.memory_bytes, back.memory_bytes, sizeof hw.memory_bytes) == 0);
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+            FUZZ_REQUIRE(hw.memory_bytes[tier] > 0 && hw.memory_bytes[tier] <= INT64_MAX);
     } else {
         FUZZ_REQUIRE(status == SL_E_FORMAT && sl_error_message()[0]);
     }
