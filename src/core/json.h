@@ -1,4 +1,4 @@
-/* JSON, read strictly (RFC 8259, UTF-8 checked, depth and size limited, duplicate keys refused) and written compactly.
+/* JSON, read strictly (RFC 8259, UTF-8 checked, depth and size limited, duplicate keys refused) and written compactly or indented.
  * The reader builds a tree inside a region, so a hostile file costs at most a bounded multiple of its own size. */
 #ifndef SL_CORE_JSON_H
 #define SL_CORE_JSON_H
@@ -52,6 +52,7 @@ typedef struct sl_json_writer {
     sl_text text;
     int depth;
     bool need_comma;
+    bool indent; /* a line for each value: for files that people edit */
 } sl_json_writer;
 void sl_json_begin_object(sl_json_writer *w,
                           const char *key); /* key NULL at top level and inside arrays, here and below */

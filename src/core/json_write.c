@@ -30,14 +30,21 @@ static void put_quoted(sl_text *text, const char *string)
     sl_text_append(text, "\"", 1);
 }
 
+static void break_line(sl_json_writer *w)
+{
+    if (w->indent && w->depth > 0)
+        sl_text_printf(&w->text, "\n%*s", 2 * w->depth, "");
+}
+
 static void put_key(sl_json_writer *w, const char *key)
 {
     if (w->need_comma)
         sl_text_append(&w->text, ",", 1);
     w->need_comma = true;
+    break_line(w);
     if (key) {
         put_quoted(&w->text, key);
-        sl_text_append(&w->text, ":", 1);
+        sl_text_append(&w->text, ": ", w->indent ? 2 : 1);
     }
 }
 
@@ -52,8 +59,10 @@ static void begin(sl_json_writer *w, const char *key, const char *bracket)
 static void end(sl_json_writer *w, const char *bracket)
 {
     SL_ASSERT(w->depth > 0);
-    sl_text_append(&w->text, bracket, 1);
     w->depth--;
+    if (w->need_comma && w->indent)
+        sl_text_printf(&w->text, "\n%*s", 2 * w->depth, "");
+    sl_text_append(&w->text, bracket, 1);
     w->need_comma = true;
 }
 

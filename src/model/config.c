@@ -197,7 +197,7 @@ sl_status sl_model_read_config(const char *path, sl_model *model)
 
 sl_status sl_model_write_config(const sl_model *model, const char *path)
 {
-    sl_json_writer w = {0};
+    sl_json_writer w = {.indent = true};
     sl_json_begin_object(&w, NULL);
     model->family->write_config(model, &w);
     sl_json_end_object(&w);

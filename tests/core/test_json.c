@@ -260,6 +260,22 @@ TEST(every_failed_allocation)
     CHECK(k > 3);
 }
 
+TEST(indented)
+{
+    sl_json_writer w = {.indent = true};
+    sl_json_begin_object(&w, NULL);
+    sl_json_put_i64(&w, "a", 1);
+    sl_json_begin_array(&w, "b");
+    sl_json_put_bool(&w, NULL, true);
+    sl_json_end_array(&w);
+    sl_json_begin_object(&w, "c");
+    sl_json_end_object(&w);
+    sl_json_end_object(&w);
+    CHECK_OK(sl_text_status(&w.text));
+    CHECK_STR(w.text.data, "{\n  \"a\": 1,\n  \"b\": [\n    true\n  ],\n  \"c\": {}\n}");
+    sl_text_free(&w.text);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -270,6 +286,7 @@ int main(int argc, char **argv)
     RUN(typed_lookups);
     RUN(many_keys);
     RUN(written_reads_back);
+    RUN(indented);
     RUN(every_failed_allocation);
     sl_region_destroy(region);
     CHECK_I64(sl_heap_bytes(), 0);
