@@ -326,14 +326,17 @@ sl_status sl_checkpoint_find(sl_store *store, const sl_identity *identity, sl_ch
         }
         if (status == SL_E_MEMORY)
             goto done;
-        sl_warn("checkpoint %s is damaged: %s; trying the one before", found->path, sl_error_message());
+        sl_warn("checkpoint %s is damaged: %s%s", found->path, sl_error_message(),
+                i + 1 < count ? "; trying the one before" : "");
         sl_checkpoint_state_destroy(state);
         state = NULL;
     }
     if (count)
         status =
-            sl_fail(SL_E_FORMAT, "%s/checkpoints holds %" PRId64 " checkpoints, but none is intact (the last one: %s)",
-                    identity->setup->out, count, sl_error_message());
+            sl_fail(SL_E_FORMAT,
+                    "%s/checkpoints holds %" PRId64 " checkpoint%s, but none is intact (the oldest: %s): put one back, or "
+                    "give another --out to begin anew",
+                    identity->setup->out, count, count == 1 ? "" : "s", sl_error_message());
 done:
     sl_checkpoint_state_destroy(state);
     sl_region_destroy(region);

@@ -133,13 +133,16 @@ static void ask_for_more(sl_forecast *f, sl_tier tier)
     enum { GIB = 1 << 30 };
     const double quick_s = 0.3;
     sl_setup setup = f->setup;
-    sl_prepared more;
+    sl_prepared more = {0};
     if (setup.budget[tier] == SIZE_MAX || f->prepared.plan_s > quick_s)
         return;
     setup.budget[tier] += GIB;
     setup.val_every = 0;
+    more.memo = f->prepared.memo; /* lent */
     if (sl_prepare(&setup, &more) == SL_OK)
         f->gib_more[tier] = more.plan->predicted.tokens_per_s / f->prepared.plan->predicted.tokens_per_s;
+    f->prepared.memo = more.memo;
+    more.memo = (sl_cost_memo){0};
     sl_prepared_destroy(&more);
 }
 

@@ -165,6 +165,8 @@ const char *sl_job_get(const sl_job *job, const char *key)
 
 /* ---- resolving ---- */
 
+enum { MAX_THREADS = 1024 };
+
 static sl_status at_least(const sl_options *o, const char *name, int64_t least)
 {
     int64_t value = sl_options_i64(o, name);
@@ -203,6 +205,9 @@ static sl_status check_ranges(const sl_options *o)
         SL_TRY(between(o, "min-lr", 0, 1e30));
     if (sl_options_is_set(o, "warmup"))
         SL_TRY(at_least(o, "warmup", 0));
+    if (sl_options_i64(o, "threads") > MAX_THREADS)
+        return sl_fail(SL_E_USAGE, "--threads %" PRId64 " is too large: at most %d, or 0 for one per core",
+                       sl_options_i64(o, "threads"), MAX_THREADS);
     if (sl_options_i64(o, "steps") > UINT32_MAX - 1)
         return sl_fail(SL_E_USAGE, "--steps %" PRId64 " is too large: at most %u", sl_options_i64(o, "steps"),
                        UINT32_MAX - 1);
@@ -326,7 +331,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
         return sl_fail(SL_E_USAGE, "--model is missing: a preset (`sluice models` lists them) or a config.json");
     SL_TRY(sl_model_find(sl_options_string(o, "model"), &setup.model));
     SL_TRY(resolve_device(o, &setup));
-    setup.threads = (int) SL_MIN(sl_options_i64(o, "threads"), 4096);
+    setup.threads = (int) sl_options_i64(o, "threads");
     setup.seed = (uint64_t) sl_options_i64(o, "seed");
     setup.budget[SL_TIER_DEVICE] = sl_options_bytes(o, "device-mem");
     setup.budget[SL_TIER_HOST] = sl_options_bytes(o, "host-mem");

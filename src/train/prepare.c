@@ -48,11 +48,20 @@ static bool cache_path(char out[1024])
     return true;
 }
 
-static sl_status measure_costs(const sl_setup *setup, const sl_program *program, sl_costs **costs)
+static sl_status measure_costs(const sl_setup *setup, sl_cost_memo *memo, const sl_program *program, sl_costs **costs)
 {
     char cache[1024];
+    SL_TRY(sl_cost_memo_get(memo, program, costs));
+    if (*costs)
+        return SL_OK;
     bool kept = cache_path(cache);
-    return sl_costs_measure(program, setup->device, setup->threads, kept ? cache : NULL, costs);
+    SL_TRY(sl_costs_measure(program, setup->device, setup->threads, kept ? cache : NULL, costs));
+    sl_status status = sl_cost_memo_add(memo, program, *costs);
+    if (status != SL_OK) {
+        sl_costs_destroy(*costs);
+        *costs = NULL;
+    }
+    return status;
 }
 
 /* From a profile. The device, where it is present, tells the workspaces its kernels really need; it is opened without memory. */
@@ -80,8 +89,8 @@ static sl_status find_costs(void *context, const sl_program *program, sl_costs *
 {
     costs_context *c = context;
     double start = sl_clock_s();
-    sl_status status =
-        c->setup->measured ? measure_costs(c->setup, program, costs) : roofline_costs(c->setup, program, costs);
+    sl_status status = c->setup->measured ? measure_costs(c->setup, &c->prepared->memo, program, costs)
+                                          : roofline_costs(c->setup, program, costs);
     c->prepared->measure_s += sl_clock_s() - start;
     return status;
 }
@@ -137,23 +146,24 @@ static const char *amount(size_t bytes, char out[64])
 /* The planner's own message does not know of the heap. */
 static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
 {
-    char device[64], host[64], least[2][96];
-    static const char *const names[SL_TIER_COUNT] = {"device", "host"};
+    char device[64], host[64], text[2][64], least[256];
     if (!p->costs)
         SL_TRY(find_costs(&(costs_context){setup, p}, p->program, &p->costs));
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
-        char text[64];
         SL_TRY(sl_prepared_minimum(setup, p, (sl_tier) tier, &p->min_bytes[tier]));
-        if (p->min_bytes[tier])
-            snprintf(least[tier], sizeof least[tier], "%s of %s memory", amount(p->min_bytes[tier], text), names[tier]);
-        else
-            snprintf(least[tier], sizeof least[tier], "no amount of %s memory", names[tier]);
+        amount(p->min_bytes[tier], text[tier]);
     }
-    return sl_fail(
-        SL_E_DOES_NOT_FIT,
-        "the job does not fit %s of device and %s of host memory: with the other as given, %s or %s would do; raise a "
-        "budget, or use a smaller --seqlen or --chunk-tokens",
-        amount(setup->budget[SL_TIER_DEVICE], device), amount(setup->budget[SL_TIER_HOST], host), least[0], least[1]);
+    if (p->min_bytes[SL_TIER_DEVICE] && p->min_bytes[SL_TIER_HOST])
+        snprintf(least, sizeof least, "with the other as given, %s of device or %s of host memory would do", text[0], text[1]);
+    else if (p->min_bytes[SL_TIER_DEVICE] || p->min_bytes[SL_TIER_HOST])
+        snprintf(least, sizeof least, "at least %s of %s memory would do", text[!p->min_bytes[SL_TIER_DEVICE]],
+                 p->min_bytes[SL_TIER_DEVICE] ? "device" : "host");
+    else
+        snprintf(least, sizeof least, "raising one of them is not enough");
+    return sl_fail(SL_E_DOES_NOT_FIT,
+                   "the job does not fit %s of device and %s of host memory: %s; raise a budget, or use a smaller "
+                   "--seqlen or --chunk-tokens",
+                   amount(setup->budget[SL_TIER_DEVICE], device), amount(setup->budget[SL_TIER_HOST], host), least);
 }
 
 /* Validation runs beside the training plan's persistent objects. First within the memory that training has anyway, which nearly
@@ -196,7 +206,8 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
 sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
 {
     double start = sl_clock_s();
-    *prepared = (sl_prepared){0};
+    sl_cost_memo memo = prepared->memo;
+    *prepared = (sl_prepared){.memo = memo};
     sl_status status = plan_training(setup, prepared);
     if (status == SL_E_DOES_NOT_FIT)
         status = does_not_fit(setup, prepared);
@@ -214,6 +225,7 @@ void sl_prepared_destroy(sl_prepared *prepared)
     sl_plan_destroy(prepared->plan);
     sl_costs_destroy(prepared->costs);
     sl_program_destroy(prepared->program);
+    sl_cost_memo_free(&prepared->memo);
     *prepared = (sl_prepared){0};
 }
 

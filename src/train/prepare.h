@@ -9,6 +9,7 @@
 #define SL_TRAIN_PREPARE_H
 
 #include "plan/plan.h"
+#include "train/cost_memo.h"
 #include "train/job.h"
 
 typedef struct sl_prepared {
@@ -21,11 +22,13 @@ typedef struct sl_prepared {
     size_t reserve_bytes;              /* of the host budget, for the heap */
     size_t plan_budget[SL_TIER_COUNT]; /* what the planner was given */
     size_t min_bytes[SL_TIER_COUNT];   /* set when it does not fit; see sl_prepared_minimum */
+    sl_cost_memo memo;                 /* costs measured so far */
     double plan_s;                     /* building and planning */
     double measure_s;                  /* finding costs */
 } sl_prepared;
 
-/* SL_E_DOES_NOT_FIT with the smallest budgets in the message when no plan does; `prepared` then still holds a program, costs
+/* `prepared` is zero, or holds nothing but a memo to go on with.
+ * SL_E_DOES_NOT_FIT with the smallest budgets in the message when no plan does; `prepared` then still holds a program, costs
  * and those budgets. */
 sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared);
 void sl_prepared_destroy(sl_prepared *prepared);

@@ -161,6 +161,8 @@ sl_status sl_trainer_report(sl_trainer *t, const char **json)
     put_summary(&w, &measured);
     sl_json_put_f64(&w, "predicted_step_s", t->prepared.plan->predicted.step_s);
     sl_json_put_string(&w, "weights_hash", text);
+    sl_json_put_i64(&w, "step", t->progress.step);
+    sl_json_put_bool(&w, "interrupted", t->interrupted);
     sl_json_end_object(&w);
     sl_text_free(&t->report);
     t->report = w.text;

@@ -100,7 +100,7 @@ static sl_status not_finite(sl_trainer *t, const sl_step_result *result)
     return sl_fail(SL_E_NOT_FINITE,
                    "step %" PRId64
                    " is not finite (loss %g, gradient norm %g): %s; %s; try a lower --lr, --clip, or --on-nan skip",
-                   result->step, result->loss, result->grad_norm, where, last);
+                   result->step, isnan(result->loss) ? (double) NAN : result->loss, result->grad_norm, where, last);
 }
 
 /* ---- the step ---- */

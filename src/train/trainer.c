@@ -33,6 +33,16 @@ static sl_status open_data(sl_trainer *t)
     return sl_loader_open(&config, &t->loader);
 }
 
+/* --hw is for planning: it may name a machine whose device is not here. */
+static sl_status check_device(const sl_setup *setup)
+{
+    const sl_device_class *class = NULL;
+    sl_status status = sl_device_find(setup->device, &class);
+    if (status != SL_OK && setup->hardware)
+        return sl_fail_at(status, "--hw %s plans for another machine; to train on this one leave it out", setup->hardware);
+    return status;
+}
+
 /* A folder with checkpoints is only ever continued: a new run over it would mix two runs, or remove the first one's. */
 static sl_status open_folder(sl_trainer *t)
 {
@@ -137,7 +147,6 @@ static sl_status begin_or_resume(sl_trainer *t)
     t->first_step = found.progress.step;
     t->checkpoint_step = found.progress.step;
     memcpy(t->checkpoint, found.path, sizeof t->checkpoint);
-    sl_info("resumed %s after step %" PRId64, found.path, t->first_step);
     return SL_OK;
 }
 
@@ -150,6 +159,7 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     SL_TRY_GOTO(sl_options_copy(job->options, &t->options), fail);
     t->job.options = t->options;
     SL_TRY_GOTO(sl_setup_resolve(&t->job, &t->setup), fail);
+    SL_TRY_GOTO(check_device(&t->setup), fail);
     SL_TRY_GOTO(open_data(t), fail);
     SL_TRY_GOTO(open_folder(t), fail);
     SL_TRY_GOTO(sl_prepare(&t->setup, &t->prepared), fail);
