@@ -17,7 +17,16 @@ int sl_cli_fail(sl_status status);
 /* Prints the usage text and what the table says when --help is among the arguments; true if so. */
 bool sl_cli_help(const sl_option *table, int64_t count, const char *usage, int argc, char **argv);
 
-/* A line that is redrawn in place on a terminal; elsewhere nothing. */
+/* --quiet keeps log lines to warnings, --verbose shows all of them. */
+void sl_cli_log_level(const sl_options *options);
+
+/* Figures in words (show.c). Those with `out` may also return a constant. */
+const char *sl_cli_budget(size_t bytes, char out[32]); /* SIZE_MAX: "unlimited" */
+const char *sl_cli_flops(double tflops, char out[32]); /* "12.3 TFLOP/s", "85 GFLOP/s" */
+const char *sl_cli_limit(const char *limit);           /* what holds a step back */
+const char *sl_cli_plural(int64_t count);              /* "s" unless it is one */
+
+/* A line that is redrawn in place on a terminal, cut to its width; elsewhere nothing. */
 void sl_cli_status_line(const char *text);
 void sl_cli_status_clear(void);
 bool sl_cli_is_terminal(void);

@@ -1,6 +1,9 @@
 /* `sluice COMMAND [options]`: finds the command, routes log lines to stderr, turns statuses into exit codes. */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -36,7 +39,9 @@ void sl_cli_status_line(const char *text)
 {
     if (!sl_cli_is_terminal())
         return;
-    fprintf(stderr, "\r%s\033[K", text);
+    struct winsize window = {0};
+    int width = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1 : 79;
+    fprintf(stderr, "\r%.*s\033[K", width, text);
     fflush(stderr);
     status_line_shown = 1;
 }
@@ -46,6 +51,12 @@ static void print_log(void *user, sl_log_level level, const char *message)
     (void) user;
     sl_cli_status_clear();
     fprintf(stderr, "%s%s\n", level >= SL_LOG_WARN ? "sluice: warning: " : "", message);
+}
+
+void sl_cli_log_level(const sl_options *options)
+{
+    bool quiet = sl_options_flag(options, "quiet"), verbose = sl_options_flag(options, "verbose");
+    sl_log_set(print_log, NULL, verbose ? SL_LOG_DEBUG : quiet ? SL_LOG_WARN : SL_LOG_INFO);
 }
 
 int sl_cli_fail(sl_status status)
@@ -72,7 +83,8 @@ bool sl_cli_help(const sl_option *table, int64_t count, const char *usage, int a
 
 static void print_help(FILE *out)
 {
-    fputs("Sluice trains neural networks larger than the accelerator's memory at nearly the speed they would have if they fitted.\n\n"
+    fputs("Sluice trains neural networks larger than the accelerator's memory at nearly the speed they would have if "
+          "they fitted.\n\n"
           "usage: sluice COMMAND [options]\n\n",
           out);
     for (int64_t i = 0; i < SL_COUNT(commands); i++)
@@ -80,12 +92,23 @@ static void print_help(FILE *out)
     fputs("\n  sluice COMMAND --help explains a command's options; sluice --version tells the version.\n"
           "\nexamples:\n"
           "  sluice train --model byte-tiny --data . --seqlen 256 --steps 100 --device-mem 64MiB\n"
-          "  sluice plan --model llama3-8b --seqlen 8192 --tokens-per-step 512k --hw h200 --precision bf16 --device-mem 24GiB\n",
+          "  sluice plan --model llama3-8b --seqlen 8192 --tokens-per-step 512k --hw h200 --precision bf16 "
+          "--device-mem 24GiB\n",
           out);
+}
+
+/* What was printed may not have arrived: a full disk shows only now. */
+static int close_output(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "sluice: cannot write to standard output: %s\n", strerror(errno));
+    return code ? code : 1;
 }
 
 int main(int argc, char **argv)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a file over its limit is a failed write with a message, not a kill */
     sl_log_set(print_log, NULL, SL_LOG_INFO);
     sl_status status = sl_fault_arm_from_env();
     if (status != SL_OK)
@@ -96,15 +119,15 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help(stdout);
-        return 0;
+        return close_output(0);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("sluice %s\n", sl_version());
-        return 0;
+        return close_output(0);
     }
     for (int64_t i = 0; i < SL_COUNT(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 2, argv + 2);
+            return close_output(commands[i].run(argc - 2, argv + 2));
     fprintf(stderr, "sluice: '%s' is not a command; try one of:", argv[1]);
     for (int64_t i = 0; i < SL_COUNT(commands); i++)
         fprintf(stderr, " %s", commands[i].name);

@@ -11,8 +11,8 @@ static const sl_option table[] = {
 
 static void print_table(const sl_model *models, int64_t count)
 {
-    printf("%-14s %-6s %14s %7s %6s %6s %5s %6s %8s\n", "name", "family", "parameters", "layers", "dim", "heads", "kv", "ffn",
-           "vocab");
+    printf("%-14s %-6s %14s %7s %6s %6s %5s %6s %8s\n", "name", "family", "parameters", "layers", "dim", "heads", "kv",
+           "ffn", "vocab");
     for (int64_t i = 0; i < count; i++) {
         char parameters[32];
         printf("%-14s %-6s %14s %7lld %6lld %6lld %5lld %6lld %8lld\n", models[i].name, models[i].family->name,

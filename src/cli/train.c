@@ -16,21 +16,25 @@
 #include "train/trainer.h"
 
 static const char usage[] =
-    "usage: sluice train --model M --data D --seqlen S [--tokens-per-step T] --steps N [--device-mem BYTES] [--host-mem BYTES]\n\n"
-    "Trains a model under hard memory budgets. Placement never changes bits: any budget gives the same losses and weights.\n"
+    "usage: sluice train --model M --data D --seqlen S [--tokens-per-step T] --steps N [--device-mem BYTES] "
+    "[--host-mem BYTES]\n\n"
+    "Trains a model under hard memory budgets. Placement never changes bits: any budget gives the same losses and "
+    "weights.\n"
     "A run that is killed at any moment goes on with --resume, under the same or another budget, to the same bits.\n"
-    "Every option can stand in a config file (--config FILE: a JSON object, or lines of `key = value`) and in the environment\n"
+    "Every option can stand in a config file (--config FILE: a JSON object, or lines of `key = value`) and in the "
+    "environment\n"
     "(SLUICE_DEVICE_MEM=2GiB); the command line wins over the file, the file over the environment.";
 
 static sl_trainer *volatile running;
-static volatile sig_atomic_t signals;
+static volatile sig_atomic_t signals, has_folder;
 
 static void on_signal(int number)
 {
     if (signals++ > 0)
         _exit(128 + number);
-    static const char text[] = "\nsluice: finishing the step and writing a checkpoint; once more to leave at once\n";
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+    static const char with[] = "\nsluice: finishing the step and writing a checkpoint; once more to leave at once\n";
+    static const char without[] = "\nsluice: finishing the step; once more to leave at once\n";
+    if (write(STDERR_FILENO, has_folder ? with : without, (has_folder ? sizeof with : sizeof without) - 1) < 0)
         return;
     if (running)
         sl_trainer_request_stop(running);
@@ -38,23 +42,27 @@ static void on_signal(int number)
 
 static void print_plan(const sl_trainer_view *v)
 {
-    char a[32], b[32], c[32], d[32], e[32];
-    printf("model   %s: %s parameters, %s tokens a step in %lld chunk%s of %s\n", v->setup->model.name,
-           sl_format_count(v->parameters, a), sl_format_count(v->tokens, b), (long long) v->chunks, v->chunks == 1 ? "" : "s",
-           sl_format_count(v->chunk_tokens, c));
-    printf("device  %s; costs %s\n", v->numerics, v->costs);
+    char a[32], b[32], c[32], d[32];
     const sl_summary *p = &v->predicted;
-    printf("plan    device %s of %s, host %s of %s; %s in and %s out a step; %.1f %% recomputed\n",
-           sl_format_bytes(p->peak_bytes[SL_TIER_DEVICE], a),
-           v->budget_bytes[SL_TIER_DEVICE] == SIZE_MAX ? "unlimited" : sl_format_bytes(v->budget_bytes[SL_TIER_DEVICE], b),
-           sl_format_bytes(p->peak_bytes[SL_TIER_HOST], c),
-           v->budget_bytes[SL_TIER_HOST] == SIZE_MAX ? "unlimited" : sl_format_bytes(v->budget_bytes[SL_TIER_HOST], d),
-           sl_format_bytes((size_t) p->h2d_bytes, e), sl_format_bytes((size_t) p->d2h_bytes, (char[32]){0}),
+    printf("model   %s: %s parameters\n", v->setup->model.name, sl_format_count(v->parameters, a));
+    printf("data    %s sequences of %s tokens; a step takes %s tokens in %lld chunk%s of %s\n",
+           sl_format_count(v->sequences, a), sl_format_count(v->setup->program.chunking.seqlen, b),
+           sl_format_count(v->tokens, c), (long long) v->chunks, sl_cli_plural(v->chunks),
+           sl_format_count(v->chunk_tokens, d));
+    printf("device  %s; costs: %s\n", v->numerics, v->costs);
+    printf("plan    device memory %s of %s, host memory %s of %s\n", sl_format_bytes(p->peak_bytes[SL_TIER_DEVICE], a),
+           sl_cli_budget(v->budget_bytes[SL_TIER_DEVICE], b), sl_format_bytes(p->peak_bytes[SL_TIER_HOST], c),
+           sl_cli_budget(v->budget_bytes[SL_TIER_HOST], d));
+    printf("        %s in and %s out a step, %.1f %% of the arithmetic recomputed\n",
+           sl_format_bytes((size_t) p->h2d_bytes, a), sl_format_bytes((size_t) p->d2h_bytes, b),
            100 * p->recompute_fraction);
-    printf("        predicted %s a step, %s tok/s; limited by %s; planned in %s\n", sl_format_seconds(p->step_s, a),
-           sl_format_count((int64_t) p->tokens_per_s, b), v->limit, sl_format_seconds(v->plan_s, c));
+    printf("        limited by %s\n", sl_cli_limit(v->limit));
+    printf("        predicted: %s a step, %s tok/s (planned in %s)\n", sl_format_seconds(p->step_s, a),
+           sl_format_count((int64_t) p->tokens_per_s, b), sl_format_seconds(v->plan_s, c));
     if (v->first_step > 0)
-        printf("resume  after step %lld\n", (long long) v->first_step);
+        printf("resume  after step %lld, from %s\n", (long long) v->first_step, v->checkpoint);
+    else if (v->setup->resume)
+        printf("resume  there is no checkpoint in %s yet: from the beginning\n", v->out);
     fflush(stdout);
 }
 
@@ -67,76 +75,114 @@ static void format_left(double seconds, char out[32])
         snprintf(out, 32, "%lldm%02llds", (long long) (s / 60), (long long) (s % 60));
 }
 
-/* On a terminal one line redrawn in place; otherwise about fifty plain lines a run, and always the first and the last. */
-static void print_progress(const sl_trainer_view *v, const sl_step_result *r)
+/* What the command line remembers of a run from step to step. */
+typedef struct run_state {
+    bool quiet;
+    double first_loss, last_loss;
+    double began, last_line; /* when */
+} run_state;
+
+/* On a terminal one line redrawn in place; and, everywhere, plain lines that stay: about twenty a run, at least one a minute, and
+ * always the first and the last. */
+static void print_progress(const sl_trainer_view *v, const sl_step_result *r, run_state *state)
 {
-    int64_t every = v->steps / 50 > 1 ? v->steps / 50 : 1;
-    bool plain = r->step % every == 0 || r->step == v->first_step + 1 || r->done;
-    if (!plain && !sl_cli_is_terminal())
+    double now = sl_clock_s();
+    int64_t every = SL_MAX(v->steps / 20, 1);
+    bool stays = r->step % every == 0 || r->step == v->first_step + 1 || r->done || now - state->last_line >= 60;
+    if (state->quiet || (!stays && !sl_cli_is_terminal()))
         return;
-    char line[256], speed[32], left[32], memory[32];
+    char line[256], steps[32], speed[32], left[32], memory[32];
+    int digits = snprintf(steps, sizeof steps, "%lld", (long long) v->steps);
     format_left(v->seconds_left, left);
-    snprintf(line, sizeof line, "step %*lld/%lld  loss %7.4f%s  lr %.2e  %s tok/s  MFU %.0f %%  device %s  left %s",
-             v->steps >= 1000 ? 5 : 3, (long long) r->step, (long long) v->steps, r->loss, r->skipped ? " (skipped)" : "",
-             r->learning_rate, sl_format_count((int64_t) r->tokens_per_s, speed), 100 * v->measured.mfu,
+    snprintf(line, sizeof line, "step %*lld/%s  loss %.4f%s  lr %.1e  %s tok/s  MFU %.0f %%  device %s  left %s",
+             digits, (long long) r->step, steps, r->loss, r->skipped ? " (skipped)" : "", r->learning_rate,
+             sl_format_count((int64_t) r->tokens_per_s, speed), 100 * v->measured.mfu,
              sl_format_bytes(v->measured.peak_bytes[SL_TIER_DEVICE], memory), left);
-    if (plain) {
+    if (stays) {
         sl_cli_status_clear();
         printf("%s\n", line);
         fflush(stdout);
+        state->last_line = now;
     } else
         sl_cli_status_line(line);
 }
 
-static void print_end(const sl_trainer_view *v)
+static void print_pair(const char *name, const char *predicted, const char *measured)
 {
-    char a[32], b[32];
+    printf("\n%-14s %14s %14s", name, predicted, measured);
+}
+
+static void print_end(const sl_trainer_view *v, const run_state *state)
+{
+    char a[32], b[32], c[32];
     const sl_summary *p = &v->predicted, *m = &v->measured;
-    printf("\n%-14s %14s %14s\n", "", "predicted", "measured");
-    printf("%-14s %14s %14s  (%+.1f %%)\n", "step", sl_format_seconds(p->step_s, a), sl_format_seconds(m->step_s, b),
-           100 * (m->step_s / p->step_s - 1));
-    printf("%-14s %14s %14s\n", "tokens/s", sl_format_count((int64_t) p->tokens_per_s, a),
-           sl_format_count((int64_t) m->tokens_per_s, b));
+    printf("\nloss %.4f at step %lld, %.4f at step %lld; %s for %lld step%s\n", state->first_loss,
+           (long long) v->first_step + 1, state->last_loss, (long long) v->step,
+           sl_format_seconds(sl_clock_s() - state->began, a), (long long) (v->step - v->first_step),
+           sl_cli_plural(v->step - v->first_step));
+    print_pair("", "predicted", "measured");
+    print_pair("step", sl_format_seconds(p->step_s, a), sl_format_seconds(m->step_s, b));
+    printf(" (%+.1f %%)", 100 * (m->step_s / p->step_s - 1));
+    print_pair("tokens/s", sl_format_count((int64_t) p->tokens_per_s, a),
+               sl_format_count((int64_t) m->tokens_per_s, b));
+    snprintf(a, sizeof a, "%.1f %%", 100 * p->mfu);
+    snprintf(b, sizeof b, "%.1f %%", 100 * m->mfu);
+    print_pair("MFU", a, b);
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
-        char name[32];
-        snprintf(name, sizeof name, "%s peak", tier == SL_TIER_DEVICE ? "device" : "host");
-        printf("%-14s %14s %14s", name, sl_format_bytes(p->peak_bytes[tier], a), sl_format_bytes(m->peak_bytes[tier], b));
+        print_pair(tier == SL_TIER_DEVICE ? "device memory" : "host memory", sl_format_bytes(p->peak_bytes[tier], a),
+                   sl_format_bytes(m->peak_bytes[tier], b));
         if (v->budget_bytes[tier] != SIZE_MAX)
-            printf("  (budget %s)", sl_format_bytes(v->budget_bytes[tier], a));
-        putchar('\n');
+            printf(" (budget %s)", sl_format_bytes(v->budget_bytes[tier], c));
     }
+    putchar('\n');
     if (v->out)
-        printf("\nrun     %s (events.jsonl%s%s)\n", v->out, v->checkpoint ? "; checkpoint " : "",
-               v->checkpoint ? v->checkpoint : "");
+        printf("\nfiles   %s/events.jsonl\n", v->out);
+    if (v->checkpoint)
+        printf("        %s (go on with --resume; Hugging Face reads it too)\n", v->checkpoint);
     fflush(stdout);
 }
 
-static sl_status run(sl_trainer *trainer)
+static sl_status run(sl_trainer *trainer, bool quiet)
 {
     sl_trainer_view view;
     sl_trainer_look(trainer, &view);
-    print_plan(&view);
+    if (!quiet)
+        print_plan(&view);
     int64_t validated = view.val_step;
     if (view.step >= view.steps) {
         printf("nothing to do: step %lld of %lld is done; raise --steps to go on\n", (long long) view.step,
                (long long) view.steps);
         return SL_OK;
     }
+    run_state state = {.quiet = quiet, .began = sl_clock_s()};
     sl_step_result result = {0};
     while (!result.done) {
         SL_TRY(sl_trainer_step(trainer, &result));
         sl_trainer_look(trainer, &view);
-        print_progress(&view, &result);
-        if (view.val_step != validated) {
+        if (result.step == view.first_step + 1)
+            state.first_loss = result.loss;
+        state.last_loss = result.loss;
+        print_progress(&view, &result, &state);
+        if (view.val_step != validated && !quiet) {
             sl_cli_status_clear();
-            printf("     validation after step %lld: loss %.4f\n", (long long) view.val_step, view.val_loss);
-            validated = view.val_step;
+            printf("     validation loss %.4f after step %lld\n", view.val_loss, (long long) view.val_step);
         }
+        validated = view.val_step;
     }
-    print_end(&view);
+    print_end(&view, &state);
     if (view.interrupted)
-        printf("stopped as asked after step %lld; go on with --resume\n", (long long) view.step);
+        printf("stopped as asked after step %lld%s\n", (long long) view.step,
+               view.out ? "; go on with --resume" : "; without --out there was no place for a checkpoint");
     return SL_OK;
+}
+
+static void catch_signals(sl_trainer *trainer, bool folder)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    running = trainer;
+    has_folder = folder;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
 }
 
 int sl_cli_train(int argc, char **argv)
@@ -151,16 +197,14 @@ int sl_cli_train(int argc, char **argv)
     if (status == SL_OK)
         status = sl_job_parse(job, argc, argv);
     if (status == SL_OK) {
+        sl_cli_log_level(job->options);
         sl_cli_status_line("measuring and planning ...");
         status = sl_trainer_create(job, &trainer);
         sl_cli_status_clear();
     }
     if (status == SL_OK) {
-        running = trainer;
-        struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
-        status = run(trainer);
+        catch_signals(trainer, sl_options_is_set(job->options, "out"));
+        status = run(trainer, sl_options_flag(job->options, "quiet"));
     }
     const char *json;
     if (status == SL_OK && sl_options_flag(job->options, "json")) {

@@ -1,0 +1,44 @@
+/* How figures are put into words. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+const char *sl_cli_budget(size_t bytes, char out[32])
+{
+    return bytes == SIZE_MAX ? "unlimited" : sl_format_bytes(bytes, out);
+}
+
+const char *sl_cli_flops(double tflops, char out[32])
+{
+    if (tflops >= 1)
+        snprintf(out, 32, "%.1f TFLOP/s", tflops);
+    else
+        snprintf(out, 32, "%.3g GFLOP/s", 1e3 * tflops);
+    return out;
+}
+
+/* From the planner's word for it. */
+const char *sl_cli_limit(const char *limit)
+{
+    static const struct {
+        const char *limit, *words;
+    } known[] = {
+        {"compute", "arithmetic"},
+        {"recompute", "recomputing what the device memory cannot keep"},
+        {"link in", "copies to the device"},
+        {"link out", "copies from the device"},
+        {"host compute", "the optimizer beside the host memory"},
+        {"device bytes", "the device memory"},
+        {"host bytes", "the host memory"},
+    };
+    for (int64_t i = 0; i < SL_COUNT(known); i++)
+        if (limit && strcmp(known[i].limit, limit) == 0)
+            return known[i].words;
+    return limit ? limit : "nothing";
+}
+
+const char *sl_cli_plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
