@@ -40,6 +40,8 @@ sl_status sl_io_failed(const char *verb, const char *path, int error, size_t mor
                 verb, path, more);
         return sl_fail(SL_E_IO, "cannot %s %s: no space left on device; free some space or use another --out", verb,
                        path);
+    case EFBIG:
+        return sl_fail(SL_E_IO, "cannot %s %s: larger than the largest file allowed here; raise ulimit -f", verb, path);
     case EACCES:
     case EPERM:
         return sl_fail(SL_E_IO, "cannot %s %s: no permission; check its owner and mode, or use another path", verb,

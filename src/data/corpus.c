@@ -221,7 +221,7 @@ static sl_status settle(sl_corpus *corpus, const char *paths)
         text |= s->kind == SL_TOKENS_TEXT;
     }
     if (corpus->tokens == 0)
-        return sl_fail(SL_E_FORMAT, "%s holds no tokens", paths);
+        return sl_fail(SL_E_FORMAT, "%s holds no tokens: give files with something in them", paths);
     if (text && corpus->vocab < 256)
         return sl_fail(SL_E_USAGE,
                        "%s is text, read as bytes, which needs a vocabulary of at least 256; the model's has %" PRId64,

@@ -332,11 +332,11 @@ sl_status sl_checkpoint_find(sl_store *store, const sl_identity *identity, sl_ch
         state = NULL;
     }
     if (count)
-        status =
-            sl_fail(SL_E_FORMAT,
-                    "%s/checkpoints holds %" PRId64 " checkpoint%s, but none is intact (the oldest: %s): put one back, or "
-                    "give another --out to begin anew",
-                    identity->setup->out, count, count == 1 ? "" : "s", sl_error_message());
+        status = sl_fail(SL_E_FORMAT,
+                         "%s/checkpoints holds %" PRId64
+                         " checkpoint%s, but none is intact (the oldest: %s): put one back, or "
+                         "give another --out to begin anew",
+                         identity->setup->out, count, count == 1 ? "" : "s", sl_error_message());
 done:
     sl_checkpoint_state_destroy(state);
     sl_region_destroy(region);

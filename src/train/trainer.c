@@ -39,7 +39,8 @@ static sl_status check_device(const sl_setup *setup)
     const sl_device_class *class = NULL;
     sl_status status = sl_device_find(setup->device, &class);
     if (status != SL_OK && setup->hardware)
-        return sl_fail_at(status, "--hw %s plans for another machine; to train on this one leave it out", setup->hardware);
+        return sl_fail_at(status, "--hw %s plans for another machine; to train on this one leave it out",
+                          setup->hardware);
     return status;
 }
 
