@@ -1,10 +1,10 @@
-/* Times the CPU kernels other than matrix products at the shapes of `small` (1024 tokens, d 768, f 2048, 12 heads of 64) and a
- * few others, against copying memory in the same run. Built and run by bench/kernels.sh.
+/* Times the CPU kernels other than matrix products at the shapes of `small` (1024 tokens, d 768, f 2048, 12 heads of
+ * 64) and a few others, against copying memory in the same run. Built and run by bench/kernels.sh.
  *
  *   kernels [THREADS [PART OF A NAME]]
  *
- * Memory-bound kernels: bytes they must move (the op's own count) per second, and as a share of memcpy over the same working
- * set with the same threads. Attention: GFLOP/s. The least of several times; operands are random. */
+ * Memory-bound kernels: bytes they must move (the op's own count) per second, and as a share of memcpy over the same
+ * working set with the same threads. Attention: GFLOP/s. The least of several times; operands are random. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The attention backward has three ways to gather dQ, chosen by shape (attention_bwd_kernel.h). The conformance cases take the first
- * two; an absent output takes the third. All must agree, with any number of threads. */
+/* The attention backward has three ways to gather dQ, chosen by shape (attention_bwd_kernel.h). The conformance cases
+ * take the first two; an absent output takes the third. All must agree, with any number of threads. */
 #include "core/bf16.h"
 #include "core/mem.h"
 #include "device/cpu/kernel.h"

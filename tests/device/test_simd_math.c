@@ -1,6 +1,7 @@
-/* Accuracy of the vector functions inside the CPU kernels, over their whole range, for every instruction set this machine has. They
- * are tested through the kernels that use them, so the test needs no instruction set of its own: SwiGLU with up = 1 shows the
- * sigmoid (and exp), GELU the normal distribution, RoPE of (1, 0) cosine and sine, cast the rounding to bf16. */
+/* Accuracy of the vector functions inside the CPU kernels, over their whole range, for every instruction set this
+ * machine has. They are tested through the kernels that use them, so the test needs no instruction set of its own:
+ * SwiGLU with up = 1 shows the sigmoid (and exp), GELU the normal distribution, RoPE of (1, 0) cosine and sine, cast
+ * the rounding to bf16. */
 #include <math.h>
 
 #include "core/bf16.h"

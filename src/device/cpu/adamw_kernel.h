@@ -1,6 +1,6 @@
-/* AdamW: the vector form of sl_adamw_element, operation by operation, so the bits are the reference's. Memory-bound in f32; in
- * bf16 the noise of three roundings costs about as many instructions as the update itself, and square root and division as
- * many cycles. */
+/* AdamW: the vector form of sl_adamw_element, operation by operation, so the bits are the reference's. Memory-bound in
+ * f32; in bf16 the noise of three roundings costs about as many instructions as the update itself, and square root and
+ * division as many cycles. */
 #include "core/pool.h"
 #include "device/cpu/optimizer_job.h"
 

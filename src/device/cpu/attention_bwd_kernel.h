@@ -4,13 +4,14 @@
  *
  *     dV = P^T dO     dP = dO V^T     dS = P * (dP - D)     dK = scale dS^T Q     dQ = scale dS K
  *
- * Key-major: the keys are the lanes. For 64 keys of a K/V head, K^T and V^T are packed once, dK^T and dV^T stay in scratch,
- * and all queries that see the keys (of all heads of the group) pass by in blocks of 64: five products per pair of blocks. dQ
- * gathers in f32, in one of three ways, chosen by shapes and sequences alone, never by threads:
+ * Key-major: the keys are the lanes. For 64 keys of a K/V head, K^T and V^T are packed once, dK^T and dV^T stay in
+ * scratch, and all queries that see the keys (of all heads of the group) pass by in blocks of 64: five products per
+ * pair of blocks. dQ gathers in f32, in one of three ways, chosen by shapes and sequences alone, never by threads:
  *   whole   a task owns a (K/V head, sequence), and dQ a buffer of the thread; where there are enough such tasks.
- *   parts   the blocks of keys are dealt to a fixed number of parts, each with a dQ of its own in the workspace, which are added
- *           in order at the end: few heads, few sequences, as in the slices of a long one.
- *   split   where those would be too large: dK and dV by blocks of keys, then dQ query-major as in the forward. Seven products.
+ *   parts   the blocks of keys are dealt to a fixed number of parts, each with a dQ of its own in the workspace, which
+ *           are added in order at the end: few heads, few sequences, as in the slices of a long one.
+ *   split   where those would be too large: dK and dV by blocks of keys, then dQ query-major as in the forward. Seven
+ *           products.
  */
 #include "core/pool.h"
 #include "device/cpu/attention_job.h"
@@ -86,7 +87,8 @@ SL_INLINE at_backward at_backward_scratch(const at_job *job, int thread)
     return t;
 }
 
-/* P and dS of query rows [r0, r1) against the first `vecs` vectors of keys. Query r sees the block's first seen0 + r keys. */
+/* P and dS of query rows [r0, r1) against the first `vecs` vectors of keys. Query r sees the block's first seen0 + r
+ * keys. */
 SL_INLINE void at_key_major_ds(const at_backward *t, int64_t r0, int64_t r1, int64_t vecs, const float *lse,
                                const float *delta, int64_t seen0, bool masked)
 {
@@ -104,7 +106,8 @@ SL_INLINE void at_key_major_ds(const at_backward *t, int64_t r0, int64_t r1, int
     }
 }
 
-/* One pair of blocks, a group of query rows (16 along the diagonal, else all) at a time. `first` is the row in kv of query 0. */
+/* One pair of blocks, a group of query rows (16 along the diagonal, else all) at a time. `first` is the row in kv of
+ * query 0. */
 SL_INLINE void at_key_major_pair(const at_job *job, const at_backward *t, int64_t first, int64_t queries, int64_t k0,
                                  int64_t keys, const float *lse, const float *delta, float *dq)
 {

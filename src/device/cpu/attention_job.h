@@ -1,6 +1,6 @@
-/* The launch of an attention kernel, unpacked; the same for every instruction set. Sequences are packed end to end in the rows
- * of kv: sequence s has rows [segments[s], segments[s+1]), query i stands at row q_offset + i, and a query sees the keys of its
- * own sequence, when causal only those at or before its row. */
+/* The launch of an attention kernel, unpacked; the same for every instruction set. Sequences are packed end to end in
+ * the rows of kv: sequence s has rows [segments[s], segments[s+1]), query i stands at row q_offset + i, and a query
+ * sees the keys of its own sequence, when causal only those at or before its row. */
 #ifndef SL_DEVICE_CPU_ATTENTION_JOB_H
 #define SL_DEVICE_CPU_ATTENTION_JOB_H
 

@@ -5,10 +5,10 @@
  *     m' = max(m, max_key S^T);  P^T = 2^(S^T - m');  l = l 2^(m - m') + sum_key P^T
  *     O^T[e][query]   = O^T 2^(m - m') + V^T P^T
  *
- * over blocks of 64 keys, so maximum, sum and rescaling are vertical: no operation ever crosses lanes, and K and V are only
- * widened, never transposed. (With the keys along the lanes every row needs a horizontal maximum and sum per block.)
- * Along the causal diagonal the lanes of vector v need only the first keys of the block: the staircase `depth[v]`, in steps of
- * 16 keys, skips the rest. Blocks beyond the diagonal or the sequence are never visited.
+ * over blocks of 64 keys, so maximum, sum and rescaling are vertical: no operation ever crosses lanes, and K and V are
+ * only widened, never transposed. (With the keys along the lanes every row needs a horizontal maximum and sum per
+ * block.) Along the causal diagonal the lanes of vector v need only the first keys of the block: the staircase
+ * `depth[v]`, in steps of 16 keys, skips the rest. Blocks beyond the diagonal or the sequence are never visited.
  */
 #include <math.h>
 
@@ -16,7 +16,8 @@
 #include "device/cpu/attention_job.h"
 #include "device/cpu/attention_tile.h"
 
-/* Keys of this block (of `keys`, the first standing at row k0) that the queries of vector v can see: whole groups, at least one. */
+/* Keys of this block (of `keys`, the first standing at row k0) that the queries of vector v can see: whole groups, at
+ * least one. */
 SL_INLINE void at_staircase(const at_job *job, int64_t first_row, int64_t k0, int64_t keys, int64_t vecs,
                             int64_t *depth)
 {
@@ -44,7 +45,8 @@ SL_INLINE void at_scores(float *s, const float *rows, const float *packed, const
     }
 }
 
-/* The score of a key out of sight: 2^(this - any score) is 0, and unlike infinity its difference with itself is no NaN. */
+/* The score of a key out of sight: 2^(this - any score) is 0, and unlike infinity its difference with itself is no
+ * NaN. */
 #define AT_NONE (-1e30f)
 
 typedef struct at_forward {

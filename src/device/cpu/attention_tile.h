@@ -1,13 +1,13 @@
 /*
- * What the attention kernels are made of: products of small f32 tiles held in a thread's scratch memory, and the packing that
- * brings rows of q, k, v there. Every product is
+ * What the attention kernels are made of: products of small f32 tiles held in a thread's scratch memory, and the
+ * packing that brings rows of q, k, v there. Every product is
  *
  *     C[r][lane] (+)= sum_k A(r, k) * B[k][lane]
  *
- * with the lanes along rows of B and C (stride AT_BLOCK or the padded head dim) and A read one broadcast element at a time,
- * as it lies (A[r][k]) or transposed (A[k][r]). So one of the two factors is packed with its lanes along the free index, once
- * per tile of work, the other is only widened, and nothing is reduced across lanes. On AVX-512 a 6 x 4 register tile does
- * 24 multiply-adds per 10 loads.
+ * with the lanes along rows of B and C (stride AT_BLOCK or the padded head dim) and A read one broadcast element at a
+ * time, as it lies (A[r][k]) or transposed (A[k][r]). So one of the two factors is packed with its lanes along the
+ * free index, once per tile of work, the other is only widened, and nothing is reduced across lanes. On AVX-512 a 6 x
+ * 4 register tile does 24 multiply-adds per 10 loads.
  */
 #ifndef SL_DEVICE_CPU_ATTENTION_TILE_H
 #define SL_DEVICE_CPU_ATTENTION_TILE_H

@@ -1,6 +1,7 @@
 /*
- * Sums over tokens (weights' and biases' gradients) by a fixed tree: PARTIAL_ROWS rows at a time into f32 partial rows in the
- * workspace, then for each column the partials, four interleaved running sums at a time. One thread or many, the order is the same.
+ * Sums over tokens (weights' and biases' gradients) by a fixed tree: PARTIAL_ROWS rows at a time into f32 partial rows
+ * in the workspace, then for each column the partials, four interleaved running sums at a time. One thread or many,
+ * the order is the same.
  */
 #ifndef SL_DEVICE_CPU_COLUMN_SUMS_H
 #define SL_DEVICE_CPU_COLUMN_SUMS_H

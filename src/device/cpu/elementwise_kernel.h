@@ -88,7 +88,8 @@ SL_INLINE void dropout_step(const elementwise_job *job, int64_t i, int lanes, vi
     }
 }
 
-/* Tiles are whole blocks of noise in the batch, so the first and the last may be cut by the launch's ends, at any element. */
+/* Tiles are whole blocks of noise in the batch, so the first and the last may be cut by the launch's ends, at any
+ * element. */
 SL_INLINE void dropout_elements(const elementwise_job *job, int64_t tile, bool bf16)
 {
     const int64_t base = job->first / SL_DROPOUT_BLOCK * SL_DROPOUT_BLOCK + tile * TILE_ELEMENTS,

@@ -1,10 +1,10 @@
 /*
  * Embedding rows in and their gradient out.
  *
- * Backward: places are sorted by token (stable, so in the order of the text), and the run of places that share a token is summed
- * in f32 and stored once. A tile is 64 sorted places and a stretch of columns; it owns the runs that begin in it. So each row of
- * dW has one owner, rows that no token names are not touched, and a token that is half of the text still splits by columns.
- * Not accumulating, all of dW is zeroed first, at the speed of memory.
+ * Backward: places are sorted by token (stable, so in the order of the text), and the run of places that share a token
+ * is summed in f32 and stored once. A tile is 64 sorted places and a stretch of columns; it owns the runs that begin
+ * in it. So each row of dW has one owner, rows that no token names are not touched, and a token that is half of the
+ * text still splits by columns. Not accumulating, all of dW is zeroed first, at the speed of memory.
  */
 #include "device/cpu/simd.h"
 #include "device/cpu/tiles.h"
@@ -108,7 +108,8 @@ static void embedding_bwd_tile(void *context, int64_t tile, int thread)
         embedding_runs(job, tile, false);
 }
 
-/* Stable radix sort by token, 11 bits at a time, as many passes as the vocabulary needs; returns where the result lies. */
+/* Stable radix sort by token, 11 bits at a time, as many passes as the vocabulary needs; returns where the result
+ * lies. */
 static const uint64_t *embedding_sort(const int32_t *tokens, int64_t count, int64_t vocabulary, uint64_t *from,
                                       uint64_t *to)
 {

@@ -1,6 +1,6 @@
 /*
- * LayerNorm. Mean and then variance around it, as in the reference: a row is in the first cache after the first pass, so the
- * second costs little, and E[x^2] - mean^2 would cancel. Backward, with u = dy w and xhat = (x - mean) rstd:
+ * LayerNorm. Mean and then variance around it, as in the reference: a row is in the first cache after the first pass,
+ * so the second costs little, and E[x^2] - mean^2 would cancel. Backward, with u = dy w and xhat = (x - mean) rstd:
  *     dx = rstd (u - mean(u) - xhat mean(u xhat))     dw = sum of dy xhat     db = sum of dy, both by partial rows
  */
 #include <math.h>

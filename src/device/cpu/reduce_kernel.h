@@ -1,5 +1,5 @@
-/* sum and sum_squares by the law of ops/reduce.h. A tile is a subtree of 16 blocks; its sum waits in the workspace, and the caller
- * adds the tiles' sums by the same tree. */
+/* sum and sum_squares by the law of ops/reduce.h. A tile is a subtree of 16 blocks; its sum waits in the workspace,
+ * and the caller adds the tiles' sums by the same tree. */
 #include "device/cpu/simd.h"
 #include "device/cpu/tiles.h"
 #include "ops/reduce.h"

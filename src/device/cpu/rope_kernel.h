@@ -1,9 +1,9 @@
 /*
- * Rotary embedding. A token's sines and cosines are computed once per row, in a table of the thread, and serve all its heads:
+ * Rotary embedding. A token's sines and cosines are computed once per row, in a table of the thread, for all heads:
  *     HALF          y[j] = x[j] c[j] - x[j+h] s[j]      y[j+h] = x[j+h] c[j] + x[j] s[j]      h = e/2
  *     INTERLEAVED   y = x * C + swapped(x) * S with each c twice in C, and -s, s in S
- * The angle is position * frequency in double (ops/rope.h); reduced there, the rest is f32. A table over all positions was not
- * taken: at 131,072 tokens it is larger than the caches, and a row's table costs less than moving the row.
+ * The angle is position * frequency in double (ops/rope.h); reduced there, the rest is f32. A table over all positions
+ * was not taken: at 131,072 tokens it is larger than the caches, and a row's table costs less than moving the row.
  */
 #include "device/cpu/simd_math.h"
 #include "device/cpu/tiles.h"

@@ -1,10 +1,11 @@
 /*
- * One vector vocabulary for both instruction sets, so that a kernel is written once: <op>_kernel.h holds the code, <op>_avx2.c
- * and <op>_avx512.c compile it. `vf` is VF_LANES floats, `vi` as many 32-bit integers, `vm` a mask of lanes.
+ * One vector vocabulary for both instruction sets, so that a kernel is written once: <op>_kernel.h holds the code,
+ * <op>_avx2.c and <op>_avx512.c compile it. `vf` is VF_LANES floats, `vi` as many 32-bit integers, `vm` a mask of
+ * lanes.
  *
- * Memory operands are f32 or bf16; bf16 is widened on load and rounded to nearest even on store. Loads and stores take the
- * number of lanes: with the constant VF_LANES they are plain instructions, with less they touch only those lanes (and load
- * zeros beyond), so a tail is the same code as the body:
+ * Memory operands are f32 or bf16; bf16 is widened on load and rounded to nearest even on store. Loads and stores take
+ * the number of lanes: with the constant VF_LANES they are plain instructions, with less they touch only those lanes
+ * (and load zeros beyond), so a tail is the same code as the body:
  *
  *     for (; i + VF_LANES <= n; i += VF_LANES)
  *         step(i, VF_LANES);
@@ -594,7 +595,8 @@ SL_INLINE void vf_store_bf16(sl_bf16 *p, vf x, int lanes)
     vi_store_high(p, vf_round_bf16(x), lanes);
 }
 
-/* Element i of an f32 or bf16 array. `bf16` is a constant where these are used, so each dtype compiles to its own loop. */
+/* Element i of an f32 or bf16 array. `bf16` is a constant where these are used, so each dtype compiles to its own
+ * loop. */
 SL_INLINE vf vf_get(const void *data, int64_t i, int lanes, bool bf16)
 {
     return bf16 ? vf_load_bf16((const sl_bf16 *) data + i, lanes) : vf_load((const float *) data + i, lanes);

@@ -1,13 +1,15 @@
 /*
- * Elementary functions in the vocabulary of simd.h, for both instruction sets. A lane's result never depends on its neighbours.
+ * Elementary functions in the vocabulary of simd.h, for both instruction sets. A lane's result never depends on its
+ * neighbours.
  *
- *   exp2        2^x for finite x, relative error below 1.8e-7: 9 instructions against exp's 14. Attention works in powers of 2,
- *               the factor log2(e) rides in the scale of q.
- *   sigmoid     1 / (1 + exp(-x)), relative error below 2e-7; the tanh of GELU is 2 sigmoid(2u) - 1 and never formed.
- *   normal_cdf  Phi(x) = erfc(-x/sqrt 2) / 2 with erfc(z) = exp(-z^2) t Q(t), t = 1/(1 + .4 z), z >= 0, Q of degree 7: 2.4e-9
- *               relative to erfc before rounding (fitted by reweighted least squares). One exponential gives density and cdf.
- *   sin_cos     of an angle in double, as rotary embeddings need it at position one million; the reduction to [-pi/4, pi/4]
- *               happens in double, the polynomials run in f32.
+ *   exp2        2^x for finite x, relative error below 1.8e-7: 9 instructions against exp's 14. Attention works in
+ *               powers of 2, the factor log2(e) rides in the scale of q.
+ *   sigmoid     1 / (1 + exp(-x)), relative error below 4e-7; the tanh of GELU is 2 sigmoid(2u) - 1 and never formed.
+ *   normal_cdf  Phi(x) = erfc(-x/sqrt 2) / 2 with erfc(z) = exp(-z^2) t Q(t), t = 1/(1 + .4 z), z >= 0, Q of degree 7:
+ *               2.4e-9 relative to erfc before rounding (fitted by reweighted least squares). One exponential gives
+ *               density and cdf.
+ *   sin_cos     of an angle in double, as rotary embeddings need it at position one million; the reduction to
+ *               [-pi/4, pi/4] happens in double, the polynomials run in f32.
  */
 #ifndef SL_DEVICE_CPU_SIMD_MATH_H
 #define SL_DEVICE_CPU_SIMD_MATH_H

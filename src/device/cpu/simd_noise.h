@@ -1,13 +1,14 @@
 /* Philox on 16 counters at once, and rounding with its bits: the vector form of ops/noise.h, to the bit.
- * The 32 x 32 -> 64 bit multiply takes even lanes only, so even and odd counters run as two streams of 64-bit lanes whose upper
- * halves are whatever they are: the multiply never looks at them, and nothing is shuffled until the end. */
+ * The 32 x 32 -> 64 bit multiply takes even lanes only, so even and odd counters run as two streams of 64-bit lanes
+ * whose upper halves are whatever they are: the multiply never looks at them, and nothing is shuffled until the end. */
 #ifndef SL_DEVICE_CPU_SIMD_NOISE_H
 #define SL_DEVICE_CPU_SIMD_NOISE_H
 
 #include "device/cpu/simd.h"
 #include "ops/noise.h"
 
-/* words[w][lane] = word w of the counter (counter_lo + lane * stride); the addition must not carry out of the low 32 bits. */
+/* words[w][lane] = word w of the counter (counter_lo + lane * stride); the addition must not carry out of the low 32
+ * bits. */
 SL_INLINE void philox_16(uint64_t key, uint64_t counter_lo, int32_t stride, uint64_t counter_hi,
                          uint32_t words[4][SL_NOISE_LANES])
 {
