@@ -1,9 +1,10 @@
-/* Times one matrix product at a time, ours or a library's, as told on standard input: bench/gemm_torch.py asks, so that ours,
- * the libraries' and PyTorch's times of a shape are taken in turn, in one run. Built by bench/gemm.sh.
+/* Times one matrix product at a time, ours or a library's, as told on standard input: bench/gemm_torch.py asks, so that
+ * ours, the libraries' and PyTorch's times of a shape are taken in turn, in one run. Built by bench/gemm.sh.
  *
- * A request is a line "LIBRARY DTYPE TRANS_A TRANS_B M N K THREADS SECONDS"; LIBRARY is sluice-avx2, sluice-avx512, sluice-amx,
- * openblas, onednn or peak (register-only multiply-adds: what the cores could do at best). The answer is "GFLOP/s", or 0 where
- * the library is not there or has no such product. Operands are random: on zeros some machines run faster. */
+ * A request is a line "LIBRARY DTYPE TRANS_A TRANS_B M N K THREADS SECONDS"; LIBRARY is sluice-avx2, sluice-avx512,
+ * sluice-amx, openblas, onednn or peak (register-only multiply-adds: what the cores could do at best). The answer is
+ * "GFLOP/s", or 0 where the library is not there or has no such product. Operands are random: on zeros some machines
+ * run faster. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* A GEMM instruction set against sums in f64: all transpositions, odd sizes around the register tile and the blocks, bias,
- * residual, accumulation, both dtypes; nothing written outside C, padding never leaks NaN, and the same bits from one, two and
- * three threads. */
+/* A GEMM instruction set against sums in f64: all transpositions, odd sizes around the register tile and the blocks,
+ * bias, residual, accumulation, both dtypes; nothing written outside C, padding never leaks NaN, and the same bits from
+ * one, two and three threads. */
 #ifndef SL_TESTS_DEVICE_GEMM_CHECK_H
 #define SL_TESTS_DEVICE_GEMM_CHECK_H
 

@@ -1,5 +1,5 @@
-/* gemm_amx.c itself, its tile instructions played by plain C: packing, tails and blocking are checked on any machine with
- * AVX-512. Real AMX is checked by test_gemm and the conformance test where it is. */
+/* gemm_amx.c itself, its tile instructions played by plain C: packing, tails and blocking are checked on any machine
+ * with AVX-512. Real AMX is checked by test_gemm and the conformance test where it is. */
 #include "device/gemm_check.h"
 
 #define SL_AMX_EMULATE

@@ -1,5 +1,5 @@
-/* The vectorised exp of AVX-512 and AVX2 against libm's in f64: floats of all magnitudes and signs, the ends of the range, NaN
- * and infinities; less than one unit in the last place, denormal results included. */
+/* The vectorised exp of AVX-512 and AVX2 against libm's in f64: floats of all magnitudes and signs, the ends of the
+ * range, NaN and infinities; less than one unit in the last place, denormal results included. */
 #include "test.h"
 
 #include <immintrin.h>

@@ -12,16 +12,16 @@
  *               C tile [mr, nr] += A panel * B panel      registers
  *           C = sums + bias + residual                    behind the last k
  *
- * C is summed in f32 in the workspace and written once, at the end: one rounding for bf16, one place for bias, residual and
- * accumulation, no masks in the inner loop. While k fits one block (kb = k) a work tile's sums live in the thread's own
- * scratch; else those of all tiles of mb x nb are kept, which is why mb is bounded then.
+ * C is summed in f32 in the workspace and written once, at the end: one rounding for bf16, one place for bias, residual
+ * and accumulation, no masks in the inner loop. While k fits one block (kb = k) a work tile's sums live in the thread's
+ * own scratch; else those of all tiles of mb x nb are kept, which is why mb is bounded then.
  *
- * Work tiles are wide in both directions because what a tile reads beyond L2, per multiply-add, goes with 1/rows + 1/columns;
- * and small enough that a block has some twenty of them for the threads to share.
+ * Work tiles are wide in both directions because what a tile reads beyond L2, per multiply-add, goes with 1/rows +
+ * 1/columns; and small enough that a block has some twenty of them for the threads to share.
  *
- * Not taken: packing all of A and B first (workspace as large as the operands); splitting k over threads (the sum's order
- * would depend on the thread count); writing f32 sums straight into C (adding a gradient to a large C product by product
- * rounds worse than adding the sum).
+ * Not taken: packing all of A and B first (workspace as large as the operands); splitting k over threads (the sum's
+ * order would depend on the thread count); writing f32 sums straight into C (adding a gradient to a large C product by
+ * product rounds worse than adding the sum).
  */
 #include "device/cpu/gemm.h"
 

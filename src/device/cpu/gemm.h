@@ -1,6 +1,6 @@
 /* Matrix products on the CPU: C = op(A) op(B) + bias + residual (+ C). One driver (gemm.c) for all instruction sets; a
- * sl_gemm_isa is what differs: the register tile, how operands are packed for it, and the loops around it. The matmul and
- * loss head kernels are thin callers. */
+ * sl_gemm_isa is what differs: the register tile, how operands are packed for it, and the loops around it. The matmul
+ * and loss head kernels are thin callers. */
 #ifndef SL_DEVICE_CPU_GEMM_H
 #define SL_DEVICE_CPU_GEMM_H
 
@@ -11,7 +11,8 @@
 #include "core/pool.h"
 #include "ops/op.h"
 
-/* A matrix in memory; `leading` elements lie between the starts of two rows as stored. `transposed`: stored [columns, rows]. */
+/* A matrix in memory; `leading` elements lie between the starts of two rows as stored. `transposed`: stored [columns,
+ * rows]. */
 typedef struct sl_gemm_matrix {
     const void *data;
     int64_t leading;
@@ -37,8 +38,9 @@ typedef struct sl_gemm_rows {
     bool across;
 } sl_gemm_rows;
 
-/* What an instruction set brings. B is packed in panels of nr columns, k outermost, padded with zeros to full panels and to
- * k_step; how the rows of a work tile of A are packed is its own affair. Sums of C are f32 tiles [mr][nr], contiguous. */
+/* What an instruction set brings. B is packed in panels of nr columns, k outermost, padded with zeros to full panels
+ * and to k_step; how the rows of a work tile of A are packed is its own affair. Sums of C are f32 tiles [mr][nr],
+ * contiguous. */
 typedef struct sl_gemm_isa {
     int mr, nr;                  /* register tile */
     int k_step;                  /* packed k is a multiple of this */
@@ -54,8 +56,8 @@ typedef struct sl_gemm_isa {
                            void *packed);
     /* Packs the panel of op(B) whose first column is `first`, `width` of them present. */
     void (*pack_b)(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed);
-    /* `rows` rows of A, b: one panel, `count` (a multiple of k_step) deep. tiles: the sums, `tile_stride` floats from one mr rows
-     * to the next; started from zero when `fresh`. */
+    /* `rows` rows of A, b: one panel, `count` (a multiple of k_step) deep. tiles: the sums, `tile_stride` floats from
+     * one mr rows to the next; started from zero when `fresh`. */
     void (*multiply)(int64_t rows, sl_gemm_rows a, const void *b, int64_t count, bool fresh, float *tiles,
                      int64_t tile_stride);
     /* Writes rows [row, row + rows) x columns [column, column + columns) of C from tiles [row panel][column panel]. */
@@ -69,8 +71,8 @@ extern const sl_gemm_isa sl_gemm_avx2, sl_gemm_avx512, sl_gemm_amx;
 
 /* Bytes a product needs at most; looks at sizes and dtypes only. */
 size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int threads);
-/* `workspace` is 64-byte aligned. Every element of C is one chain of fused multiply-adds in ascending k (per k pair on AMX),
- * whatever the sizes of tiles and blocks, so neither they nor the thread count touch its bits. */
+/* `workspace` is 64-byte aligned. Every element of C is one chain of fused multiply-adds in ascending k (per k pair on
+ * AMX), whatever the sizes of tiles and blocks, so neither they nor the thread count touch its bits. */
 void sl_gemm_run(const sl_gemm_isa *isa, const sl_gemm *gemm, void *workspace, sl_pool *pool);
 
 /* The product a matmul launch asks for. */

@@ -1,6 +1,6 @@
-/* The tile instructions gemm_amx.c uses. With SL_AMX_EMULATE they are played by plain C on eight arrays, so that the very same
- * kernel source is tested on machines without AMX; the sums follow the manual's order (even and odd k of a tile in two chains,
- * added to C at the end), without its flushing of denormals. */
+/* The tile instructions gemm_amx.c uses. With SL_AMX_EMULATE they are played by plain C on eight arrays, so that the
+ * very same kernel source is tested on machines without AMX; the sums follow the manual's order (even and odd k of a
+ * tile in two chains, added to C at the end), without its flushing of denormals. */
 #ifndef SL_DEVICE_CPU_GEMM_AMX_TILES_H
 #define SL_DEVICE_CPU_GEMM_AMX_TILES_H
 

@@ -1,5 +1,5 @@
-/* C from the f32 sums of its tiles: bias, residual, accumulation and the one rounding. Included where MR and NR are defined; NR
- * is a few vectors. */
+/* C from the f32 sums of its tiles: bias, residual, accumulation and the one rounding. Included where MR and NR are
+ * defined; NR is a few vectors. */
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd.h"
 

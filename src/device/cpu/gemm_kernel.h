@@ -1,18 +1,20 @@
 /*
- * The f32 register tile and its packing, once for AVX-512 and AVX2: MR rows by NV vectors. Included by gemm_avx512.c and
- * gemm_avx2.c, which define NV, KC, TILE_COLUMNS and GEMM_ISA.
+ * The f32 register tile and its packing, once for AVX-512 and AVX2: MR rows by NV vectors. Included by gemm_avx512.c
+ * and gemm_avx2.c, which define NV, KC, TILE_COLUMNS and GEMM_ISA.
  *
- *   AVX-512  6 x 64: 24 accumulators, four vectors of B, one broadcast of A = 29 of 32 registers; 10 loads, 24 multiply-adds
- *   AVX2     6 x 16: 12 accumulators, two of B, one of A = 15 of 16; 8 loads, 12 multiply-adds
+ *   AVX-512  6 x 64: 24 accumulators, four vectors of B, one broadcast of A = 29 of 32 registers; 10 loads, 24
+ * multiply-adds AVX2     6 x 16: 12 accumulators, two of B, one of A = 15 of 16; 8 loads, 12 multiply-adds
  *
- * Two multiply-adds a cycle are the limit as long as everything else gets issued beside them; with a busy sibling thread on the
- * core it is not, so what counts is instructions per multiply-add (docs/gemm.md has the tiles that were tried).
+ * Two multiply-adds a cycle are the limit as long as everything else gets issued beside them; with a busy sibling
+ * thread on the core it is not, so what counts is instructions per multiply-add (docs/gemm.md has the tiles that were
+ * tried).
  *
- * A panel of B is transposed or copied to [k][NR]. A needs no such order, since a broadcast reads along rows as well as across:
- * f32 rows along k are read where they lie; bf16 is widened to [rows][KC]; and A stored across k is gathered to [k][TILE_ROWS],
- * for its lines lie pages apart. Widening in the inner loop would halve the packed bytes but add instructions there; products
- * of two bf16 are exact in f32, as in a bf16 dot-product instruction. Packing also prefetches what is packed next: rows are
- * visited a few hundred bytes at a time, too short for the hardware to see a stream.
+ * A panel of B is transposed or copied to [k][NR]. A needs no such order, since a broadcast reads along rows as well as
+ * across: f32 rows along k are read where they lie; bf16 is widened to [rows][KC]; and A stored across k is gathered to
+ * [k][TILE_ROWS], for its lines lie pages apart. Widening in the inner loop would halve the packed bytes but add
+ * instructions there; products of two bf16 are exact in f32, as in a bf16 dot-product instruction. Packing also
+ * prefetches what is packed next: rows are visited a few hundred bytes at a time, too short for the hardware to see a
+ * stream.
  */
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd.h"
@@ -134,8 +136,8 @@ static sl_gemm_rows pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows,
     return (sl_gemm_rows){packed, TILE_ROWS, true};
 }
 
-/* sum += x * y. The instruction itself, because in unrolled code gcc picks its other forms, which overwrite a factor instead of
- * the sum, and then copies registers: a tenth more instructions. */
+/* sum += x * y. The instruction itself, because in unrolled code gcc picks its other forms, which overwrite a factor
+ * instead of the sum, and then copies registers: a tenth more instructions. */
 SL_INLINE void multiply_add(vf x, vf y, vf *sum)
 {
 #ifdef __clang__

@@ -6,9 +6,9 @@
  *     dx     = dlogits W
  *     dW    += dlogits^T x         the first block writes unless the launch accumulates
  *
- * Rows' losses are kept as f64 and added in token order at the end, whatever thread computed them. With bf16 gradients each
- * block's dW is added in f32 and rounded once per block: the block size belongs to the program, so the bits are fixed. A token
- * whose target is ignored, or lies outside the vocabulary, has no loss and zero gradients.
+ * Rows' losses are kept as f64 and added in token order at the end, whatever thread computed them. With bf16 gradients
+ * each block's dW is added in f32 and rounded once per block: the block size belongs to the program, so the bits are
+ * fixed. A token whose target is ignored, or lies outside the vocabulary, has no loss and zero gradients.
  *
  * Forward only, the block changes no bits and is cut to FORWARD_BLOCK.
  */

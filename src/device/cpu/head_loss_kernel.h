@@ -1,13 +1,15 @@
 /*
- * One row of the loss head's softmax, for AVX2 and AVX-512; the including file defines SOFTMAX_LOSS and SOFTMAX_GRADIENT.
+ * One row of the loss head's softmax, for AVX2 and AVX-512; the including file defines SOFTMAX_LOSS and
+ * SOFTMAX_GRADIENT.
  *
  *     e = exp(row - max), others = sum of e without e[target], sum = others + e[target]
  *     loss = log(sum / e[target])          d = e / sum * scale, at the target -others / sum * scale
  *
  * Leaving the target out of the sum keeps both exact to f32 where the model is sure: 1 - e[target] / sum would cancel.
- * Three passes over a row that stays in L1 or L2 (40 KB for 10,000 words): largest, sum (keeping the exponentials), scale. An
- * online softmax would save the first pass and pay for it with a second exponential. The sum runs in four vectors that are
- * added in a fixed order, so a row's bits depend on the row alone. A NaN logit makes its exponential, hence the loss, NaN.
+ * Three passes over a row that stays in L1 or L2 (40 KB for 10,000 words): largest, sum (keeping the exponentials),
+ * scale. An online softmax would save the first pass and pay for it with a second exponential. The sum runs in four
+ * vectors that are added in a fixed order, so a row's bits depend on the row alone. A NaN logit makes its exponential,
+ * hence the loss, NaN.
  */
 #include <math.h>
 

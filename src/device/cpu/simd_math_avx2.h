@@ -1,10 +1,11 @@
 /* Elementary functions on 8 floats, AVX2 + FMA. Include only from files compiled for AVX2 (named *_avx2.c).
- * Every lane is computed alone with a fixed sequence of operations, so a value's result never depends on its neighbours.
+ * Every lane is computed alone with a fixed sequence of operations, so a value's result never depends on its
+ * neighbours.
  *
- * exp: x = n ln2 + r, |r| <= ln2/2, exp(r) = 1 + r + r^2 q(r) with q of degree 4 (minimax, 3.1e-9 relative), times 2^n in two
- * factors, since 2^128 and denormal powers are no floats of their own. Largest error seen (every 7th float): 0.89 ulp (0.86 among
- * denormal results, which are rounded twice). exp(-inf) = 0, exp(inf) = inf, NaN stays NaN; below -104 the result is 0,
- * above 88.73 infinity. */
+ * exp: x = n ln2 + r, |r| <= ln2/2, exp(r) = 1 + r + r^2 q(r) with q of degree 4 (minimax, 3.1e-9 relative), times 2^n
+ * in two factors, since 2^128 and denormal powers are no floats of their own. Largest error seen (every 7th float):
+ * 0.89 ulp (0.86 among denormal results, which are rounded twice). exp(-inf) = 0, exp(inf) = inf, NaN stays NaN; below
+ * -104 the result is 0, above 88.73 infinity. */
 #ifndef SL_DEVICE_CPU_SIMD_MATH_AVX2_H
 #define SL_DEVICE_CPU_SIMD_MATH_AVX2_H
 

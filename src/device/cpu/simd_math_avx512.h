@@ -1,9 +1,10 @@
 /* Elementary functions on 16 floats, AVX-512. Include only from files compiled for AVX-512 (named *_avx512.c, *_amx.c).
- * Every lane is computed alone with a fixed sequence of operations, so a value's result never depends on its neighbours.
+ * Every lane is computed alone with a fixed sequence of operations, so a value's result never depends on its
+ * neighbours.
  *
- * exp: x = n ln2 + r, |r| <= ln2/2, exp(r) = 1 + r + r^2 q(r) with q of degree 4 (minimax, 3.1e-9 relative), times 2^n by
- * vscalefps, which rounds once, into denormals too. Largest error seen (every 7th float): 0.89 ulp. exp(-inf) = 0, exp(inf) = inf,
- * NaN stays NaN; below -104 the result is 0, above 88.73 infinity. */
+ * exp: x = n ln2 + r, |r| <= ln2/2, exp(r) = 1 + r + r^2 q(r) with q of degree 4 (minimax, 3.1e-9 relative), times 2^n
+ * by vscalefps, which rounds once, into denormals too. Largest error seen (every 7th float): 0.89 ulp. exp(-inf) = 0,
+ * exp(inf) = inf, NaN stays NaN; below -104 the result is 0, above 88.73 infinity. */
 #ifndef SL_DEVICE_CPU_SIMD_MATH_AVX512_H
 #define SL_DEVICE_CPU_SIMD_MATH_AVX512_H
 
