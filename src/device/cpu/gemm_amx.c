@@ -1,10 +1,9 @@
 /*
- * bf16 products with AMX: a register tile of 32 x 32 sums in four tiles, fed by two tiles of A and two of B, each 32
- * deep:
+ * bf16 products with AMX: a register tile of 32 x 32 sums in four tiles, fed by two tiles of A and two of B:
  *
- *              B0  B1        per 32 of k: four tile loads (4 KiB), four tile products of 16 cycles each, so loads (8
- * cycles A0    C0  C1        each from L1) hide behind products as long as the panels come from L1 or L2 in time A1 C2
- * C3
+ *              B0  B1        per 32 of k: four tile loads (4 KiB) and four tile products of 16 cycles each,
+ *        A0    C0  C1        so loads (8 cycles each from L1) hide behind products as long as the panels
+ *        A1    C2  C3        come from L1 or L2 in time
  *
  * A tile of A is 16 rows of 32 k. A tile of B is 16 rows of k pairs, each the pairs of 16 columns (k even, k odd). So
  * memory that runs along k is a tile of A as it lies, and a tile of B by transposing 16 x 16 pairs; memory that runs
