@@ -2,8 +2,8 @@
  * The f32 register tile and its packing, once for AVX-512 and AVX2: MR rows by NV vectors. Included by gemm_avx512.c
  * and gemm_avx2.c, which define NV, KC, TILE_COLUMNS and GEMM_ISA.
  *
- *   AVX-512  6 x 64: 24 accumulators, four vectors of B, one broadcast of A = 29 of 32 registers; 10 loads, 24
- * multiply-adds AVX2     6 x 16: 12 accumulators, two of B, one of A = 15 of 16; 8 loads, 12 multiply-adds
+ *   AVX-512  6 x 64: 24 accumulators, 4 vectors of B, 1 broadcast of A = 29 of 32 registers; 10 loads, 24 multiply-adds
+ *   AVX2     6 x 16: 12 accumulators, 2 vectors of B, 1 broadcast of A = 15 of 16 registers; 8 loads, 12 multiply-adds
  *
  * Two multiply-adds a cycle are the limit as long as everything else gets issued beside them; with a busy sibling
  * thread on the core it is not, so what counts is instructions per multiply-add (docs/gemm.md has the tiles that were
