@@ -177,6 +177,7 @@ static sl_status allocate(sl_analysis *a, int64_t max_entries, uint8_t **defined
     SL_TRY(sl_region_alloc(a->region, &a->object_first, p->n_objects + 1, sizeof *a->object_first));
     SL_TRY(sl_region_alloc(a->region, &a->object_last, p->n_objects + 1, sizeof *a->object_last));
     SL_TRY(sl_region_alloc(a->region, &a->bytes, p->n_objects + 1, sizeof *a->bytes));
+    SL_TRY(sl_region_alloc(a->region, &a->need, p->n_tasks + 1, sizeof *a->need));
     SL_TRY(sl_region_alloc(a->region, &a->can_clone, p->n_tasks + 1, 1));
     SL_TRY(sl_region_alloc(a->region, &a->disjoint, p->n_objects + 1, 1));
     SL_TRY(
@@ -208,6 +209,8 @@ static sl_status fill(sl_analysis *a)
     for (int32_t t = 0; t < p->n_tasks; t++)
         a->can_clone[t] = can_run_again(a, t);
     find_droppable(a);
+    for (int32_t t = 0; t < p->n_tasks; t++)
+        a->need[t] = sl_analysis_need(a, t, SL_TIER_DEVICE);
     return SL_OK;
 }
 

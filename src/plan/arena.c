@@ -64,6 +64,16 @@ int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, bool 
     return found;
 }
 
+size_t sl_arena_largest(const sl_arena *arena)
+{
+    size_t largest = 0, run = 0;
+    for (int32_t i = 0; i < arena->count; i++) {
+        run = arena->segments[i].place < 0 ? run + arena->segments[i].bytes : 0;
+        largest = SL_MAX(largest, run);
+    }
+    return largest;
+}
+
 static void replace(sl_arena *arena, int32_t first, int32_t n_old, const sl_segment *with, int32_t n_new)
 {
     sl_segment *at = arena->segments + first;

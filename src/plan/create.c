@@ -11,8 +11,8 @@
 #include "core/clock.h"
 #include "core/text.h"
 
-#define DEFAULT_TIME_S 0.6
-#define DEFAULT_WORK 6e6 /* evaluations x entries */
+#define DEFAULT_TIME_S 3.0 /* a safety net; evaluations end the search first */
+#define DEFAULT_WORK 6e5   /* evaluations x entries */
 
 const char *sl_limit_name(sl_limit limit)
 {
@@ -75,25 +75,15 @@ static sl_status list_homes(const sl_program *p, sl_plan *plan)
 
 /* ---- figures -------------------------------------------------------------------------------------------------------- */
 
-/* Compute cannot be shortened; of the links only what surely crosses counts: data in, results out. */
+/* Compute cannot be shortened, except by what may run beside it. Copies have no such bound of their own: with other homes, other
+ * objects need not cross. */
 static double lower_bound(const sl_program *p, const sl_costs *costs)
 {
-    double device = 0, host = 0, in = 0, out = 0;
-    for (int32_t t = 0; t < p->n_tasks; t++) {
-        int32_t kind = p->tasks[t].kind;
-        if (p->tasks[t].host_allowed && costs->host_s[kind] < INFINITY)
-            host += fmin(costs->host_s[kind], costs->device_s[kind]);
-        else
-            device += costs->device_s[kind];
-    }
-    for (int32_t o = 0; o < p->n_objects; o++) {
-        if (p->objects[o].class == SL_CLASS_DATA)
-            in += 0; /* may be read by host tasks alone */
-        if (p->objects[o].class == SL_CLASS_RESULT)
-            out += 0;
-    }
-    (void) host;
-    return fmax(device, fmax(in, out));
+    double device = 0;
+    for (int32_t t = 0; t < p->n_tasks; t++)
+        if (!(p->tasks[t].host_allowed && costs->host_s[p->tasks[t].kind] < INFINITY))
+            device += costs->device_s[p->tasks[t].kind];
+    return device;
 }
 
 static sl_limit find_limit(const sl_plan *plan, const sl_costs *costs, const sl_program *p)
@@ -150,38 +140,53 @@ static sl_status fits(sl_search *search, sl_tier tier, size_t bytes, bool *yes)
     return sl_search_feasible(search, yes);
 }
 
+/* No plan can do with less: the largest task on the device, data and results in host memory. */
+static size_t least_possible(const sl_search *search, sl_tier tier)
+{
+    const sl_program *p = search->a->program;
+    size_t least = 0;
+    for (int32_t t = 0; t < p->n_tasks && tier == SL_TIER_DEVICE; t++)
+        if (!p->tasks[t].host_allowed)
+            least = SL_MAX(least, search->a->need[t]);
+    for (int32_t o = 0; o < p->n_objects && tier == SL_TIER_HOST; o++)
+        if (p->objects[o].class == SL_CLASS_DATA || p->objects[o].class == SL_CLASS_RESULT)
+            least += search->a->bytes[o];
+    return least;
+}
+
+/* Asks for `bytes`; if accepted, *high becomes that, or what the plan really used if that is accepted too; else *low does. */
+static sl_status narrow(sl_search *search, sl_tier tier, size_t bytes, size_t *low, size_t *high)
+{
+    bool yes;
+    SL_TRY(fits(search, tier, bytes, &yes));
+    *(yes ? high : low) = bytes;
+    size_t used = search->used[tier];
+    if (!yes || used >= *high || used <= *low)
+        return SL_OK;
+    SL_TRY(fits(search, tier, used, &yes));
+    *(yes ? high : low) = used;
+    return SL_OK;
+}
+
 /* The smallest budget of `tier` that the judge accepts. Nothing guarantees that it accepts all larger ones, but the answer is a
- * point where it accepts and one step below refuses, and sl_plan_create asks the same judge. */
+ * point where it accepts and one step below refuses, and sl_plan_create asks the same judge. What an accepted plan really used
+ * usually is that point already; else the interval is halved. */
 static sl_status find_minimum(sl_search *search, sl_tier tier, size_t *bytes)
 {
-    size_t given = search->budget[tier], low = 0, high = 0;
+    size_t given = search->budget[tier], least = least_possible(search, tier), low = 0, high = 0;
     bool yes;
-    SL_TRY(fits(search, tier, SIZE_MAX, &yes));
-    if (!yes) {
-        search->budget[tier] = given;
-        *bytes = 0;
-        return SL_OK;
+    SL_TRY(fits(search, tier, least, &yes));
+    if (yes)
+        high = least;
+    else {
+        low = least;
+        SL_TRY(narrow(search, tier, SIZE_MAX / SL_ALIGN * SL_ALIGN, &low, &high));
     }
-    size_t total = SL_ALIGN; /* everything at once, and the largest workspace: always enough if anything is */
-    for (int32_t o = 0; o < search->a->program->n_objects; o++)
-        total += search->a->bytes[o];
-    for (int32_t t = 0; t < search->a->program->n_tasks; t++)
-        high = SL_MAX(high, sl_analysis_need(search->a, t, tier));
-    high += total;
-    low = tier == SL_TIER_DEVICE ? SL_ALIGN : 0;
-    for (int32_t t = 0; t < search->a->program->n_tasks && tier == SL_TIER_DEVICE; t++)
-        if (!search->a->program->tasks[t].host_allowed)
-            low = SL_MAX(low, sl_analysis_need(search->a, t, tier));
-    SL_TRY(fits(search, tier, low, &yes));
-    if (yes) {
-        *bytes = low;
-        search->budget[tier] = given;
-        return SL_OK;
-    }
-    while (high - low > SL_ALIGN) { /* low is refused, high accepted */
-        size_t middle = (low + (high - low) / 2) / SL_ALIGN * SL_ALIGN;
-        SL_TRY(fits(search, tier, middle, &yes));
-        *(yes ? &high : &low) = middle;
+    while (!yes && high && high - low > SL_ALIGN) {
+        if (high - low < (size_t) 64 << 20) /* near: the last accepted one may be the end already */
+            SL_TRY(narrow(search, tier, high - SL_ALIGN, &low, &high));
+        if (high - low > SL_ALIGN)
+            SL_TRY(narrow(search, tier, (low + (high - low) / 2) / SL_ALIGN * SL_ALIGN, &low, &high));
     }
     search->budget[tier] = given;
     *bytes = high;
@@ -243,10 +248,11 @@ sl_status sl_plan_create(const sl_program *program, const sl_costs *costs, const
         status = refuse(search);
         goto end;
     }
-    search->deadline_s = start + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
+    search->deadline_s = sl_search_clock_s() + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
     search->max_evaluations = config->max_evaluations;
     if (!search->max_evaluations)
-        search->max_evaluations = (int64_t) SL_MAX(8, DEFAULT_WORK / SL_MAX(1, planning.a->n_entries));
+        search->max_evaluations = (int64_t) SL_MAX(3, DEFAULT_WORK / SL_MAX(1, planning.a->n_entries));
+    search->enough_s = lower_bound(program, costs) * (1 + 5e-4);
     SL_TRY_GOTO(sl_search_improve(search), end);
     SL_TRY_GOTO(sl_search_plan(search, &out), end);
     SL_TRY_GOTO(list_homes(program, out), end);

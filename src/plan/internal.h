@@ -41,6 +41,7 @@ typedef struct sl_analysis {
     size_t *bytes;                       /* by object, rounded up to SL_ALIGN */
     uint8_t *can_clone;                  /* by task */
     uint8_t *disjoint;                   /* by object: no byte is written twice in a step */
+    size_t *need;                        /* by task: device bytes at once, workspace included */
     int32_t *operand_entry;              /* by task and operand (SL_MAX_IN + SL_MAX_OUT): entry, -1 absent */
 } sl_analysis;
 
@@ -51,6 +52,10 @@ size_t sl_analysis_need(const sl_analysis *analysis, int32_t task, sl_tier tier)
 
 typedef enum sl_gap { SL_GAP_KEEP, SL_GAP_EVICT, SL_GAP_DROP } sl_gap;
 
+/* How places are laid out: at the smallest hole that fits instead of the outermost; all at low addresses instead of short stays
+ * at high ones. */
+enum { SL_FIT_BEST = 1, SL_FIT_LOW = 2 };
+
 /* A candidate's decisions. */
 typedef struct sl_choice {
     uint8_t *gap;     /* by entry: sl_gap */
@@ -58,7 +63,7 @@ typedef struct sl_choice {
     uint8_t *on_host; /* by task, where host_allowed */
     int32_t *lead;    /* by entry: task before which its fetch is issued; -1: just in time */
     double slack;     /* prefetches aim to end this share of their own time early */
-    int fit;          /* layout variant */
+    int fit;          /* layout variant: SL_FIT_ flags */
     bool on_demand;   /* no fetch ahead: slow, and needs least */
 } sl_choice;
 
@@ -83,6 +88,7 @@ sl_status sl_arena_reset(sl_arena *arena, size_t budget);
 void sl_arena_free(sl_arena *arena);
 /* Finds `bytes` that are free and ready by `ready_s`; low: towards address 0. -1: none; else the first segment of the run. */
 int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, bool low, bool best);
+size_t sl_arena_largest(const sl_arena *arena); /* free run, ready or not */
 /* Takes [segments[at].address (or the run's end when !low), bytes) out of a free run for `place`; fills last[] with the
  * latest former users. Returns the address. */
 sl_status sl_arena_take(sl_arena *arena, int32_t at, size_t bytes, bool low, int32_t place,
@@ -97,6 +103,7 @@ typedef struct sl_sweep sl_sweep;
 
 typedef struct sl_outcome {
     bool feasible;
+    bool best;          /* the fastest so far (set by the search) */
     bool forced;        /* gaps had to be changed; `actual` says how */
     int32_t stuck_task; /* where it failed */
     sl_tier stuck_tier;
@@ -125,11 +132,11 @@ typedef struct sl_search {
     const sl_analysis *a;
     const sl_fixed_homes *fixed;
     sl_sweep *sweep;
-    size_t budget[SL_TIER_COUNT];
+    size_t budget[SL_TIER_COUNT], used[SL_TIER_COUNT]; /* used: by the plan that showed that it fits */
     sl_choice best, trial;
     uint8_t *actual;
-    bool found;
-    double best_s, deadline_s;
+    bool found, last_is_best;            /* the sweep still holds the best */
+    double best_s, deadline_s, enough_s; /* enough: not worth improving */
     int64_t evaluated, max_evaluations;
 } sl_search;
 
@@ -140,6 +147,13 @@ void sl_search_destroy(sl_search *search);
 sl_status sl_search_feasible(sl_search *search, bool *feasible);
 /* Makes `best` better, within the bounds on evaluations and time. */
 sl_status sl_search_improve(sl_search *search);
+/* Parts of it: whether to stop, and evaluating `trial` (which becomes `best` if it is faster). */
+bool sl_search_over(const sl_search *search);
+double sl_search_clock_s(void);
+sl_status sl_search_consider(sl_search *search, sl_outcome *outcome);
+/* Changes to `best`, one or two at a time (climb.c). */
+sl_status sl_search_climb(sl_search *search);
+void sl_choice_copy(const sl_analysis *analysis, sl_choice *to, const sl_choice *from);
 /* Runs `best` and hands it out. */
 sl_status sl_search_plan(sl_search *search, sl_plan **plan);
 

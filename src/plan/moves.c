@@ -30,14 +30,14 @@ static bool can_drop(const sl_sweep *s, int32_t object)
 }
 
 /* What it costs to let an object leave now, in seconds of the step as far as one can tell. */
-static double leave_cost(const sl_sweep *s, int32_t object)
+static double leave_cost(const sl_sweep *s, int32_t object, size_t host_room)
 {
     const sl_object_state *state = &s->objects[object];
     size_t bytes = s->a->bytes[object];
     double back = link_s(s, bytes, 0), ahead = 0;
     if (state->cursor >= 0)
         ahead = s->task_start_s[s->a->entries[state->cursor].task] - s->task_start_s[s->task];
-    bool room = state->valid[SL_TIER_HOST] || sl_arena_find(&s->arena[SL_TIER_HOST], bytes, INFINITY, true, false) >= 0;
+    bool room = state->valid[SL_TIER_HOST] || state->spot[SL_TIER_HOST] >= 0 || bytes <= host_room;
     double cost = INFINITY;
     if (room) {
         double out = state->valid[SL_TIER_HOST] ? 0 : link_s(s, bytes, 1);
@@ -111,15 +111,19 @@ static sl_status force_room(sl_sweep *s, size_t bytes, int32_t *at)
     *at = -1;
     while (n_stuck < 64) {
         double *cost;
-        SL_TRY(sl_alloc(&cost, arena->count, sizeof *cost));
+        if (arena->capacity > s->capacity_costs) {
+            SL_TRY(sl_grow(&s->costs, s->capacity_costs, arena->capacity, sizeof *s->costs));
+            s->capacity_costs = arena->capacity;
+        }
+        cost = s->costs;
+        size_t host_room = sl_arena_largest(&s->arena[SL_TIER_HOST]);
         for (int32_t k = 0; k < arena->count; k++) {
             int32_t spot = arena->segments[k].place, object = spot >= 0 ? s->spots[spot].place.object : -1;
             if (spot < 0)
                 continue;
-            cost[k] = object < 0 || s->objects[object].pins ? INFINITY : leave_cost(s, object);
+            cost[k] = object < 0 || s->objects[object].pins ? INFINITY : leave_cost(s, object, host_room);
         }
         int32_t window = cheapest_window(s, arena, bytes, cost);
-        sl_free(cost);
         if (window < 0)
             break;
         size_t address = arena->segments[window].address;
@@ -148,14 +152,14 @@ sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier 
         return SL_OK;
     }
     sl_arena *arena = &s->arena[tier];
-    bool best = s->choice->fit & 1;
-    if (s->choice->fit & 2)
+    bool best = s->choice->fit & SL_FIT_BEST;
+    if (s->choice->fit & SL_FIT_LOW)
         low = true;
     double by = s->now_s;
     if (!force || tier != SL_TIER_DEVICE)
         by = SL_MAX(by, s->stream_free_s[tier == SL_TIER_DEVICE ? SL_STREAM_IN : SL_STREAM_OUT]);
     int32_t at = sl_arena_find(arena, rounded, by, low, best);
-    if (at < 0 && tier != SL_TIER_DEVICE)
+    if (at < 0 && (tier != SL_TIER_DEVICE || s->choice->on_demand))
         at = sl_arena_find(arena, rounded, INFINITY, low, best);
     if (at < 0 && tier == SL_TIER_DEVICE && force) {
         SL_TRY(force_room(s, rounded, &at));

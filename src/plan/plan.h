@@ -100,7 +100,7 @@ struct sl_plan {
 
 typedef struct sl_plan_config {
     size_t budget[SL_TIER_COUNT];
-    double time_limit_s;     /* for the search; the first feasible plan is found regardless. 0 = default (about 0.6 s) */
+    double time_limit_s;     /* of processor time for the search, a safety net; a feasible plan is found regardless. 0 = default */
     int64_t max_evaluations; /* bound that makes the result independent of the machine's speed; 0 = default */
     const sl_plan *homes;    /* not NULL: persistent objects keep the homes of that plan (validation beside training); matched by
                               * order among persistent objects of the same group and class */

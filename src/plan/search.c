@@ -1,13 +1,14 @@
 /*
- * Which choices to try. First whether anything fits (sl_search_feasible): a ladder of extremes, the frugal ones first. Then the
- * good ones.
+ * Which choices to try. First whether anything fits (sl_search_feasible): a ladder of extremes, the frugal ones first. Then good
+ * ones: extremes with fetches ahead, choices by prices (prices.c), and, as far as the bound on evaluations allows, changes one
+ * at a time (climb.c). The bound counts evaluations, not seconds, so the same input gives the same plan everywhere; the time
+ * limit is a safety net for machines that are much slower than expected.
  */
-#include "plan/internal.h"
+#include "plan/prices.h"
 
 #include <math.h>
 #include <string.h>
-
-#include "core/clock.h"
+#include <time.h>
 
 static sl_status new_choice(const sl_analysis *a, sl_choice *choice)
 {
@@ -27,7 +28,7 @@ static void free_choice(sl_choice *choice)
     sl_free(choice->lead);
 }
 
-static void copy_choice(const sl_analysis *a, sl_choice *to, const sl_choice *from)
+void sl_choice_copy(const sl_analysis *a, sl_choice *to, const sl_choice *from)
 {
     memcpy(to->gap, from->gap, (size_t) a->n_entries);
     memcpy(to->home, from->home, (size_t) a->program->n_objects);
@@ -95,7 +96,7 @@ static size_t largest_need(const sl_search *s, const sl_choice *choice)
     size_t largest = 0;
     for (int32_t t = 0; t < s->a->program->n_tasks; t++)
         if (!choice->on_host[t])
-            largest = SL_MAX(largest, sl_analysis_need(s->a, t, SL_TIER_DEVICE));
+            largest = SL_MAX(largest, s->a->need[t]);
     return largest;
 }
 
@@ -140,52 +141,83 @@ static bool home_bytes(const sl_search *s, const sl_choice *choice, int step, si
 /* ---- does it fit? ---------------------------------------------------------------------------------------------------- */
 
 #define HOME_STEPS 4
+#define SMALL_ENTRIES 20000 /* above, an evaluation takes too long for more than a few */
+
+/* Large programs ask for host memory in coarse steps: the smallest budget is then found in a few. */
+static size_t coarse(const sl_search *s, size_t host_bytes)
+{
+    size_t step = SL_ALIGN, total = 0;
+    if (s->a->n_entries < SMALL_ENTRIES || host_bytes == SIZE_MAX)
+        return host_bytes;
+    for (int32_t o = 0; o < s->a->program->n_objects; o++)
+        total += s->a->program->objects[o].persistent ? s->a->bytes[o] : 0;
+    while (step < total / 512)
+        step *= 2;
+    return host_bytes / step * step;
+}
+
+static sl_status fits_with(sl_search *s, const size_t budget[SL_TIER_COUNT], bool *feasible)
+{
+    static const sl_gaps order[GAPS_COUNT] = {GAPS_DROP_OR_EVICT, GAPS_DROP_OR_KEEP, GAPS_EVICT, GAPS_KEEP};
+    int n = s->a->n_entries < SMALL_ENTRIES ? GAPS_COUNT : 2;
+    for (int g = 0; g < n && !*feasible; g++) {
+        sl_outcome outcome;
+        set_gaps(s, &s->best, order[g]);
+        SL_TRY(sl_sweep_run(s->sweep, &s->best, budget, NULL, &outcome));
+        *feasible = outcome.feasible;
+        memcpy(s->used, outcome.peak, sizeof s->used);
+    }
+    return SL_OK;
+}
 
 sl_status sl_search_feasible(sl_search *s, bool *feasible)
 {
-    static const sl_gaps order[GAPS_COUNT] = {GAPS_EVICT, GAPS_DROP_OR_EVICT, GAPS_KEEP, GAPS_DROP_OR_KEEP};
     sl_choice *choice = &s->best;
+    bool small = s->a->n_entries < SMALL_ENTRIES;
+    size_t budget[SL_TIER_COUNT] = {s->budget[SL_TIER_DEVICE], coarse(s, s->budget[SL_TIER_HOST])};
     *feasible = false;
-    choice->fit = 2;
+    choice->fit = SL_FIT_LOW;
     choice->on_demand = true;
     for (int step = 0; step < HOME_STEPS; step++)
-        for (int host = 1; host >= 0; host--) {
+        for (int host = 1; host >= (small ? 0 : 1); host--) {
             size_t bytes;
             set_updates(s, choice, host);
             if (!home_bytes(s, choice, step, &bytes))
                 continue;
             set_homes(s, choice, bytes);
-            if (largest_need(s, choice) > s->budget[SL_TIER_DEVICE])
-                continue;
-            for (int g = 0; g < GAPS_COUNT; g++) {
-                sl_outcome outcome;
-                set_gaps(s, choice, order[g]);
-                SL_TRY(sl_sweep_run(s->sweep, choice, s->budget, NULL, &outcome));
-                if (outcome.feasible) {
-                    *feasible = true;
-                    return SL_OK;
-                }
-            }
+            if (largest_need(s, choice) <= s->budget[SL_TIER_DEVICE])
+                SL_TRY(fits_with(s, budget, feasible));
+            if (*feasible)
+                return SL_OK;
         }
     return SL_OK;
 }
 
 /* ---- what is good? --------------------------------------------------------------------------------------------------- */
 
-static bool out_of_time(const sl_search *s)
+/* This thread's own time: a busy machine must not make plans worse. */
+double sl_search_clock_s(void)
 {
-    return s->evaluated >= s->max_evaluations || (s->found && sl_clock_s() > s->deadline_s);
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double) now.tv_sec + 1e-9 * (double) now.tv_nsec;
 }
 
-/* Evaluates `trial`; keeps it if it is faster than the best. */
-static sl_status consider(sl_search *s, sl_outcome *outcome)
+bool sl_search_over(const sl_search *s)
+{
+    return s->evaluated >= s->max_evaluations ||
+           (s->found && (s->best_s <= s->enough_s || sl_search_clock_s() > s->deadline_s));
+}
+
+sl_status sl_search_consider(sl_search *s, sl_outcome *outcome)
 {
     SL_TRY(sl_sweep_run(s->sweep, &s->trial, s->budget, s->actual, outcome));
     s->evaluated++;
-    if (outcome->feasible && (!s->found || outcome->step_s < s->best_s * (1 - 1e-9))) {
+    s->last_is_best = outcome->best = outcome->feasible && (!s->found || outcome->step_s < s->best_s * (1 - 1e-9));
+    if (outcome->best) {
         s->found = true;
         s->best_s = outcome->step_s;
-        copy_choice(s->a, &s->best, &s->trial);
+        sl_choice_copy(s->a, &s->best, &s->trial);
     }
     return SL_OK;
 }
@@ -193,9 +225,9 @@ static sl_status consider(sl_search *s, sl_outcome *outcome)
 /* Evaluates `trial`, then again with the gaps that had to give planned from the start. */
 static sl_status consider_settling(sl_search *s, int times)
 {
-    for (int i = 0; i < times && !out_of_time(s); i++) {
+    for (int i = 0; i < times && !sl_search_over(s); i++) {
         sl_outcome outcome;
-        SL_TRY(consider(s, &outcome));
+        SL_TRY(sl_search_consider(s, &outcome));
         if (!outcome.feasible || !outcome.forced || !memcmp(s->trial.gap, s->actual, (size_t) s->a->n_entries))
             break;
         memcpy(s->trial.gap, s->actual, (size_t) s->a->n_entries);
@@ -203,37 +235,137 @@ static sl_status consider_settling(sl_search *s, int times)
     return SL_OK;
 }
 
+/* One start: updates on the host or not, a step of homes, a kind of gaps. */
+static sl_status try_start(sl_search *s, bool on_host, int step, sl_gaps gaps)
+{
+    size_t bytes;
+    set_updates(s, &s->trial, on_host);
+    if (!home_bytes(s, &s->trial, step, &bytes))
+        return SL_OK;
+    set_homes(s, &s->trial, bytes);
+    set_gaps(s, &s->trial, gaps);
+    memset(s->trial.lead, 0xff, (size_t) s->a->n_entries * sizeof *s->trial.lead);
+    s->trial.on_demand = false;
+    s->trial.slack = 0;
+    s->trial.fit = s->budget[SL_TIER_DEVICE] == SIZE_MAX ? SL_FIT_LOW | SL_FIT_BEST : 0;
+    return consider_settling(s, 4);
+}
+
 static sl_status try_starts(sl_search *s)
 {
     for (int host = 1; host >= 0; host--)
         for (int step = HOME_STEPS - 1; step >= 0; step--)
-            for (int gaps = 0; gaps < GAPS_COUNT; gaps++) {
-                size_t bytes;
-                set_updates(s, &s->trial, host);
-                if (!home_bytes(s, &s->trial, step, &bytes))
-                    continue;
-                set_homes(s, &s->trial, bytes);
-                set_gaps(s, &s->trial, (sl_gaps) gaps);
-                s->trial.on_demand = false;
-                s->trial.fit = s->budget[SL_TIER_DEVICE] == SIZE_MAX ? 3 : 0;
-                SL_TRY(consider_settling(s, 4));
-            }
+            for (int gaps = 0; gaps < GAPS_COUNT && !sl_search_over(s); gaps++)
+                SL_TRY(try_start(s, host, step, (sl_gaps) gaps));
     return SL_OK;
+}
+
+/* Bytes left in a tier beside the homes of `trial`. */
+static double beside_homes(const sl_search *s, sl_tier tier)
+{
+    const sl_program *p = s->a->program;
+    double left = (double) s->budget[tier];
+    for (int32_t o = 0; o < p->n_objects; o++) {
+        bool io = p->objects[o].class == SL_CLASS_DATA || p->objects[o].class == SL_CLASS_RESULT;
+        if (p->objects[o].persistent ? s->trial.home[o] == tier : io && tier == SL_TIER_HOST)
+            left -= (double) s->a->bytes[o];
+    }
+    return fmax(left, 0);
+}
+
+/* Shares of the device's bytes and of the links' time to plan for: what the layout and the order of copies really leave. */
+static const struct {
+    double device, link, slack;
+} shares[] = {{0.95, 0.95, 0}, {0.98, 0.97, 0}, {0.90, 0.92, 0}, {0.95, 0.93, 1}, {0.85, 0.95, 0}, {0.80, 0.85, 1}};
+
+static void aim(const sl_search *s, int variant, sl_price_targets *targets)
+{
+    targets->bytes[SL_TIER_DEVICE] = shares[variant].device * beside_homes(s, SL_TIER_DEVICE);
+    targets->bytes[SL_TIER_HOST] = 0.97 * beside_homes(s, SL_TIER_HOST);
+    targets->in_flight = 0.03 * beside_homes(s, SL_TIER_DEVICE);
+    targets->link_share = shares[variant].link;
+}
+
+/* Choices by prices, with the homes of `trial`. */
+static sl_status try_prices(sl_search *s, bool on_host)
+{
+    sl_prices *prices;
+    set_updates(s, &s->trial, on_host);
+    SL_TRY(sl_prices_create(s->a, s->trial.on_host, &prices));
+    sl_status status = SL_OK;
+    sl_price_targets targets = {.rounds = 60};
+    memset(s->trial.lead, 0xff, (size_t) s->a->n_entries * sizeof *s->trial.lead);
+    aim(s, 0, &targets);
+    sl_prices_choose(prices, &targets, s->trial.gap);
+    memcpy(s->actual, s->trial.gap, (size_t) s->a->n_entries);
+    for (int i = 0; i < SL_COUNT(shares) && status == SL_OK && !sl_search_over(s); i++) {
+        aim(s, i, &targets);
+        for (int again = 0; again < 2; again++)
+            sl_prices_fill(prices, &targets, s->trial.gap);
+        s->trial.on_demand = false;
+        s->trial.fit = 0;
+        s->trial.slack = shares[i].slack;
+        status = consider_settling(s, 2);
+    }
+    sl_prices_destroy(prices);
+    return status;
+}
+
+static size_t persistent_bytes(const sl_search *s)
+{
+    size_t total = 0;
+    for (int32_t o = 0; o < s->a->program->n_objects; o++)
+        total += s->a->program->objects[o].persistent ? s->a->bytes[o] : 0;
+    return total;
+}
+
+static sl_status improve(sl_search *s, bool small)
+{
+    if (persistent_bytes(s) <=
+        s->budget[SL_TIER_DEVICE]) { /* all at home on the device: where it fits nothing is faster */
+        for (int host = 1; host >= 0 && !sl_search_over(s); host--)
+            SL_TRY(try_start(s, host, HOME_STEPS - 1, GAPS_KEEP));
+    }
+    size_t bytes;
+    for (int step = 0; step < HOME_STEPS && !sl_search_over(s); step++) {
+        set_updates(s, &s->trial, true);
+        if (!home_bytes(s, &s->trial, step, &bytes))
+            continue;
+        set_homes(s, &s->trial, bytes);
+        SL_TRY(try_prices(s, true));
+        if (!small)
+            break;
+        set_homes(s, &s->trial, bytes);
+        SL_TRY(try_prices(s, false));
+    }
+    return small ? try_starts(s) : SL_OK;
 }
 
 sl_status sl_search_improve(sl_search *s)
 {
-    sl_outcome outcome;
-    copy_choice(s->a, &s->trial, &s->best);
-    SL_TRY(consider(s, &outcome));
-    SL_ASSERT(s->found);
-    return try_starts(s);
+    sl_choice frugal = {0};
+    bool small = s->a->n_entries < SMALL_ENTRIES;
+    sl_status status = new_choice(s->a, &frugal);
+    if (status == SL_OK) {
+        sl_choice_copy(s->a, &frugal, &s->best);
+        status = improve(s, small);
+    }
+    if (status == SL_OK && (small || !s->found)) { /* what is known to fit, should nothing else */
+        sl_outcome outcome;
+        sl_choice_copy(s->a, &s->trial, &frugal);
+        status = sl_search_consider(s, &outcome);
+        SL_ASSERT(status != SL_OK || s->found);
+    }
+    free_choice(&frugal);
+    return status == SL_OK && small ? sl_search_climb(s) : status;
 }
 
 sl_status sl_search_plan(sl_search *s, sl_plan **plan)
 {
     sl_outcome outcome;
-    SL_TRY(sl_sweep_run(s->sweep, &s->best, s->budget, NULL, &outcome));
-    SL_ASSERT(outcome.feasible);
+    if (!s->last_is_best) {
+        SL_TRY(sl_sweep_run(s->sweep, &s->best, s->budget, NULL, &outcome));
+        SL_ASSERT(outcome.feasible);
+    }
     return sl_sweep_export(s->sweep, plan);
 }

@@ -548,6 +548,7 @@ void sl_sweep_destroy(sl_sweep *s)
     sl_free(s->deps);
     sl_free(s->use_places);
     sl_free(s->fetches);
+    sl_free(s->costs);
     sl_free(s);
 }
 

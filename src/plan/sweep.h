@@ -53,6 +53,8 @@ struct sl_sweep {
     int32_t n_spots, n_actions, n_deps, n_use_places, n_fetches;
     int32_t capacity_spots, capacity_actions, capacity_deps, capacity_use_places, capacity_fetches;
     int32_t next_fetch;
+    double *costs; /* by segment, while room is being made */
+    int32_t capacity_costs;
 
     int32_t need[SL_STREAM_COUNT]; /* dependencies of the action being prepared */
     int32_t stream_last[SL_STREAM_COUNT];

@@ -1,0 +1,23 @@
+/* Gap choices by prices of bytes and links: see prices.c. */
+#ifndef SL_PLAN_PRICES_H
+#define SL_PLAN_PRICES_H
+
+#include "plan/internal.h"
+
+typedef struct sl_prices sl_prices;
+
+typedef struct sl_price_targets {
+    double bytes[SL_TIER_COUNT]; /* for what is not a home */
+    double link_share;           /* of a link's time that may be planned */
+    double in_flight;            /* device bytes that copies may hold by running ahead or behind */
+    int rounds;                  /* of price changes */
+} sl_price_targets;
+
+sl_status sl_prices_create(const sl_analysis *analysis, const uint8_t *on_host, sl_prices **prices);
+void sl_prices_destroy(sl_prices *prices);
+void sl_prices_choose(sl_prices *prices, const sl_price_targets *targets, uint8_t *gap_choice);
+/* Decides what could be recomputed once more, to use all there is; also takes account of the time recomputations give the links,
+ * so that a second call does better. */
+void sl_prices_fill(sl_prices *prices, const sl_price_targets *targets, uint8_t *gap_choice);
+
+#endif
