@@ -1,6 +1,28 @@
 #!/bin/sh
-# The first run: a small byte-level model on this project's own sources, under a device budget below what the job would
-# like. Options given here are handed on, so `examples/first-run.sh --steps 20` is a shorter one.
+# The first run: a small byte-level model on this project's own sources and documents, in 32 MiB of device memory where the job
+# would like 77. Options given here are handed on: `examples/first-run.sh --steps 20` is a shorter run. A second run does not
+# touch the first one's files: it gets the next free folder.
 set -eu
 cd "$(dirname "$0")/.."
-exec build/sluice train --config examples/first-run.json "$@"
+sluice=build/sluice
+[ -x "$sluice" ] || { echo "$sluice is not there; build it with make" >&2; exit 1; }
+
+run=runs/first
+n=2
+while [ -e "$run" ]; do
+    run=runs/first-$n
+    n=$((n + 1))
+done
+cat <<EOF
+A model that learns to write this project's sources, byte by byte, in less device memory than it would like.
+    $sluice train --config examples/first-run.json --out $run${*:+ $*}
+
+EOF
+"$sluice" train --config examples/first-run.json --out "$run" "$@"
+cat <<EOF
+
+What would other budgets do? None of them changes a bit of the result.
+    $sluice plan --config examples/first-run.json --device-mem 8MiB
+Go on where this run ended, in another budget:
+    $sluice train --config examples/first-run.json --out $run --resume --steps 800 --device-mem 16MiB
+EOF

@@ -6,12 +6,13 @@
 #include "train/forecast.h"
 
 static const char usage[] =
-    "usage: sluice plan --model M --seqlen S [--tokens-per-step T] [--device-mem BYTES] [--host-mem BYTES] [--hw "
-    "NAME|FILE] [--json]\n\n"
-    "Says whether a training job fits two memory budgets, how fast it will be and what limits it, without running it "
-    "and\n"
-    "without the accelerator: --hw h200 plans for a machine elsewhere. Takes the options of `sluice train`.\n"
-    "Exit code 0: it fits; 3: it does not, and the smallest budgets that would work are named.";
+    "usage: sluice plan --model M --seqlen S [--tokens-per-step T] [--hw NAME|FILE]\n"
+    "                   [--device-mem BYTES] [--host-mem BYTES] [--json] ...\n"
+    "\n"
+    "Says whether a training job fits two memory budgets, how fast it will be and what limits it,\n"
+    "without running it and without the accelerator: --hw h200 plans for a machine elsewhere. Takes the\n"
+    "options of `sluice train`. Exit code 0: it fits; 3: it does not, and the smallest budgets that\n"
+    "would work are named.";
 
 static const char *const tier_names[SL_TIER_COUNT] = {"device", "host"};
 

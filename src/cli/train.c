@@ -16,14 +16,15 @@
 #include "train/trainer.h"
 
 static const char usage[] =
-    "usage: sluice train --model M --data D --seqlen S [--tokens-per-step T] --steps N [--device-mem BYTES] "
-    "[--host-mem BYTES]\n\n"
-    "Trains a model under hard memory budgets. Placement never changes bits: any budget gives the same losses and "
-    "weights.\n"
-    "A run that is killed at any moment goes on with --resume, under the same or another budget, to the same bits.\n"
-    "Every option can stand in a config file (--config FILE: a JSON object, or lines of `key = value`) and in the "
-    "environment\n"
-    "(SLUICE_DEVICE_MEM=2GiB); the command line wins over the file, the file over the environment.";
+    "usage: sluice train --model M --data D --seqlen S --steps N [--tokens-per-step T]\n"
+    "                    [--device-mem BYTES] [--host-mem BYTES] [--out DIR] [--resume] [--json] ...\n"
+    "\n"
+    "Trains a model under hard memory budgets. Placement never changes bits: any budget gives the same\n"
+    "losses and weights. A run that is killed at any moment goes on with --resume, under the same or\n"
+    "another budget, to the same bits. Every option can stand in a config file (--config FILE: a JSON\n"
+    "object, or lines of `key = value`) and in the environment (SLUICE_DEVICE_MEM=2GiB); the command\n"
+    "line wins over the file, the file over the environment.\n"
+    "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 does not fit.";
 
 static sl_trainer *volatile running;
 static volatile sig_atomic_t signals, has_folder;

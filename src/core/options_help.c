@@ -73,8 +73,5 @@ void sl_options_help(const sl_option *table, int64_t count, sl_text *out)
                 put_option(&table[j], out);
         sl_text_append(out, "\n", 1);
     }
-    sl_text_printf(
-        out,
-        "Defaults stand in [brackets]. Each option can also be a key of the --config file or an environment\n"
-        "variable (--device-mem is SLUICE_DEVICE_MEM); the command line wins, then the file, then the variable.\n");
+    sl_text_printf(out, "Defaults stand in [brackets].\n");
 }

@@ -1,0 +1,519 @@
+/* The command line as a user meets it: exit codes, one sentence for every mistake, the keys of --json, help that leaves nothing out,
+ * signals. Drives the built program; everything happens in the test's own folder. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "core/clock.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "test.h"
+#include "train/job.h"
+
+#define JOB "--model byte-test --seqlen 32 --tokens-per-step 64 --costs roofline "
+#define TRAIN "train " JOB "--data text.txt "
+
+static char out[1 << 16], err[1 << 16];
+
+static void read_text(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "rb");
+    REQUIRE(file);
+    text[fread(text, 1, size - 1, file)] = 0;
+    fclose(file);
+}
+
+/* `sluice ARGS` in the test's folder; its exit code, with what it printed in `out` and `err`. */
+static int sluice_with(const char *before, const char *args)
+{
+    char command[4096];
+    snprintf(command, sizeof command, "cd '%s' && %s '%s' %s >out.log 2>err.log", test_dir(), before, SL_BINARY, args);
+    int status = system(command);
+    read_text(test_path("out.log"), out, sizeof out);
+    read_text(test_path("err.log"), err, sizeof err);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int sluice(const char *args)
+{
+    return sluice_with("", args);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    CHECK_OK(sl_file_write_atomic(test_path(name), text, strlen(text)));
+}
+
+/* The code, and nothing on stderr but one line that begins with "sluice: " and contains `part`. */
+static void check_refused(int got, int code, const char *args, const char *part)
+{
+    const char *end = strchr(err, '\n');
+    CHECK_MSG(got == code, "sluice %s: exit code %d, not %d: %s", args, got, code, err);
+    CHECK_MSG(strncmp(err, "sluice: ", 8) == 0 && end && !end[1], "sluice %s: not one sentence: %s", args, err);
+    CHECK_MSG(strstr(err, part) != NULL, "sluice %s: \"%s\" without \"%s\"", args, err, part);
+}
+
+static void refused(int code, const char *args, const char *part)
+{
+    check_refused(sluice(args), code, args, part);
+}
+
+/* The last line of stdout; the tree lives until the next call. */
+static const sl_json *last_line(void)
+{
+    static sl_region *region;
+    const sl_json *root = NULL;
+    sl_region_destroy(region);
+    region = NULL;
+    CHECK_OK(sl_region_create(&region));
+    char *end = out + strlen(out);
+    REQUIRE(end > out && end[-1] == '\n');
+    *--end = 0;
+    char *line = strrchr(out, '\n');
+    line = line ? line + 1 : out;
+    CHECK_OK(sl_json_parse(region, "stdout", line, strlen(line), &root));
+    REQUIRE(root->kind == SL_JSON_OBJECT);
+    return root;
+}
+
+static void check_keys(const sl_json *object, const char *const *keys, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        CHECK_MSG(sl_json_get(object, keys[i]) != NULL, "the object has no \"%s\"", keys[i]);
+}
+
+static const char *hash_of(const char *args)
+{
+    static char hashes[4][32];
+    static int turn;
+    char *hash = hashes[turn++ & 3];
+    REQUIRE(sluice(args) == 0);
+    const sl_json *value = sl_json_get(last_line(), "weights_hash");
+    REQUIRE(value && value->kind == SL_JSON_STRING && value->length == 16);
+    return strcpy(hash, value->string);
+}
+
+/* ---- help and lists ---- */
+
+static void check_help(const char *command, const sl_option *table, int64_t count)
+{
+    char args[64];
+    snprintf(args, sizeof args, "%s --help", command);
+    CHECK_I64(sluice(args), 0);
+    for (int64_t i = 0; i < count; i++) {
+        char flag[64];
+        snprintf(flag, sizeof flag, "--%s", table[i].name);
+        CHECK_MSG(strstr(out, flag) != NULL, "sluice %s does not tell of %s", args, flag);
+    }
+    CHECK_CONTAINS(out, "usage: sluice ");
+    for (const char *line = out; *line; line += strcspn(line, "\n") + 1)
+        CHECK_MSG(strcspn(line, "\n") <= 100, "sluice %s: a line of %zu columns", args, strcspn(line, "\n"));
+}
+
+TEST(help)
+{
+    int64_t count;
+    const sl_option *table = sl_job_table(&count);
+    check_help("train", table, count);
+    check_help("plan", table, count);
+    static const sl_option init[] = {{.name = "model"}, {.name = "out"},       {.name = "weights"},
+                                     {.name = "seed"},  {.name = "precision"}, {.name = "force"}};
+    check_help("init", init, SL_COUNT(init));
+    check_help("models", &(sl_option){.name = "json"}, 1);
+    CHECK_I64(sluice("--help"), 0);
+    static const char *const commands[] = {"train", "plan", "init", "models", "--version"};
+    for (int64_t i = 0; i < SL_COUNT(commands); i++)
+        CHECK_CONTAINS(out, commands[i]);
+    CHECK_I64(sluice("--version"), 0);
+    CHECK_STR(out, "sluice " SL_VERSION "\n");
+    CHECK_I64(sluice(""), 2);
+    CHECK_CONTAINS(err, "usage: sluice COMMAND");
+    CHECK_I64(sluice("models"), 0);
+    CHECK_CONTAINS(out, "llama3-8b");
+    CHECK_I64(sluice("models --json"), 0);
+    CHECK(sl_json_get(last_line(), "models")->count >= 15);
+    check_refused(sluice_with("exec >/dev/full;", "models 2>err.log #"), 1, "models",
+                  "cannot write to standard output");
+}
+
+/* ---- usage ---- */
+
+TEST(usage)
+{
+    refused(2, "trian", "'trian' is not a command");
+    refused(2, "train", "--model is missing");
+    refused(2, "plan", "--model is missing");
+    refused(2, "init --model byte-test", "--out");
+    refused(2, "train --sepqlen 3", "did you mean --seqlen?");
+    refused(2, "models --jsn", "did you mean --json?");
+    refused(2, "train --zzz 3", "unknown option --zzz");
+    refused(2, "train bla", "\"bla\" is not an option");
+    refused(2, TRAIN "--steps", "--steps needs a value");
+    refused(2, TRAIN "--steps abc", "--steps: \"abc\" is not a whole number");
+    refused(2, TRAIN "--steps 0", "at least 1");
+    refused(2, TRAIN "--lr -1", "--lr -1 is out of range");
+    refused(2, TRAIN "--lr nan", "--lr: \"nan\"");
+    refused(2, TRAIN "--threads 100000", "--threads 100000 is too large");
+    refused(2, TRAIN "--device-mem 12XB", "--device-mem: \"12XB\"");
+    refused(2, TRAIN "--precision fp8", "f32|bf16|bf16-master");
+    refused(2, TRAIN "--device abacus", "no device \"abacus\"");
+    refused(2, TRAIN "--hw h900", "no hardware \"h900\"");
+    refused(2, TRAIN "--hw h200 --costs measured", "drop one of them");
+    refused(2, TRAIN "--seqlen 100 --tokens-per-step 150", "multiple of --seqlen 100");
+    refused(2, "train --data text.txt --model gpt2 --seqlen 2048", "1024 positions");
+    refused(2, "plan --model nosuch", "no model \"nosuch\"");
+    refused(2, "train " JOB, "--data is missing");
+    refused(2, TRAIN "--resume", "--resume needs --out");
+    refused(2, TRAIN "--checkpoint-every 5", "--checkpoint-every needs --out");
+    check_refused(sluice_with("SLUICE_STEPS=x", TRAIN), 2, TRAIN, "environment variable SLUICE_STEPS");
+}
+
+TEST(option_files)
+{
+    write_text("a.json", "{\n  \"stepz\": 4\n}\n");
+    refused(2, TRAIN "--config a.json", "a.json:2:12: unknown option stepz; did you mean steps?");
+    write_text("a.json", "{\"steps\": [4]}");
+    refused(2, TRAIN "--config a.json", "a.json:1:11: steps");
+    write_text("a.json", "{\"steps\": 4");
+    refused(1, TRAIN "--config a.json", "a.json:1:12: ");
+    write_text("a.conf", "lr = 1e-3 # fine\nsteps = x\n");
+    refused(2, TRAIN "--config a.conf", "a.conf:2: steps: \"x\"");
+    refused(1, TRAIN "--config nosuch.json", "cannot read nosuch.json: no such file");
+    refused(1, TRAIN "--config /", "cannot read /: it is a folder");
+    write_text("good.conf",
+               "model = byte-test\nseqlen = 32\ntokens-per-step = 64\ndata = text.txt\ncosts = roofline\nsteps = 7\n");
+    CHECK_I64(sluice("train --config good.conf --steps 2 --json"), 0);
+    CHECK_I64(sl_json_get(last_line(), "loss")->count, 2); /* the command line wins */
+}
+
+/* ---- models ---- */
+
+static void config_refused(int code, const char *text, const char *part)
+{
+    write_text("broken/config.json", text);
+    refused(code, "plan --model broken --costs roofline", part);
+}
+
+TEST(models)
+{
+    CHECK_I64(sluice("init --model byte-test --out own"), 0);
+    refused(2, "init --model byte-test --out own", "own/config.json is already there");
+    CHECK_I64(sluice("init --model byte-test --out own --force"), 0);
+    CHECK_I64(sluice("plan --model own --seqlen 32 --costs roofline"), 0);
+    CHECK_I64(sluice("plan --model own/config.json --seqlen 32 --costs roofline"), 0);
+    refused(1, "init --model byte-test --out text.txt", "text.txt");
+    CHECK_OK(sl_dir_create(test_path("broken")));
+    refused(1, "plan --model broken", "broken/config.json");
+    config_refused(1, "", "broken/config.json:1:1: ");
+    config_refused(1, "{\"model_type\": \"llama\"", "broken/config.json:1:");
+    config_refused(1, "[]", "is a JSON object");
+    config_refused(1, "{\"model_type\": \"llama\"}", "\"hidden_size\" is missing");
+    config_refused(1, "{\"model_type\": \"bert\"}", "\"model_type\" is \"bert\"");
+    config_refused(1, "{\"model_type\": \"llama\", \"hidden_size\": 999999999999999}", "hidden_size");
+    config_refused(1, "{\"model_type\": \"llama\", \"hidden_size\": -1}", "hidden_size");
+    config_refused(1, "{\"model_type\": \"llama\", \"hidden_size\": \"many\"}", "hidden_size");
+    config_refused(1,
+                   "\x7f"
+                   "ELF",
+                   "broken/config.json:1:1: ");
+    char *deep = malloc(100001);
+    REQUIRE(deep);
+    memset(deep, '[', 100000);
+    deep[100000] = 0;
+    config_refused(1, deep, "nested deeper");
+    free(deep);
+}
+
+/* What `init --weights` writes is what a run from scratch begins with, whatever the precision. */
+TEST(initial_weights)
+{
+    CHECK_I64(sluice("init --model byte-test --out drawn --weights --seed 7"), 0);
+    static const char *const precisions[] = {"f32", "bf16", "bf16-master"};
+    for (int64_t i = 0; i < SL_COUNT(precisions); i++) {
+        char args[512];
+        snprintf(args, sizeof args, TRAIN "--steps 2 --seed 7 --json --precision %s", precisions[i]);
+        const char *scratch = hash_of(args);
+        snprintf(args, sizeof args, TRAIN "--steps 2 --seed 7 --json --precision %s --init-from drawn", precisions[i]);
+        CHECK_STR(hash_of(args), scratch);
+        snprintf(args, sizeof args, TRAIN "--steps 2 --seed 8 --json --precision %s", precisions[i]);
+        CHECK(strcmp(hash_of(args), scratch) != 0);
+    }
+    CHECK_I64(sluice("init --model byte-test --out drawn --weights --seed 7 --precision bf16 --force"), 0);
+    CHECK_STR(hash_of(TRAIN "--steps 2 --seed 7 --json --precision bf16 --init-from drawn"),
+              hash_of(TRAIN "--steps 2 --seed 7 --json --precision bf16"));
+    refused(1, TRAIN "--init-from nosuch", "cannot read nosuch");
+    refused(1, "train --data text.txt --costs roofline --model byte-nano --init-from drawn",
+            "drawn/model.safetensors: tensor");
+    REQUIRE(truncate(test_path("drawn/model.safetensors"), 5000) == 0);
+    refused(1, TRAIN "--init-from drawn", "drawn/model.safetensors");
+    write_text("drawn/model.safetensors", "zzzzzzzzzzzzzzzzzzzz");
+    refused(1, TRAIN "--init-from drawn", "drawn/model.safetensors: the header claims");
+}
+
+/* ---- data ---- */
+
+static void write_shard(const char *name, int32_t version, int32_t claimed, int64_t tokens, int64_t odd)
+{
+    int32_t header[256] = {20240520, version, claimed};
+    uint16_t token;
+    sl_writer *writer;
+    CHECK_OK(sl_writer_open(test_path(name), &writer));
+    CHECK_OK(sl_writer_write(writer, header, sizeof header));
+    for (int64_t i = 0; i < tokens; i++) {
+        token = (uint16_t) (i == odd ? 777 : i % 256);
+        CHECK_OK(sl_writer_write(writer, &token, sizeof token));
+    }
+    CHECK_OK(sl_writer_commit(writer));
+    sl_writer_destroy(writer);
+}
+
+TEST(data)
+{
+    write_text("empty.txt", "");
+    write_text("short.txt", "hi");
+    CHECK_OK(sl_dir_create(test_path("nothing")));
+    refused(1, "train " JOB "--data nosuch.txt", "cannot read nosuch.txt: no such file");
+    refused(1, "train " JOB "--data text.txt,nosuch.txt", "cannot read nosuch.txt: no such file");
+    refused(1, "train " JOB "--data empty.txt", "empty.txt holds no tokens");
+    refused(2, "train " JOB "--data short.txt", "short.txt holds 3 tokens, but 1 sequence of 32 needs 33");
+    refused(1, "train " JOB "--data nothing", "nothing holds no text file");
+    refused(1, "train " JOB "--data /dev/null", "/dev/null is no regular file");
+    write_shard("good.bin", 1, 500, 500, -1);
+    CHECK_I64(sluice("train " JOB "--steps 2 --data good.bin"), 0);
+    write_shard("cut.bin", 1, 5000, 500, -1);
+    refused(1, "train " JOB "--data cut.bin", "cut.bin: the header claims 5000 tokens");
+    write_shard("new.bin", 9, 500, 500, -1);
+    refused(1, "train " JOB "--data new.bin", "new.bin: token shard with magic 20240520 and version 9");
+    write_shard("negative.bin", 1, -4, 500, -1);
+    refused(1, "train " JOB "--data negative.bin", "negative.bin: the header at byte 8 claims -4 tokens");
+    write_shard("vocabulary.bin", 1, 500, 500, 300);
+    refused(1, "train " JOB "--steps 50 --data vocabulary.bin", "vocabulary.bin: token 300 (at byte 1624) is 777");
+}
+
+/* ---- budgets and figures ---- */
+
+TEST(figures)
+{
+    static const char *const train[] = {"loss",
+                                        "tokens_per_s",
+                                        "step_s",
+                                        "predicted_step_s",
+                                        "tflops",
+                                        "mfu",
+                                        "hfu",
+                                        "device_peak_bytes",
+                                        "device_budget_bytes",
+                                        "host_peak_bytes",
+                                        "host_budget_bytes",
+                                        "h2d_bytes_per_step",
+                                        "d2h_bytes_per_step",
+                                        "recompute_fraction",
+                                        "weights_hash"};
+    static const char *const plan[] = {"feasible",
+                                       "min_device_bytes",
+                                       "min_host_bytes",
+                                       "device_peak_bytes",
+                                       "host_peak_bytes",
+                                       "step_s",
+                                       "lower_bound_s",
+                                       "tokens_per_s",
+                                       "mfu",
+                                       "hfu",
+                                       "h2d_bytes_per_step",
+                                       "d2h_bytes_per_step",
+                                       "recompute_fraction",
+                                       "plan_ms"};
+    CHECK_I64(sluice(TRAIN "--steps 3 --device-mem 1500KiB --host-mem 1GiB --json"), 0);
+    const sl_json *run = last_line();
+    check_keys(run, train, SL_COUNT(train));
+    CHECK_I64(sl_json_get(run, "loss")->count, 3);
+    CHECK(sl_json_get(run, "device_peak_bytes")->integer <= 1500 * 1024);
+    CHECK(sl_json_get(run, "host_peak_bytes")->integer <= 1 << 30);
+    CHECK_I64(sl_json_get(run, "device_budget_bytes")->integer, 1500 * 1024);
+    CHECK_I64(sluice("plan " JOB "--device-mem 1500KiB --host-mem 1GiB --json"), 0);
+    const sl_json *forecast = last_line();
+    check_keys(forecast, plan, SL_COUNT(plan));
+    CHECK(sl_json_get(forecast, "feasible")->boolean);
+    int64_t least = sl_json_get(forecast, "min_device_bytes")->integer;
+    CHECK(least > 0 && sl_json_get(forecast, "device_peak_bytes")->integer <= 1500 * 1024);
+    char args[512];
+    snprintf(args, sizeof args, TRAIN "--steps 1 --host-mem 1GiB --device-mem %" PRId64, least);
+    CHECK_I64(sluice(args), 0);
+    snprintf(args, sizeof args, TRAIN "--steps 1 --host-mem 1GiB --device-mem %" PRId64, least - 256);
+    char bytes[64];
+    snprintf(bytes, sizeof bytes, "(%" PRId64 " bytes) of device", least);
+    refused(3, args, bytes);
+    CHECK_I64(sluice(TRAIN "--steps 2 --quiet"), 0);
+    CHECK(!strstr(out, "step 1/2"));
+}
+
+TEST(budgets)
+{
+    refused(3, TRAIN "--device-mem 100KiB", "does not fit 100.0 KiB");
+    refused(3, TRAIN "--host-mem 100KiB", "of host memory would do");
+    refused(3, TRAIN "--device-mem 100KiB --host-mem 100KiB", "does not fit");
+    CHECK_I64(sluice("plan " JOB "--device-mem 100KiB"), 3);
+    CHECK_CONTAINS(out, "does not fit");
+    CHECK_CONTAINS(out, "raise --device-mem");
+    CHECK_STR(err, "");
+    CHECK_I64(sluice("plan " JOB "--device-mem 100KiB --json"), 3);
+    const sl_json *forecast = last_line();
+    CHECK(!sl_json_get(forecast, "feasible")->boolean);
+    CHECK(sl_json_get(forecast, "min_device_bytes")->integer > 100 * 1024);
+    CHECK_I64(sluice("plan --model llama3-1b --seqlen 2048 --hw h100 --precision bf16 --device-mem 16GiB"), 0);
+    for (const char *line = out; *line; line += strcspn(line, "\n") + 1)
+        CHECK_MSG(strcspn(line, "\n") <= 100, "a line of %zu columns: %s", strcspn(line, "\n"), line);
+}
+
+/* ---- the run's folder ---- */
+
+static bool exists(const char *name)
+{
+    return access(test_path(name), F_OK) == 0;
+}
+
+TEST(folders)
+{
+    refused(1, TRAIN "--out /proc/nowhere", "cannot create the folder /proc/nowhere");
+    refused(1, TRAIN "--out text.txt", "text.txt");
+    CHECK_I64(sluice(TRAIN "--steps 2 --out run --resume"), 0); /* nothing to resume: from the beginning */
+    CHECK_CONTAINS(out, "no checkpoint in run yet");
+    CHECK_CONTAINS(out, "run/checkpoints/step-00000002");
+    refused(2, TRAIN "--steps 2 --out run", "run holds a run that has reached step 2: give --resume");
+    CHECK_I64(sluice(TRAIN "--steps 2 --out run --resume --json"), 0);
+    CHECK_CONTAINS(out, "nothing to do");
+    refused(2, TRAIN "--steps 4 --out run --resume --seqlen 16", "sequence length 32, but this one has 16");
+    CHECK_I64(sluice(TRAIN "--steps 3 --out run --resume --device-mem 1500KiB"), 0);
+    CHECK_CONTAINS(out, "after step 2");
+    /* Damage the newest: the one before is taken, with a warning. Damage both: none is left. */
+    REQUIRE(truncate(test_path("run/checkpoints/step-00000003/optimizer.safetensors"), 3000) == 0);
+    CHECK_I64(sluice(TRAIN "--steps 2 --out run --resume"), 0);
+    CHECK_CONTAINS(err, "warning: checkpoint run/checkpoints/step-00000003 is damaged");
+    write_text("run/checkpoints/step-00000002/state.json", "{}");
+    CHECK_I64(sluice(TRAIN "--steps 3 --out run --resume"), 1);
+    CHECK_CONTAINS(err, "none is intact");
+    CHECK_CONTAINS(err, "another --out");
+}
+
+/* No space: one sentence, and nothing half-written with a final name. */
+TEST(full_disk)
+{
+    for (int k = 1; k <= 12; k += 2) {
+        char fault[64], folder[64], args[256];
+        snprintf(fault, sizeof fault, "SLUICE_FAULT=write:%d", k);
+        snprintf(folder, sizeof folder, "full%d/checkpoints/step-00000002", k);
+        snprintf(args, sizeof args, TRAIN "--steps 2 --out full%d", k);
+        int code = sluice_with(fault, args);
+        if (code != 0)
+            check_refused(code, 1, args, "no space left");
+        snprintf(args, sizeof args, TRAIN "--steps 2 --out full%d --resume --json", k);
+        if (exists(folder))
+            CHECK_I64(sluice(args), 0);
+    }
+    check_refused(sluice_with("ulimit -f 200;", TRAIN "--steps 2 --out limited"), 1, "train", "ulimit -f");
+    CHECK(!exists("limited/checkpoints/step-00000002"));
+    check_refused(sluice_with("SLUICE_FAULT=write:1", "init --model byte-test --out full"), 1, "init", "no space left");
+    CHECK(!exists("full/config.json"));
+    check_refused(sluice_with("SLUICE_FAULT=write:2", "init --model byte-test --out full --weights --force"), 1, "init",
+                  "no space left");
+    CHECK(!exists("full/model.safetensors"));
+    check_refused(sluice_with("SLUICE_FAULT=nonsense", "models"), 2, "models", "SLUICE_FAULT");
+}
+
+/* ---- signals ---- */
+
+static pid_t start(char *const *args)
+{
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        int log = chdir(test_dir()) == 0 ? open("signal.log", O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
+        if (log < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+            _exit(126);
+        execv(SL_BINARY, args);
+        _exit(127);
+    }
+    return child;
+}
+
+static void wait_for(const char *text)
+{
+    double start_s = sl_clock_s();
+    do {
+        usleep(10000);
+        if (access(test_path("signal.log"), R_OK) == 0)
+            read_text(test_path("signal.log"), out, sizeof out);
+    } while (!strstr(out, text) && sl_clock_s() - start_s < 60);
+    CHECK_CONTAINS(out, text);
+}
+
+static int finish(pid_t child)
+{
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        REQUIRE(errno == EINTR);
+    read_text(test_path("signal.log"), out, sizeof out);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static char *const endless[] = {(char[]){"sluice"}, (char[]){"train"}, (char[]){"--config"}, (char[]){"endless.conf"},
+                                NULL};
+
+TEST(one_signal)
+{
+    write_text("endless.conf",
+               "model = byte-test\nseqlen = 32\ntokens-per-step = 64\ndata = text.txt\ncosts = roofline\n"
+               "steps = 1000000\nout = stopped\n");
+    out[0] = 0;
+    pid_t child = start(endless);
+    wait_for("step       1/");
+    kill(child, SIGTERM);
+    CHECK_I64(finish(child), 0);
+    CHECK_CONTAINS(out, "finishing the step and writing a checkpoint");
+    CHECK_CONTAINS(out, "stopped as asked after step");
+    CHECK_CONTAINS(out, "stopped/checkpoints/step-");
+    CHECK_I64(sluice(TRAIN "--steps 1000000 --device-mem 100KiB --out stopped --resume"), 3);
+}
+
+/* A step of seconds: the second signal does not wait for its end. */
+TEST(two_signals)
+{
+    write_text("endless.conf",
+               "model = byte-small\nseqlen = 256\ntokens-per-step = 65536\ndata = text.txt\ncosts = roofline\n"
+               "steps = 10\nout = left\n");
+    write_text("signal.log", "");
+    out[0] = 0;
+    pid_t child = start(endless);
+    wait_for("plan ");
+    kill(child, SIGINT);
+    wait_for("once more to leave at once");
+    kill(child, SIGINT);
+    CHECK_I64(finish(child), 128 + SIGINT);
+    CHECK(!exists("left/checkpoints/step-00000001"));
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    static char text[20000];
+    for (size_t i = 0; i + 1 < sizeof text; i++)
+        text[i] = "the quick brown fox jumps over the lazy dog\n"[(i * i / 7 + i) % 44];
+    write_text("text.txt", text);
+    setenv("XDG_CACHE_HOME", test_path("cache"), 1);
+    RUN(help);
+    RUN(usage);
+    RUN(option_files);
+    RUN(models);
+    RUN(initial_weights);
+    RUN(data);
+    RUN(figures);
+    RUN(budgets);
+    RUN(folders);
+    RUN(full_disk);
+    RUN(one_signal);
+    RUN(two_signals);
+    return test_end();
+}
