@@ -22,7 +22,7 @@ EOF
 cat <<EOF
 
 What would other budgets do? None of them changes a bit of the result.
-    $sluice plan --config examples/first-run.json --device-mem 8MiB
+    $sluice plan --config examples/first-run.json --device-mem 10MiB
 Go on where this run ended, in another budget:
     $sluice train --config examples/first-run.json --out $run --resume --steps 800 --device-mem 16MiB
 EOF
