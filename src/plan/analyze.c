@@ -157,6 +157,37 @@ static bool can_have(const sl_analysis *a, int32_t entry, int32_t before, int de
     return can_rerun_at(a, object->producer, before, depth + 1);
 }
 
+bool sl_analysis_used_near(const sl_analysis *a, int32_t object, int32_t at)
+{
+    const sl_program *program = a->program;
+    const sl_task *cause = &program->tasks[at];
+    for (int32_t t = at; t < program->n_tasks; t++) {
+        const sl_task *task = &program->tasks[t];
+        if (task->block != cause->block || task->chunk != cause->chunk || task->phase != cause->phase)
+            return false;
+        for (int32_t e = a->first[t]; e < a->first[t + 1]; e++)
+            if (a->entries[e].object == object)
+                return true;
+    }
+    return false;
+}
+
+/* Whether the producer's inputs will be there for their own sake, or are made from such in turn: recomputing stays within the
+ * piece of backward it is for, instead of unrolling layer after layer. */
+static bool stays_near(const sl_analysis *a, int32_t t, int32_t before, int depth)
+{
+    for (int32_t e = a->first[t]; e < a->first[t + 1]; e++) {
+        const sl_entry *entry = &a->entries[e];
+        const sl_object *object = &a->program->objects[entry->object];
+        if (entry->flags & SL_ENTRY_WRITE || object->class == SL_CLASS_DATA ||
+            sl_analysis_used_near(a, entry->object, before))
+            continue;
+        if (object->producer < 0 || depth > 3 || !stays_near(a, object->producer, before, depth + 1))
+            return false;
+    }
+    return true;
+}
+
 static void find_droppable(sl_analysis *a)
 {
     for (int32_t e = 0; e < a->n_entries; e++) {
@@ -166,6 +197,7 @@ static void find_droppable(sl_analysis *a)
             continue;
         const sl_entry *next = &a->entries[entry->next];
         entry->can_drop = !(next->flags & SL_ENTRY_WRITE) && can_rerun_at(a, object->producer, next->task, 0);
+        entry->drops_near = entry->can_drop && stays_near(a, object->producer, next->task, 0);
     }
 }
 

@@ -27,6 +27,7 @@ typedef struct sl_entry {
     int32_t next;       /* entry of the same object's next use; -1: none */
     int32_t next_write; /* task of the next use that writes; n_tasks: none */
     uint8_t flags;
+    uint8_t drops_near; /* and only from what the task's piece of backward has anyway */
     uint8_t can_drop; /* the content after this use can be recomputed for the next one */
 } sl_entry;
 
@@ -47,6 +48,8 @@ typedef struct sl_analysis {
 
 sl_status sl_analysis_create(const sl_program *program, const sl_costs *costs, sl_analysis **analysis);
 void sl_analysis_destroy(sl_analysis *analysis);
+/* Whether the piece of backward (block, chunk, phase) that task `at` belongs to uses the object, from there on. */
+bool sl_analysis_used_near(const sl_analysis *analysis, int32_t object, int32_t at);
 /* Bytes a task needs at once in a tier, workspace included. */
 size_t sl_analysis_need(const sl_analysis *analysis, int32_t task, sl_tier tier);
 

@@ -70,22 +70,6 @@ struct sl_prices {
 
 /* ---- what there is to choose ----------------------------------------------------------------------------------------- */
 
-/* Whether the piece of backward that task `at` belongs to uses the object, from there on. */
-static bool used_near(const sl_analysis *a, int32_t object, int32_t at)
-{
-    const sl_program *program = a->program;
-    const sl_task *cause = &program->tasks[at];
-    for (int32_t t = at; t < program->n_tasks; t++) {
-        const sl_task *task = &program->tasks[t];
-        if (task->block != cause->block || task->chunk != cause->chunk || task->phase != cause->phase)
-            return false;
-        for (int32_t e = a->first[t]; e < a->first[t + 1]; e++)
-            if (a->entries[e].object == object)
-                return true;
-    }
-    return false;
-}
-
 /* Seconds to have the outputs of task `p` again just before task `at`: its own, and those of inputs that will not be there. */
 static double again_s(const sl_analysis *a, int32_t p, int32_t at, int depth)
 {
@@ -94,7 +78,7 @@ static double again_s(const sl_analysis *a, int32_t p, int32_t at, int depth)
     for (int32_t e = a->first[p]; e < a->first[p + 1]; e++) {
         int32_t o = a->entries[e].object;
         const sl_object *object = &program->objects[o];
-        if (a->entries[e].flags & SL_ENTRY_WRITE || used_near(a, o, at))
+        if (a->entries[e].flags & SL_ENTRY_WRITE || sl_analysis_used_near(a, o, at))
             continue;
         double made = INFINITY, brought = INFINITY;
         if (object->producer >= 0 && depth < 6)

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#define SMALL_ENTRIES 20000 /* above, an evaluation takes too long for more than a few */
+
 static sl_status new_choice(const sl_analysis *a, sl_choice *choice)
 {
     SL_TRY(sl_alloc(&choice->gap, a->n_entries + 1, 1));
@@ -76,8 +78,10 @@ typedef enum sl_gaps { GAPS_EVICT, GAPS_DROP_OR_EVICT, GAPS_KEEP, GAPS_DROP_OR_K
 
 static void set_gaps(const sl_search *s, sl_choice *choice, sl_gaps gaps)
 {
+    bool small = s->a->n_entries < SMALL_ENTRIES;
     for (int32_t e = 0; e < s->a->n_entries; e++) {
-        bool drop = s->a->entries[e].can_drop && (gaps == GAPS_DROP_OR_EVICT || gaps == GAPS_DROP_OR_KEEP);
+        const sl_entry *entry = &s->a->entries[e];
+        bool drop = (small ? entry->can_drop : entry->drops_near) && (gaps == GAPS_DROP_OR_EVICT || gaps == GAPS_DROP_OR_KEEP);
         choice->gap[e] = drop                                             ? SL_GAP_DROP
                          : gaps == GAPS_KEEP || gaps == GAPS_DROP_OR_KEEP ? SL_GAP_KEEP
                                                                           : SL_GAP_EVICT;
@@ -141,7 +145,6 @@ static bool home_bytes(const sl_search *s, const sl_choice *choice, int step, si
 /* ---- does it fit? ---------------------------------------------------------------------------------------------------- */
 
 #define HOME_STEPS 4
-#define SMALL_ENTRIES 20000 /* above, an evaluation takes too long for more than a few */
 
 /* Large programs ask for host memory in coarse steps: the smallest budget is then found in a few. */
 static size_t coarse(const sl_search *s, size_t host_bytes)

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define OPERANDS (SL_MAX_IN + SL_MAX_OUT)
-#define MAX_CLONE_DEPTH 64
+#define MAX_CLONE_DEPTH 256
 
 static sl_status run_on_device(sl_sweep *s, int32_t t, bool clone, int depth);
 
