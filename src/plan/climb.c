@@ -1,16 +1,19 @@
 /*
- * Small changes to the best choice, kept when they make the step faster: another treatment of one gap, then of two at once; a
- * fetch issued earlier or later; an update on the other side; a home in the other tier; another layout. For programs of a dozen
- * tasks this visits enough to find the optimum nearly always; for larger ones it polishes as far as the bound on evaluations
- * allows, whole keys at a time (what corresponds in all rounds changes together).
+ * Small changes to the best choice: another treatment of one gap, a fetch issued earlier or later, an update on the other side, a
+ * home in the other tier, a place at the other end of the arena. First one at a time while that helps, then random walks of a few
+ * hundred changes from the best. For programs of a dozen tasks this finds the optimum nearly always; for larger ones it polishes
+ * as far as the bound on evaluations allows. The walks draw from a fixed sequence: the same input gives the same plan.
  */
 #include "plan/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_HOMES 4 /* persistent objects up to which all their homes are tried */
+#define WALK 150
+
 /* One change: the value one decision is set to. */
-typedef enum sl_move_kind { MOVE_GAP, MOVE_LEAD, MOVE_HOST, MOVE_HOME, MOVE_FIT, MOVE_SLACK } sl_move_kind;
+typedef enum sl_move_kind { MOVE_GAP, MOVE_LEAD, MOVE_HOST, MOVE_HOME, MOVE_FIT, MOVE_SLACK, MOVE_SIDE } sl_move_kind;
 
 typedef struct sl_move {
     sl_move_kind kind;
@@ -63,6 +66,9 @@ static sl_status list_other_moves(const sl_search *s, sl_moves *moves)
     for (int32_t slack = 0; slack < 4; slack++)
         SL_TRY(add(moves, MOVE_SLACK, 0, slack));
     for (int32_t e = 0; e < a->n_entries; e++)
+        for (int32_t side = 0; side < SL_SIDE_COUNT; side++)
+            SL_TRY(add(moves, MOVE_SIDE, e, side));
+    for (int32_t e = 0; e < a->n_entries; e++)
         for (int32_t ahead = 0; ahead <= 4 && a->entries[e].flags & SL_ENTRY_READ; ahead++)
             if (a->entries[e].task - ahead >= 0)
                 SL_TRY(add(moves, MOVE_LEAD, e, ahead ? a->entries[e].task - ahead : -1));
@@ -100,6 +106,11 @@ static bool apply(const sl_search *s, sl_choice *choice, const sl_move *move)
             return false;
         choice->fit = move->value;
         return true;
+    case MOVE_SIDE:
+        if (choice->side[move->index] == move->value)
+            return false;
+        choice->side[move->index] = (uint8_t) move->value;
+        return true;
     case MOVE_SLACK:
         if (choice->slack == move->value)
             return false;
@@ -109,71 +120,133 @@ static bool apply(const sl_search *s, sl_choice *choice, const sl_move *move)
     return false;
 }
 
-static sl_status try_move(sl_search *s, const sl_move *first, const sl_move *second, bool *better)
+/* ---- climbing ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct sl_climb {
+    sl_search *search;
+    sl_moves moves;
+    sl_choice now;       /* where the walk stands; the best is kept by the search */
+    double now_s;
+    uint64_t random;
+} sl_climb;
+
+static uint32_t random_below(sl_climb *c, uint32_t n)
 {
+    uint64_t z = (c->random += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (uint32_t) ((z ^ (z >> 31)) % n);
+}
+
+/* Evaluates `trial`; the walk goes there if that takes at most `factor` times as long as where it stands. */
+static sl_status step_to(sl_climb *c, double factor, bool *gone)
+{
+    sl_search *s = c->search;
     sl_outcome outcome;
-    *better = false;
-    sl_choice_copy(s->a, &s->trial, &s->best);
-    s->trial.on_demand = false;
-    bool changed = apply(s, &s->trial, first);
-    if (second)
-        changed = apply(s, &s->trial, second) && changed;
-    if (!changed)
-        return SL_OK;
     SL_TRY(sl_search_consider(s, &outcome));
-    *better = outcome.best;
+    *gone = outcome.feasible && outcome.step_s <= c->now_s * factor;
+    if (*gone) {
+        sl_choice_copy(s->a, &c->now, &s->trial);
+        c->now_s = outcome.step_s;
+    }
     return SL_OK;
+}
+
+static void restart(sl_climb *c)
+{
+    sl_choice_copy(c->search->a, &c->now, &c->search->best);
+    c->now.on_demand = false;
+    c->now_s = c->search->best_s;
 }
 
 /* Single changes until none helps. */
-static sl_status climb_singly(sl_search *s, const sl_moves *moves)
+static sl_status climb_singly(sl_climb *c)
 {
     int32_t since = 0;
-    for (int32_t i = 0; since < moves->count && !sl_search_over(s); i = (i + 1) % moves->count) {
-        bool better;
-        SL_TRY(try_move(s, &moves->list[i], NULL, &better));
-        since = better ? 0 : since + 1;
+    sl_search *s = c->search;
+    for (int32_t i = 0; since < c->moves.count && !sl_search_over(s); i = (i + 1) % c->moves.count) {
+        bool gone = false;
+        sl_choice_copy(s->a, &s->trial, &c->now);
+        if (apply(s, &s->trial, &c->moves.list[i]))
+            SL_TRY(step_to(c, 1 - 1e-9, &gone));
+        since = gone ? 0 : since + 1;
     }
     return SL_OK;
 }
 
-/* Pairs, in an order that mixes near and far ones; after a success single changes get another chance. */
-static sl_status climb_in_pairs(sl_search *s, const sl_moves *moves)
+/* Walks at random that may lose a little at first and less and less later; equal is always welcome, since a change of layout or
+ * order often pays only with the next change. */
+static sl_status wander(sl_climb *c, int32_t length)
 {
-    int64_t n = moves->count, total = n * n, stride = total / 2 * 2 + 1;
-    stride = (int64_t) ((double) total * 0.6180339887) | 1;
-    while (total > 1) { /* a stride without a common factor visits every pair once */
-        int64_t a = total, b = stride;
-        while (b) {
-            int64_t r = a % b;
-            a = b;
-            b = r;
-        }
-        if (a == 1)
-            break;
-        stride += 2;
+    sl_search *s = c->search;
+    for (int32_t i = 0; i < length && !sl_search_over(s); i++) {
+        double warmth = 0.06 * (1 - (double) i / length);
+        bool changed = false, gone;
+        sl_choice_copy(s->a, &s->trial, &c->now);
+        for (uint32_t k = 1 + random_below(c, 3); k > 0; k--)
+            changed = apply(s, &s->trial, &c->moves.list[random_below(c, (uint32_t) c->moves.count)]) || changed;
+        if (changed)
+            SL_TRY(step_to(c, 1 + warmth * random_below(c, 1000) / 1000, &gone));
     }
-    for (int64_t i = 0, at = 0; i < total && !sl_search_over(s); i++, at = (at + stride) % total) {
-        int64_t x = at / n, y = at % n;
-        bool better;
-        if (x >= y || (moves->list[x].kind == moves->list[y].kind && moves->list[x].index == moves->list[y].index))
-            continue;
-        SL_TRY(try_move(s, &moves->list[x], &moves->list[y], &better));
-        if (better)
-            SL_TRY(climb_singly(s, moves));
+    return SL_OK;
+}
+
+/* Every way to put the homes, for few persistent objects. */
+static sl_status try_homes(sl_climb *c)
+{
+    sl_search *s = c->search;
+    const sl_program *p = s->a->program;
+    int32_t persistent[MAX_HOMES], n = 0;
+    for (int32_t o = 0; o < p->n_objects; o++)
+        if (p->objects[o].persistent) {
+            if (n == MAX_HOMES || s->fixed)
+                return SL_OK;
+            persistent[n++] = o;
+        }
+    for (uint32_t set = 0; set < 1u << n && !sl_search_over(s); set++)
+        for (int gap = SL_GAP_KEEP; gap <= SL_GAP_DROP; gap++) {
+            sl_choice_copy(s->a, &s->trial, &c->now);
+            for (int32_t i = 0; i < n; i++)
+                s->trial.home[persistent[i]] = set >> i & 1 ? SL_TIER_DEVICE : SL_TIER_HOST;
+            for (int32_t e = 0; e < s->a->n_entries; e++)
+                s->trial.gap[e] = gap == SL_GAP_DROP && !s->a->entries[e].can_drop ? SL_GAP_KEEP : (uint8_t) gap;
+            for (int settle = 0; settle < 3 && !sl_search_over(s); settle++) {
+                sl_outcome outcome;
+                SL_TRY(sl_search_consider(s, &outcome));
+                if (!outcome.feasible || !outcome.forced)
+                    break;
+                memcpy(s->trial.gap, s->actual, (size_t) s->a->n_entries);
+            }
+        }
+    return SL_OK;
+}
+
+static sl_status climb(sl_climb *c)
+{
+    sl_search *s = c->search;
+    SL_TRY(list_gap_moves(s, &c->moves));
+    SL_TRY(list_other_moves(s, &c->moves));
+    if (!c->moves.count)
+        return SL_OK;
+    restart(c);
+    SL_TRY(try_homes(c));
+    restart(c);
+    SL_TRY(climb_singly(c));
+    while (!sl_search_over(s)) {
+        restart(c);
+        SL_TRY(wander(c, WALK));
+        SL_TRY(climb_singly(c));
     }
     return SL_OK;
 }
 
 sl_status sl_search_climb(sl_search *s)
 {
-    sl_moves moves = {0};
-    sl_status status;
-    SL_TRY_GOTO(list_gap_moves(s, &moves), done);
-    SL_TRY_GOTO(list_other_moves(s, &moves), done);
-    SL_TRY_GOTO(climb_singly(s, &moves), done);
-    SL_TRY_GOTO(climb_in_pairs(s, &moves), done);
-done:
-    sl_free(moves.list);
+    sl_climb c = {.search = s, .random = 1};
+    sl_status status = sl_choice_new(s->a, &c.now);
+    if (status == SL_OK)
+        status = climb(&c);
+    sl_choice_free(&c.now);
+    sl_free(c.moves.list);
     return status;
 }

@@ -158,9 +158,10 @@ static size_t least_possible(const sl_search *search, sl_tier tier)
 static sl_status narrow(sl_search *search, sl_tier tier, size_t bytes, size_t *low, size_t *high)
 {
     bool yes;
+    size_t grain = sl_search_grain(search, tier);
     SL_TRY(fits(search, tier, bytes, &yes));
     *(yes ? high : low) = bytes;
-    size_t used = search->used[tier];
+    size_t used = SL_ROUND_UP(search->used[tier], grain);
     if (!yes || used >= *high || used <= *low)
         return SL_OK;
     SL_TRY(fits(search, tier, used, &yes));
@@ -170,23 +171,22 @@ static sl_status narrow(sl_search *search, sl_tier tier, size_t bytes, size_t *l
 
 /* The smallest budget of `tier` that the judge accepts. Nothing guarantees that it accepts all larger ones, but the answer is a
  * point where it accepts and one step below refuses, and sl_plan_create asks the same judge. What an accepted plan really used
- * usually is that point already; else the interval is halved. */
+ * often is that point already; else the interval is halved. */
 static sl_status find_minimum(sl_search *search, sl_tier tier, size_t *bytes)
 {
     size_t given = search->budget[tier], least = least_possible(search, tier), low = 0, high = 0;
+    size_t grain = sl_search_grain(search, tier);
     bool yes;
     SL_TRY(fits(search, tier, least, &yes));
     if (yes)
         high = least;
     else {
-        low = least;
-        SL_TRY(narrow(search, tier, SIZE_MAX / SL_ALIGN * SL_ALIGN, &low, &high));
+        low = least / grain * grain;
+        SL_TRY(narrow(search, tier, SIZE_MAX / grain * grain, &low, &high));
     }
-    while (!yes && high && high - low > SL_ALIGN) {
-        if (high - low < (size_t) 64 << 20) /* near: the last accepted one may be the end already */
-            SL_TRY(narrow(search, tier, high - SL_ALIGN, &low, &high));
-        if (high - low > SL_ALIGN)
-            SL_TRY(narrow(search, tier, (low + (high - low) / 2) / SL_ALIGN * SL_ALIGN, &low, &high));
+    for (bool first = true; !yes && high && high - low > grain; first = false) {
+        size_t middle = (low + (high - low) / 2) / grain * grain;
+        SL_TRY(narrow(search, tier, first ? high - grain : SL_MAX(middle, low + grain), &low, &high));
     }
     search->budget[tier] = given;
     *bytes = high;

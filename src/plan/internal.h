@@ -59,12 +59,15 @@ typedef enum sl_gap { SL_GAP_KEEP, SL_GAP_EVICT, SL_GAP_DROP } sl_gap;
  * at high ones. */
 enum { SL_FIT_BEST = 1, SL_FIT_LOW = 2 };
 
+typedef enum sl_side { SL_SIDE_AUTO, SL_SIDE_LOW, SL_SIDE_HIGH, SL_SIDE_COUNT } sl_side;
+
 /* A candidate's decisions. */
 typedef struct sl_choice {
     uint8_t *gap;     /* by entry: sl_gap */
     uint8_t *home;    /* by object: sl_tier of persistent objects */
     uint8_t *on_host; /* by task, where host_allowed */
     int32_t *lead;    /* by entry: task before which its fetch is issued; -1: just in time */
+    uint8_t *side;    /* by entry: which end of the arena its object's place is put at when made for it (sl_side) */
     double slack;     /* prefetches aim to end this share of their own time early */
     int fit;          /* layout variant: SL_FIT_ flags */
     bool on_demand;   /* no fetch ahead: slow, and needs least */
@@ -147,6 +150,9 @@ sl_status sl_search_create(const sl_analysis *analysis, const sl_fixed_homes *fi
                            sl_search **search);
 void sl_search_destroy(sl_search *search);
 /* The one judge of what fits: sl_plan_create and sl_plan_minimum both ask it. On success `best` is a choice that fits. */
+/* Budgets count in steps of this many bytes: for large programs host memory in coarse ones, so that the smallest budget is
+ * found in few. */
+size_t sl_search_grain(const sl_search *search, sl_tier tier);
 sl_status sl_search_feasible(sl_search *search, bool *feasible);
 /* Makes `best` better, within the bounds on evaluations and time. */
 sl_status sl_search_improve(sl_search *search);
@@ -156,6 +162,8 @@ double sl_search_clock_s(void);
 sl_status sl_search_consider(sl_search *search, sl_outcome *outcome);
 /* Changes to `best`, one or two at a time (climb.c). */
 sl_status sl_search_climb(sl_search *search);
+sl_status sl_choice_new(const sl_analysis *analysis, sl_choice *choice);
+void sl_choice_free(sl_choice *choice);
 void sl_choice_copy(const sl_analysis *analysis, sl_choice *to, const sl_choice *from);
 /* Runs `best` and hands it out. */
 sl_status sl_search_plan(sl_search *search, sl_plan **plan);

@@ -12,21 +12,23 @@
 
 #define SMALL_ENTRIES 20000 /* above, an evaluation takes too long for more than a few */
 
-static sl_status new_choice(const sl_analysis *a, sl_choice *choice)
+sl_status sl_choice_new(const sl_analysis *a, sl_choice *choice)
 {
     SL_TRY(sl_alloc(&choice->gap, a->n_entries + 1, 1));
     SL_TRY(sl_alloc(&choice->home, a->program->n_objects + 1, 1));
     SL_TRY(sl_alloc(&choice->on_host, a->program->n_tasks + 1, 1));
+    SL_TRY(sl_alloc(&choice->side, a->n_entries + 1, 1));
     SL_TRY(sl_alloc(&choice->lead, a->n_entries + 1, sizeof *choice->lead));
     memset(choice->lead, 0xff, (size_t) a->n_entries * sizeof *choice->lead);
     return SL_OK;
 }
 
-static void free_choice(sl_choice *choice)
+void sl_choice_free(sl_choice *choice)
 {
     sl_free(choice->gap);
     sl_free(choice->home);
     sl_free(choice->on_host);
+    sl_free(choice->side);
     sl_free(choice->lead);
 }
 
@@ -35,6 +37,7 @@ void sl_choice_copy(const sl_analysis *a, sl_choice *to, const sl_choice *from)
     memcpy(to->gap, from->gap, (size_t) a->n_entries);
     memcpy(to->home, from->home, (size_t) a->program->n_objects);
     memcpy(to->on_host, from->on_host, (size_t) a->program->n_tasks);
+    memcpy(to->side, from->side, (size_t) a->n_entries);
     memcpy(to->lead, from->lead, (size_t) a->n_entries * sizeof *to->lead);
     to->slack = from->slack;
     to->fit = from->fit;
@@ -50,8 +53,8 @@ sl_status sl_search_create(const sl_analysis *a, const sl_fixed_homes *fixed, co
     s->fixed = fixed;
     memcpy(s->budget, budget, sizeof s->budget);
     sl_status status;
-    SL_TRY_GOTO(new_choice(a, &s->best), destroy);
-    SL_TRY_GOTO(new_choice(a, &s->trial), destroy);
+    SL_TRY_GOTO(sl_choice_new(a, &s->best), destroy);
+    SL_TRY_GOTO(sl_choice_new(a, &s->trial), destroy);
     SL_TRY_GOTO(sl_alloc(&s->actual, a->n_entries + 1, 1), destroy);
     SL_TRY_GOTO(sl_sweep_create(a, fixed, &s->sweep), destroy);
     *search = s;
@@ -65,8 +68,8 @@ void sl_search_destroy(sl_search *s)
 {
     if (!s)
         return;
-    free_choice(&s->best);
-    free_choice(&s->trial);
+    sl_choice_free(&s->best);
+    sl_choice_free(&s->trial);
     sl_free(s->actual);
     sl_sweep_destroy(s->sweep);
     sl_free(s);
@@ -102,6 +105,14 @@ static size_t largest_need(const sl_search *s, const sl_choice *choice)
         if (!choice->on_host[t])
             largest = SL_MAX(largest, s->a->need[t]);
     return largest;
+}
+
+static size_t persistent_bytes(const sl_search *s)
+{
+    size_t total = 0;
+    for (int32_t o = 0; o < s->a->program->n_objects; o++)
+        total += s->a->program->objects[o].persistent ? s->a->bytes[o] : 0;
+    return total;
 }
 
 /* Homes: at most `device_bytes` of persistent objects live on the device, the rest in host memory. */
@@ -146,23 +157,19 @@ static bool home_bytes(const sl_search *s, const sl_choice *choice, int step, si
 
 #define HOME_STEPS 4
 
-/* Large programs ask for host memory in coarse steps: the smallest budget is then found in a few. */
-static size_t coarse(const sl_search *s, size_t host_bytes)
+size_t sl_search_grain(const sl_search *s, sl_tier tier)
 {
-    size_t step = SL_ALIGN, total = 0;
-    if (s->a->n_entries < SMALL_ENTRIES || host_bytes == SIZE_MAX)
-        return host_bytes;
-    for (int32_t o = 0; o < s->a->program->n_objects; o++)
-        total += s->a->program->objects[o].persistent ? s->a->bytes[o] : 0;
-    while (step < total / 512)
-        step *= 2;
-    return host_bytes / step * step;
+    size_t grain = SL_ALIGN, total = persistent_bytes(s);
+    if (tier == SL_TIER_HOST && s->a->n_entries >= SMALL_ENTRIES)
+        while (grain < total / 256)
+            grain *= 2;
+    return grain;
 }
 
 static sl_status fits_with(sl_search *s, const size_t budget[SL_TIER_COUNT], bool *feasible)
 {
     static const sl_gaps order[GAPS_COUNT] = {GAPS_DROP_OR_EVICT, GAPS_DROP_OR_KEEP, GAPS_EVICT, GAPS_KEEP};
-    int n = s->a->n_entries < SMALL_ENTRIES ? GAPS_COUNT : 2;
+    int n = s->a->n_entries < SMALL_ENTRIES ? GAPS_COUNT : 1;
     for (int g = 0; g < n && !*feasible; g++) {
         sl_outcome outcome;
         set_gaps(s, &s->best, order[g]);
@@ -177,7 +184,9 @@ sl_status sl_search_feasible(sl_search *s, bool *feasible)
 {
     sl_choice *choice = &s->best;
     bool small = s->a->n_entries < SMALL_ENTRIES;
-    size_t budget[SL_TIER_COUNT] = {s->budget[SL_TIER_DEVICE], coarse(s, s->budget[SL_TIER_HOST])};
+    size_t budget[SL_TIER_COUNT];
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        budget[tier] = s->budget[tier] / sl_search_grain(s, (sl_tier) tier) * sl_search_grain(s, (sl_tier) tier);
     *feasible = false;
     choice->fit = SL_FIT_LOW;
     choice->on_demand = true;
@@ -248,6 +257,7 @@ static sl_status try_start(sl_search *s, bool on_host, int step, sl_gaps gaps)
     set_homes(s, &s->trial, bytes);
     set_gaps(s, &s->trial, gaps);
     memset(s->trial.lead, 0xff, (size_t) s->a->n_entries * sizeof *s->trial.lead);
+    memset(s->trial.side, SL_SIDE_AUTO, (size_t) s->a->n_entries);
     s->trial.on_demand = false;
     s->trial.slack = 0;
     s->trial.fit = s->budget[SL_TIER_DEVICE] == SIZE_MAX ? SL_FIT_LOW | SL_FIT_BEST : 0;
@@ -298,6 +308,7 @@ static sl_status try_prices(sl_search *s, bool on_host)
     sl_status status = SL_OK;
     sl_price_targets targets = {.rounds = 60};
     memset(s->trial.lead, 0xff, (size_t) s->a->n_entries * sizeof *s->trial.lead);
+    memset(s->trial.side, SL_SIDE_AUTO, (size_t) s->a->n_entries);
     aim(s, 0, &targets);
     sl_prices_choose(prices, &targets, s->trial.gap);
     memcpy(s->actual, s->trial.gap, (size_t) s->a->n_entries);
@@ -312,14 +323,6 @@ static sl_status try_prices(sl_search *s, bool on_host)
     }
     sl_prices_destroy(prices);
     return status;
-}
-
-static size_t persistent_bytes(const sl_search *s)
-{
-    size_t total = 0;
-    for (int32_t o = 0; o < s->a->program->n_objects; o++)
-        total += s->a->program->objects[o].persistent ? s->a->bytes[o] : 0;
-    return total;
 }
 
 static sl_status improve(sl_search *s, bool small)
@@ -348,7 +351,7 @@ sl_status sl_search_improve(sl_search *s)
 {
     sl_choice frugal = {0};
     bool small = s->a->n_entries < SMALL_ENTRIES;
-    sl_status status = new_choice(s->a, &frugal);
+    sl_status status = sl_choice_new(s->a, &frugal);
     if (status == SL_OK) {
         sl_choice_copy(s->a, &frugal, &s->best);
         status = improve(s, small);
@@ -359,7 +362,7 @@ sl_status sl_search_improve(sl_search *s)
         status = sl_search_consider(s, &outcome);
         SL_ASSERT(status != SL_OK || s->found);
     }
-    free_choice(&frugal);
+    sl_choice_free(&frugal);
     return status == SL_OK && small ? sl_search_climb(s) : status;
 }
 

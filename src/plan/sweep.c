@@ -161,8 +161,7 @@ static sl_status gather(sl_sweep *s, int32_t t, bool clone, int32_t *workspace, 
             SL_TRY(sl_sweep_fetch(s, e->object, true, done));
             state->transient = clone;
         } else if (state->spot[SL_TIER_DEVICE] < 0) {
-            bool low = !clone && a->entries[i].next >= 0 && s->choice->gap[i] == SL_GAP_KEEP &&
-                       a->entries[a->entries[i].next].task - t > 48;
+            bool low = !clone && sl_sweep_goes_low(s, i);
             SL_TRY(sl_sweep_make_room(s, e->object, s->a->program->objects[e->object].bytes, SL_TIER_DEVICE, true, low,
                                       &state->spot[SL_TIER_DEVICE]));
             *done = state->spot[SL_TIER_DEVICE] >= 0;

@@ -74,6 +74,7 @@ int32_t sl_sweep_new_spot(sl_sweep *s, int32_t object, sl_tier tier, size_t byte
 /* Room in a tier; on the device, others may be made to leave. *done false: there is none. */
 sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier tier, bool force, bool low,
                              int32_t *spot);
+bool sl_sweep_goes_low(const sl_sweep *s, int32_t entry);
 void sl_sweep_release(sl_sweep *s, int32_t spot);
 void sl_sweep_forget(sl_sweep *s, int32_t object, sl_tier tier);
 /* Copies the content to host memory if it is not there. *done false: no room. */
