@@ -100,7 +100,7 @@ static sl_status not_finite(sl_trainer *t, const sl_step_result *result)
     return sl_fail(SL_E_NOT_FINITE,
                    "step %" PRId64
                    " is not finite (loss %g, gradient norm %g): %s; %s; try a lower --lr, --clip, or --on-nan skip",
-                   result->step, isnan(result->loss) ? (double) NAN : result->loss, result->grad_norm, where, last);
+                   result->step, result->loss, result->grad_norm, where, last);
 }
 
 /* ---- the step ---- */
@@ -118,6 +118,10 @@ static sl_status train_once(sl_trainer *t, sl_step_result *result)
     result->step = t->progress.step + 1;
     result->grad_norm = (double) gate[1];
     result->learning_rate = sl_schedule_at(&t->setup.schedule, result->step);
+    if (isnan(result->loss))
+        result->loss = (double) NAN; /* without the sign that printf would show */
+    if (isnan(result->grad_norm))
+        result->grad_norm = (double) NAN;
     result->seconds = sl_clock_s() - start;
     result->tokens_per_s = (double) side->program->tokens / result->seconds;
     bool finite = isfinite(result->loss) && isfinite(result->grad_norm) && gate[2] == 0;
