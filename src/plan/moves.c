@@ -153,7 +153,7 @@ sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier 
     }
     sl_arena *arena = &s->arena[tier];
     bool best = s->choice->fit & SL_FIT_BEST;
-    if (s->choice->fit & SL_FIT_LOW)
+    if (s->choice->fit & SL_FIT_LOW || s->budget[tier] == SIZE_MAX) /* an arena without end has no upper end to fill */
         low = true;
     double by = s->now_s;
     if (!force || tier != SL_TIER_DEVICE)
