@@ -6,14 +6,16 @@
  */
 #include "plan/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_HOMES 4 /* persistent objects up to which all their homes are tried */
-#define WALK 150
+#define POOL ((1 << MAX_HOMES) + 1)
+#define WALK 120
 
 /* One change: the value one decision is set to. */
-typedef enum sl_move_kind { MOVE_GAP, MOVE_LEAD, MOVE_HOST, MOVE_HOME, MOVE_FIT, MOVE_SLACK, MOVE_SIDE } sl_move_kind;
+typedef enum sl_move_kind { MOVE_GAP, MOVE_LEAD, MOVE_HOST, MOVE_HOME, MOVE_FIT, MOVE_SLACK, MOVE_SIDE, MOVE_KINDS } sl_move_kind;
 
 typedef struct sl_move {
     sl_move_kind kind;
@@ -69,10 +71,18 @@ static sl_status list_other_moves(const sl_search *s, sl_moves *moves)
         for (int32_t side = 0; side < SL_SIDE_COUNT; side++)
             SL_TRY(add(moves, MOVE_SIDE, e, side));
     for (int32_t e = 0; e < a->n_entries; e++)
-        for (int32_t ahead = 0; ahead <= 4 && a->entries[e].flags & SL_ENTRY_READ; ahead++)
+        for (int32_t ahead = -1; ahead <= 4 && a->entries[e].flags & SL_ENTRY_READ; ahead++)
             if (a->entries[e].task - ahead >= 0)
-                SL_TRY(add(moves, MOVE_LEAD, e, ahead ? a->entries[e].task - ahead : -1));
+                SL_TRY(add(moves, MOVE_LEAD, e, ahead < 0 ? -1 : a->entries[e].task - ahead));
     return SL_OK;
+}
+
+static int by_kind(const void *a, const void *b)
+{
+    const sl_move *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    return x->index != y->index ? (x->index < y->index ? -1 : 1) : (x->value > y->value) - (x->value < y->value);
 }
 
 /* False: it is so already. */
@@ -111,6 +121,8 @@ static bool apply(const sl_search *s, sl_choice *choice, const sl_move *move)
             return false;
         choice->side[move->index] = (uint8_t) move->value;
         return true;
+    case MOVE_KINDS:
+        return false;
     case MOVE_SLACK:
         if (choice->slack == move->value)
             return false;
@@ -125,8 +137,11 @@ static bool apply(const sl_search *s, sl_choice *choice, const sl_move *move)
 typedef struct sl_climb {
     sl_search *search;
     sl_moves moves;
+    int32_t first_move[MOVE_KINDS + 1]; /* by kind */
     sl_choice now;       /* where the walk stands; the best is kept by the search */
     double now_s;
+    sl_choice pool[POOL]; /* where walks start: one slot per way to put the homes, the last for all else */
+    double pool_s[POOL];
     uint64_t random;
 } sl_climb;
 
@@ -152,11 +167,24 @@ static sl_status step_to(sl_climb *c, double factor, bool *gone)
     return SL_OK;
 }
 
-static void restart(sl_climb *c)
+static sl_status list_moves(sl_climb *c)
 {
-    sl_choice_copy(c->search->a, &c->now, &c->search->best);
+    SL_TRY(list_gap_moves(c->search, &c->moves));
+    SL_TRY(list_other_moves(c->search, &c->moves));
+    qsort(c->moves.list, (size_t) c->moves.count, sizeof *c->moves.list, by_kind);
+    for (int kind = 0, i = 0; kind <= MOVE_KINDS; kind++) {
+        while (i < c->moves.count && (int) c->moves.list[i].kind < kind)
+            i++;
+        c->first_move[kind] = i;
+    }
+    return SL_OK;
+}
+
+static void stand_on(sl_climb *c, const sl_choice *choice, double seconds)
+{
+    sl_choice_copy(c->search->a, &c->now, choice);
     c->now.on_demand = false;
-    c->now_s = c->search->best_s;
+    c->now_s = seconds;
 }
 
 /* Single changes until none helps. */
@@ -174,68 +202,111 @@ static sl_status climb_singly(sl_climb *c)
     return SL_OK;
 }
 
-/* Walks at random that may lose a little at first and less and less later; equal is always welcome, since a change of layout or
+/* A kind of change first, then one of its kind: else the many ways to place fetches would crowd out the rest. */
+static const sl_move *random_move(sl_climb *c)
+{
+    int kind;
+    do
+        kind = (int) random_below(c, MOVE_KINDS);
+    while (c->first_move[kind] == c->first_move[kind + 1]);
+    uint32_t count = (uint32_t) (c->first_move[kind + 1] - c->first_move[kind]);
+    return &c->moves.list[c->first_move[kind] + (int32_t) random_below(c, count)];
+}
+
+/* A walk at random that may lose a little at first and less and less later; equal is always welcome, since a change of layout or
  * order often pays only with the next change. */
 static sl_status wander(sl_climb *c, int32_t length)
 {
     sl_search *s = c->search;
     for (int32_t i = 0; i < length && !sl_search_over(s); i++) {
-        double warmth = 0.06 * (1 - (double) i / length);
+        double warmth = 0.1 * (1 - (double) i / length);
         bool changed = false, gone;
         sl_choice_copy(s->a, &s->trial, &c->now);
         for (uint32_t k = 1 + random_below(c, 3); k > 0; k--)
-            changed = apply(s, &s->trial, &c->moves.list[random_below(c, (uint32_t) c->moves.count)]) || changed;
+            changed = apply(s, &s->trial, random_move(c)) || changed;
         if (changed)
             SL_TRY(step_to(c, 1 + warmth * random_below(c, 1000) / 1000, &gone));
     }
     return SL_OK;
 }
 
-/* Every way to put the homes, for few persistent objects. */
-static sl_status try_homes(sl_climb *c)
+/* ---- where walks start --------------------------------------------------------------------------------------------------- */
+
+/* The walk's place goes into a pool slot if it is faster than what is there. */
+static void remember(sl_climb *c, int slot)
+{
+    if (c->pool_s[slot] <= c->now_s)
+        return;
+    sl_choice_copy(c->search->a, &c->pool[slot], &c->now);
+    c->pool_s[slot] = c->now_s;
+}
+
+/* One way to put the homes: the best of three simple starts, improved a little, becomes a place to walk from. */
+static sl_status try_homes(sl_climb *c, const int32_t *persistent, int32_t n, uint32_t set)
+{
+    sl_search *s = c->search;
+    c->now_s = INFINITY;
+    for (int gap = SL_GAP_KEEP; gap <= SL_GAP_DROP; gap++) {
+        sl_choice_copy(s->a, &s->trial, &s->best);
+        s->trial.on_demand = false;
+        for (int32_t i = 0; i < n; i++)
+            s->trial.home[persistent[i]] = set >> i & 1 ? SL_TIER_DEVICE : SL_TIER_HOST;
+        for (int32_t e = 0; e < s->a->n_entries; e++)
+            s->trial.gap[e] = gap == SL_GAP_DROP && !s->a->entries[e].can_drop ? SL_GAP_KEEP : (uint8_t) gap;
+        for (int settle = 0; settle < 3 && !sl_search_over(s); settle++) {
+            bool gone;
+            SL_TRY(step_to(c, 1, &gone));
+            if (!gone)
+                break;
+            memcpy(s->trial.gap, s->actual, (size_t) s->a->n_entries);
+        }
+    }
+    if (c->now_s < INFINITY)
+        remember(c, (int) set);
+    return SL_OK;
+}
+
+static sl_status fill_pool(sl_climb *c)
 {
     sl_search *s = c->search;
     const sl_program *p = s->a->program;
     int32_t persistent[MAX_HOMES], n = 0;
-    for (int32_t o = 0; o < p->n_objects; o++)
+    for (int32_t o = 0; o < p->n_objects && n <= MAX_HOMES; o++)
         if (p->objects[o].persistent) {
-            if (n == MAX_HOMES || s->fixed)
-                return SL_OK;
-            persistent[n++] = o;
+            if (n < MAX_HOMES)
+                persistent[n] = o;
+            n++;
         }
-    for (uint32_t set = 0; set < 1u << n && !sl_search_over(s); set++)
-        for (int gap = SL_GAP_KEEP; gap <= SL_GAP_DROP; gap++) {
-            sl_choice_copy(s->a, &s->trial, &c->now);
-            for (int32_t i = 0; i < n; i++)
-                s->trial.home[persistent[i]] = set >> i & 1 ? SL_TIER_DEVICE : SL_TIER_HOST;
-            for (int32_t e = 0; e < s->a->n_entries; e++)
-                s->trial.gap[e] = gap == SL_GAP_DROP && !s->a->entries[e].can_drop ? SL_GAP_KEEP : (uint8_t) gap;
-            for (int settle = 0; settle < 3 && !sl_search_over(s); settle++) {
-                sl_outcome outcome;
-                SL_TRY(sl_search_consider(s, &outcome));
-                if (!outcome.feasible || !outcome.forced)
-                    break;
-                memcpy(s->trial.gap, s->actual, (size_t) s->a->n_entries);
-            }
-        }
+    for (int slot = 0; slot < POOL; slot++)
+        c->pool_s[slot] = INFINITY;
+    if (n <= MAX_HOMES && !s->fixed)
+        for (uint32_t set = 0; set < 1u << n && !sl_search_over(s); set++)
+            SL_TRY(try_homes(c, persistent, n, set));
+    stand_on(c, &s->best, s->best_s);
+    remember(c, POOL - 1);
     return SL_OK;
 }
 
 static sl_status climb(sl_climb *c)
 {
     sl_search *s = c->search;
-    SL_TRY(list_gap_moves(s, &c->moves));
-    SL_TRY(list_other_moves(s, &c->moves));
+    SL_TRY(list_moves(c));
     if (!c->moves.count)
         return SL_OK;
-    restart(c);
-    SL_TRY(try_homes(c));
-    restart(c);
+    SL_TRY(fill_pool(c));
+    stand_on(c, &s->best, s->best_s);
     SL_TRY(climb_singly(c));
-    while (!sl_search_over(s)) {
-        restart(c);
+    remember(c, POOL - 1);
+    while (!sl_search_over(s)) { /* from the better of two slots, or from the best */
+        int slot = (int) random_below(c, POOL), other = (int) random_below(c, POOL);
+        slot = c->pool_s[other] < c->pool_s[slot] ? other : slot;
+        slot = c->pool_s[slot] == INFINITY ? POOL - 1 : slot;
+        stand_on(c, &c->pool[slot], c->pool_s[slot]);
         SL_TRY(wander(c, WALK));
-        SL_TRY(climb_singly(c));
+        remember(c, slot);
+        if (c->now_s < s->best_s * 1.03)
+            SL_TRY(climb_singly(c));
+        remember(c, slot);
     }
     return SL_OK;
 }
@@ -244,8 +315,12 @@ sl_status sl_search_climb(sl_search *s)
 {
     sl_climb c = {.search = s, .random = 1};
     sl_status status = sl_choice_new(s->a, &c.now);
+    for (int slot = 0; slot < POOL && status == SL_OK; slot++)
+        status = sl_choice_new(s->a, &c.pool[slot]);
     if (status == SL_OK)
         status = climb(&c);
+    for (int slot = 0; slot < POOL; slot++)
+        sl_choice_free(&c.pool[slot]);
     sl_choice_free(&c.now);
     sl_free(c.moves.list);
     return status;
