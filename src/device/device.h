@@ -31,31 +31,31 @@ typedef struct sl_span {
 
 typedef struct sl_device_config {
     size_t arena_bytes[SL_TIER_COUNT]; /* exactly these are mapped; 0: no memory in this tier */
-    int threads;         /* CPU threads for kernels; 0 = one per core */
-    int64_t max_commands; /* commands per stream and step, waits and records included */
+    int threads;                       /* CPU threads for kernels; 0 = one per core */
+    int64_t max_commands;              /* commands per stream and step, waits and records included */
     int64_t max_events;
-    uint64_t seed;       /* sim: which of the allowed orders to run */
+    uint64_t seed; /* sim: which of the allowed orders to run */
 } sl_device_config;
 
 /* What the planner needs to know of a machine. Rates in units/s, sizes in bytes. Also the file format of --hw FILE. */
 typedef struct sl_hardware {
     char name[64];
     size_t memory_bytes[SL_TIER_COUNT];
-    double peak_flops[SL_DTYPE_COUNT];   /* dense matrix multiply, by input dtype; what MFU is measured against */
-    double matmul_efficiency;            /* sustained share of peak for large matmuls */
-    double attention_efficiency[2];      /* forward, backward */
+    double peak_flops[SL_DTYPE_COUNT];      /* dense matrix multiply, by input dtype; what MFU is measured against */
+    double matmul_efficiency;               /* sustained share of peak for large matmuls */
+    double attention_efficiency[2];         /* forward, backward */
     double memory_bandwidth[SL_TIER_COUNT]; /* read + write, sustained */
-    double link_bandwidth[2];            /* towards the device, away from it; alone */
-    double link_bandwidth_both;          /* each way while both are busy */
+    double link_bandwidth[2];               /* towards the device, away from it; alone */
+    double link_bandwidth_both;             /* each way while both are busy */
     double link_latency_s, launch_latency_s;
-    double host_optimizer_bandwidth;     /* bytes of state the host updates per second */
-    bool shared_cores;                   /* copies and host ops take time from compute (the CPU device) */
+    double host_optimizer_bandwidth; /* bytes of state the host updates per second */
+    bool shared_cores;               /* copies and host ops take time from compute (the CPU device) */
 } sl_hardware;
 
 typedef struct sl_device sl_device;
 typedef struct sl_device_class {
-    const char *name;      /* "cpu", "cuda", "sim" */
-    const char *describe;  /* one line for people */
+    const char *name;     /* "cpu", "cuda", "sim" */
+    const char *describe; /* one line for people */
     sl_status (*open)(const sl_device_config *config, sl_device **device);
     void (*close)(sl_device *device);
     void *(*arena)(sl_device *device, sl_tier tier); /* base address */
@@ -69,7 +69,8 @@ typedef struct sl_device_class {
      * goes on with step_begin and issues the commands, which the device may record for the next time. */
     sl_status (*replay)(sl_device *device, const void *list, bool *started);
     sl_status (*step_begin)(sl_device *device);
-    sl_status (*launch)(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span); /* *launch outlives the step */
+    sl_status (*launch)(sl_device *device, sl_stream stream, const sl_launch *launch,
+                        sl_span *span); /* *launch outlives the step */
     sl_status (*copy)(sl_device *device, sl_stream stream, void *to, const void *from, size_t bytes, sl_span *span);
     sl_status (*record)(sl_device *device, sl_stream stream, int64_t event);
     sl_status (*wait)(sl_device *device, sl_stream stream, int64_t event);

@@ -129,7 +129,9 @@ static void load(void)
     if (!library) {
         const char *why = dlerror();
         bool missing = !why || strstr(why, "libsluice_cuda.so: cannot open");
-        snprintf(reason, sizeof reason, "%s%s", missing ? "the CUDA plugin (libsluice_cuda.so) was not built or is not beside the program" : "the CUDA plugin does not load: ",
+        snprintf(reason, sizeof reason, "%s%s",
+                 missing ? "the CUDA plugin (libsluice_cuda.so) was not built or is not beside the program"
+                         : "the CUDA plugin does not load: ",
                  missing ? "" : why);
         return;
     }

@@ -11,8 +11,8 @@
 #define SL_PLUGIN_ABI 1
 
 typedef struct sl_plugin_host {
-    int32_t abi;          /* SL_PLUGIN_ABI of the program; a plugin of another one refuses */
-    const char *version;  /* SL_VERSION */
+    int32_t abi;         /* SL_PLUGIN_ABI of the program; a plugin of another one refuses */
+    const char *version; /* SL_VERSION */
     /* As sl_fail(). */
     sl_status (*fail)(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
     const sl_op_def *(*op)(sl_op_id id);
@@ -25,7 +25,8 @@ typedef struct sl_plugin_host {
     size_t (*host_workspace)(void *host, const sl_launch *launch);
     void (*host_run)(void *host, const sl_launch *launch);
     /* fn for tiles 0..tiles-1 on all of the host's threads. */
-    void (*host_parallel)(void *host, void (*fn)(void *context, int64_t tile, int thread), void *context, int64_t tiles);
+    void (*host_parallel)(void *host, void (*fn)(void *context, int64_t tile, int thread), void *context,
+                          int64_t tiles);
 } sl_plugin_host;
 
 /* The plugin's entry, by this name. The table outlives the plugin. */

@@ -18,17 +18,29 @@
 typedef enum sl_value_class {
     SL_VALUE_ACTIVATION,
     SL_VALUE_PARAMETER,
-    SL_VALUE_INPUT,          /* tokens, targets, positions, segments, step parameters */
-    SL_VALUE_CONTEXT,        /* K/V: a slice writes its own rows, attention reads the rows of all slices so far */
-    SL_VALUE_LOSS,           /* one f32 per chunk */
-    SL_VALUE_GRADIENT,       /* of an activation */
+    SL_VALUE_INPUT,    /* tokens, targets, positions, segments, step parameters */
+    SL_VALUE_CONTEXT,  /* K/V: a slice writes its own rows, attention reads the rows of all slices so far */
+    SL_VALUE_LOSS,     /* one f32 per chunk */
+    SL_VALUE_GRADIENT, /* of an activation */
     SL_VALUE_CONTEXT_GRADIENT,
     SL_VALUE_PARAMETER_GRADIENT,
 } sl_value_class;
 
-typedef enum sl_input_kind { SL_INPUT_TOKENS, SL_INPUT_TARGETS, SL_INPUT_POSITIONS, SL_INPUT_SEGMENTS, SL_INPUT_STEP, SL_INPUT_COUNT } sl_input_kind;
+typedef enum sl_input_kind {
+    SL_INPUT_TOKENS,
+    SL_INPUT_TARGETS,
+    SL_INPUT_POSITIONS,
+    SL_INPUT_SEGMENTS,
+    SL_INPUT_STEP,
+    SL_INPUT_COUNT
+} sl_input_kind;
 
-typedef enum sl_init { SL_INIT_ZEROS, SL_INIT_ONES, SL_INIT_NORMAL, SL_INIT_TRUNCATED } sl_init; /* truncated at 3 sigma */
+typedef enum sl_init {
+    SL_INIT_ZEROS,
+    SL_INIT_ONES,
+    SL_INIT_NORMAL,
+    SL_INIT_TRUNCATED
+} sl_init; /* truncated at 3 sigma */
 
 /* Where a parameter's rows go in a Hugging Face file: rows [row, row+rows) of ours are the tensor `name` there. */
 typedef struct sl_param_part {
@@ -39,17 +51,17 @@ typedef struct sl_param_part {
 #define SL_MAX_PARTS 3
 
 typedef struct sl_param {
-    const char *name;      /* "layers.3.qkv" */
+    const char *name; /* "layers.3.qkv" */
     sl_type type;
     sl_init init;
     float init_std;
-    bool decay;            /* weight decay applies */
-    const char *group;     /* "layers.3.attention"; a group's parameters are declared one after the other */
+    bool decay;        /* weight decay applies */
+    const char *group; /* "layers.3.attention"; a group's parameters are declared one after the other */
     int n_parts;
     sl_param_part parts[SL_MAX_PARTS];
     /* set by the graph */
     int32_t group_index;
-    size_t offset;         /* bytes into the group, in the parameter dtype; set by sl_graph_finish */
+    size_t offset; /* bytes into the group, in the parameter dtype; set by sl_graph_finish */
 } sl_param;
 
 typedef struct sl_param_group {
@@ -60,23 +72,24 @@ typedef struct sl_param_group {
 } sl_param_group;
 
 typedef struct sl_graph_value {
-    const char *name;       /* "layers.3.gate_up" */
+    const char *name; /* "layers.3.gate_up" */
     sl_type type;
     sl_value_class class;
-    int32_t param;          /* parameters and their gradients */
+    int32_t param; /* parameters and their gradients */
     sl_input_kind input;
-    sl_value gradient_of;   /* gradients: of which value */
-    sl_value storage;       /* the value whose bytes it shares (gradient passed through a residual addition); itself otherwise */
-    int32_t block;          /* where it is made; for parameter gradients the block whose use it belongs to */
+    sl_value gradient_of; /* gradients: of which value */
+    sl_value
+        storage;   /* the value whose bytes it shares (gradient passed through a residual addition); itself otherwise */
+    int32_t block; /* where it is made; for parameter gradients the block whose use it belongs to */
 } sl_graph_value;
 
 typedef enum sl_phase { SL_PHASE_FORWARD, SL_PHASE_BACKWARD, SL_PHASE_OPTIMIZER } sl_phase;
 
 typedef struct sl_node {
-    const char *name;       /* "layers.3.gate_up" (the op is known apart) */
+    const char *name; /* "layers.3.gate_up" (the op is known apart) */
     sl_op_id op;
     sl_attrs attrs;
-    uint32_t accumulate;    /* within the chunk; the program adds the bits that later chunks need */
+    uint32_t accumulate; /* within the chunk; the program adds the bits that later chunks need */
     int32_t n_in, n_out;
     sl_value in[SL_MAX_IN], out[SL_MAX_OUT]; /* SL_NO_VALUE: absent */
     int32_t block;
@@ -85,17 +98,18 @@ typedef struct sl_node {
 
 typedef struct sl_block {
     const char *name;
-    int32_t first_forward, n_forward;   /* nodes */
-    int32_t first_backward, n_backward; /* nodes; the head's forward is part of its backward (n_forward is 0 there when training) */
+    int32_t first_forward, n_forward; /* nodes */
+    int32_t first_backward,
+        n_backward; /* nodes; the head's forward is part of its backward (n_forward is 0 there when training) */
 } sl_block;
 
 typedef struct sl_graph sl_graph;
 struct sl_graph {
-    sl_region *region;      /* owns every name and array below */
-    int64_t tokens;         /* n */
-    sl_dtype dtype;         /* of parameters and activations */
-    bool training;          /* differentiate and keep dropout */
-    bool sliced;            /* chunks are slices: context gradients are f32 */
+    sl_region *region; /* owns every name and array below */
+    int64_t tokens;    /* n */
+    sl_dtype dtype;    /* of parameters and activations */
+    bool training;     /* differentiate and keep dropout */
+    bool sliced;       /* chunks are slices: context gradients are f32 */
     sl_graph_value *values;
     sl_node *nodes;
     sl_block *blocks;
@@ -123,8 +137,8 @@ sl_status sl_graph_input(sl_graph *graph, sl_input_kind kind, sl_value *out);
 /* dtype is the graph's. Asking again for a name gives the same value (tied weights). */
 sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out);
 /* Appends an op; types come from its shape rule. `out` gets n_out values. The second output of ROPE becomes class CONTEXT. */
-sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in, int n_in,
-                      sl_value *out);
+sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
+                      int n_in, sl_value *out);
 /* Lays out the groups and, when training, differentiates: backward nodes block by block in reverse. `loss` is HEAD_LOSS's output. */
 sl_status sl_graph_finish(sl_graph *graph, sl_value loss);
 

@@ -25,26 +25,27 @@ typedef enum sl_object_class {
     SL_CLASS_CONTEXT,    /* K/V of a sequence, and its gradient */
     SL_CLASS_HIDDEN,     /* gradients of activations */
     SL_CLASS_WORKSPACE,  /* appears in plans only */
-    SL_CLASS_DATA,       /* tokens, targets, positions, segments, step parameters: written into host memory before the step */
-    SL_CLASS_RESULT,     /* losses, gradient norm: read from host memory after the step */
+    SL_CLASS_DATA, /* tokens, targets, positions, segments, step parameters: written into host memory before the step */
+    SL_CLASS_RESULT, /* losses, gradient norm: read from host memory after the step */
     SL_CLASS_COUNT
 } sl_object_class;
 const char *sl_object_class_name(sl_object_class class);
 
 typedef struct sl_object {
-    const char *name;     /* "layers.3.gate_up", the same for every chunk; block/chunk/round tell which */
+    const char *name; /* "layers.3.gate_up", the same for every chunk; block/chunk/round tell which */
     sl_object_class class;
     size_t bytes;
     int32_t block, chunk, round; /* -1 where it does not apply; chunk counts from 0 over the whole step */
-    int32_t key;          /* the same for corresponding objects of different rounds: plans may decide per key */
-    bool persistent;      /* content survives from step to step (parameters, optimizer state) */
-    int32_t producer;     /* the one task that writes it, whole; -1 if several do, or none. Only such objects can be recomputed */
-    int32_t group;        /* parameter group for PARAMETER, GRADIENT, OPTIMIZER; -1 otherwise */
+    int32_t key;                 /* the same for corresponding objects of different rounds: plans may decide per key */
+    bool persistent;             /* content survives from step to step (parameters, optimizer state) */
+    int32_t
+        producer; /* the one task that writes it, whole; -1 if several do, or none. Only such objects can be recomputed */
+    int32_t group; /* parameter group for PARAMETER, GRADIENT, OPTIMIZER; -1 otherwise */
 } sl_object;
 
 typedef struct sl_use {
-    int32_t object;       /* -1: operand absent */
-    size_t offset;        /* bytes into the object */
+    int32_t object; /* -1: operand absent */
+    size_t offset;  /* bytes into the object */
     sl_type type;
 } sl_use;
 
@@ -52,17 +53,18 @@ typedef struct sl_task {
     sl_op_id op;
     uint32_t accumulate;
     sl_attrs attrs;
-    const char *name;     /* of the graph's node; with block and chunk it names the task for people */
+    const char *name; /* of the graph's node; with block and chunk it names the task for people */
     sl_use in[SL_MAX_IN], out[SL_MAX_OUT];
     sl_phase phase;
     int32_t block, chunk, round; /* -1 where it does not apply */
-    int32_t kind;         /* tasks of one kind cost the same: same op, types, attributes, accumulate bits */
-    bool host_allowed;    /* may run beside host memory with the same bits (optimizer updates, sums of squares of gradients) */
+    int32_t kind;                /* tasks of one kind cost the same: same op, types, attributes, accumulate bits */
+    bool
+        host_allowed; /* may run beside host memory with the same bits (optimizer updates, sums of squares of gradients) */
 } sl_task;
 
 /* What all tasks of a kind have in common. */
 typedef struct sl_task_kind {
-    int32_t example;      /* a task of it */
+    int32_t example; /* a task of it */
     int64_t count;
     sl_work work;
 } sl_task_kind;
@@ -72,8 +74,8 @@ typedef enum sl_optimizer { SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_SGD } sl_optimizer;
 
 /* How tokens are cut. Fixed by model, sequence length and device kind, or by the user: never by a budget. */
 typedef struct sl_chunking {
-    int64_t seqlen, sequences;  /* sequences per step */
-    int64_t chunk_tokens;       /* tokens of a full chunk: a multiple of seqlen (packed) or less than it (sliced) */
+    int64_t seqlen, sequences; /* sequences per step */
+    int64_t chunk_tokens;      /* tokens of a full chunk: a multiple of seqlen (packed) or less than it (sliced) */
 } sl_chunking;
 
 typedef struct sl_program_config {
@@ -81,10 +83,10 @@ typedef struct sl_program_config {
     sl_precision precision;
     sl_optimizer optimizer;
     float beta1, beta2, eps, weight_decay, momentum;
-    bool gated;            /* clipping or on-nan skip: updates wait for the global norm */
-    bool norm;             /* compute the gradient norm even when not gated */
-    bool forward_only;     /* validation: loss only */
-    int64_t max_segments;  /* per chunk (packed) or per sequence (sliced): how many documents may be kept apart */
+    bool gated;               /* clipping or on-nan skip: updates wait for the global norm */
+    bool norm;                /* compute the gradient norm even when not gated */
+    bool forward_only;        /* validation: loss only */
+    int64_t max_segments;     /* per chunk (packed) or per sequence (sliced): how many documents may be kept apart */
     int64_t chunks_per_round; /* placement: the planner's to choose. Sliced sequences are never split over rounds */
 } sl_program_config;
 
@@ -93,12 +95,12 @@ typedef struct sl_chunk {
     int64_t first_sequence, n_sequences; /* packed: whole sequences */
     int64_t slice_offset;                /* sliced: first token within the sequence */
     int64_t tokens;
-    int32_t data[SL_INPUT_COUNT];        /* objects; SEGMENTS of a sliced sequence and STEP are shared */
+    int32_t data[SL_INPUT_COUNT]; /* objects; SEGMENTS of a sliced sequence and STEP are shared */
     int32_t loss_slot;
 } sl_chunk;
 
 typedef struct sl_program {
-    sl_region *region;      /* owns everything below */
+    sl_region *region; /* owns everything below */
     sl_object *objects;
     sl_task *tasks;
     sl_task_kind *kinds;
@@ -111,15 +113,17 @@ typedef struct sl_program {
     sl_program_config config;
     /* Objects by parameter group; -1 where the precision or optimizer has none. */
     int32_t *param_object, *moment1_object, *moment2_object, *master_object;
-    int32_t step_object, losses_object, gate_object; /* gate -1 when no norm is computed; losses: one f32 per chunk, + none */
-    int64_t tokens;         /* per step */
-    double flops;           /* per step, as MFU counts */
+    int32_t step_object, losses_object,
+        gate_object; /* gate -1 when no norm is computed; losses: one f32 per chunk, + none */
+    int64_t tokens;  /* per step */
+    double flops;    /* per step, as MFU counts */
 } sl_program;
 
 /* Builds the program of a model. `build` makes the chunk graph for a number of tokens: called once per distinct chunk length
  * (full, tail); the caller passes sl_model_build through it, since this layer lies below the models. */
 typedef sl_status (*sl_graph_builder)(void *context, sl_graph *graph);
-sl_status sl_program_create(const sl_program_config *config, sl_graph_builder build, void *context, sl_program **program);
+sl_status sl_program_create(const sl_program_config *config, sl_graph_builder build, void *context,
+                            sl_program **program);
 void sl_program_destroy(sl_program *program);
 
 /* The default chunk for a sequence length: sequences are packed up to, or cut down to, about `target` tokens. */

@@ -18,8 +18,8 @@ typedef struct sl_cpu_kernel {
     const char *name;
     sl_op_id op;
     sl_isa isa;
-    bool (*supports)(const sl_launch *launch);                   /* NULL: every launch of the op */
-    size_t (*workspace)(const sl_launch *launch, int threads);   /* NULL: none */
+    bool (*supports)(const sl_launch *launch);                 /* NULL: every launch of the op */
+    size_t (*workspace)(const sl_launch *launch, int threads); /* NULL: none */
     void (*run)(const sl_launch *launch, sl_pool *pool);
 } sl_cpu_kernel;
 

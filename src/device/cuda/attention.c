@@ -18,7 +18,23 @@
 #include "device/cuda/attention.h"
 #include "device/cuda/dnn.h"
 
-enum { ID_Q = 1, ID_K, ID_V, ID_O, ID_STATS, ID_SCALE, ID_MASKED, ID_LEN_Q, ID_LEN_KV, ID_DO, ID_DQ, ID_DK, ID_DV, ID_SUM, ID_ONE };
+enum {
+    ID_Q = 1,
+    ID_K,
+    ID_V,
+    ID_O,
+    ID_STATS,
+    ID_SCALE,
+    ID_MASKED,
+    ID_LEN_Q,
+    ID_LEN_KV,
+    ID_DO,
+    ID_DQ,
+    ID_DK,
+    ID_DV,
+    ID_SUM,
+    ID_ONE
+};
 
 /* What the graph depends on; the key of the cache, so zeroed before it is filled. */
 typedef struct shape {
@@ -76,7 +92,8 @@ static sl_dnn_shape make(int64_t b, int64_t h, int64_t m, int64_t n, int64_t sb,
 
 static builder begin(sl_dnn_graph *g, const shape *s)
 {
-    int64_t b = s->batch, h = s->heads, kh = s->kv_heads, m = s->q_rows, n = s->kv_rows, e = s->head_dim, w = h * e, kw = 2 * kh * e;
+    int64_t b = s->batch, h = s->heads, kh = s->kv_heads, m = s->q_rows, n = s->kv_rows, e = s->head_dim, w = h * e,
+            kw = 2 * kh * e;
     builder x = {.g = g, .s = s};
     x.q = make(b, h, m, e, m * w, e, w, 1);
     x.k = make(b, kh, n, e, n * kw, e, kw, 1);
@@ -89,7 +106,8 @@ static builder begin(sl_dnn_graph *g, const shape *s)
     return x;
 }
 
-static sl_dnn_tensor point(builder *x, cudnnPointwiseMode_t mode, sl_dnn_tensor a, sl_dnn_tensor b, const sl_dnn_shape *like)
+static sl_dnn_tensor point(builder *x, cudnnPointwiseMode_t mode, sl_dnn_tensor a, sl_dnn_tensor b,
+                           const sl_dnn_shape *like)
 {
     sl_dnn_tensor y = sl_dnn_virtual(x->g, like, CUDNN_DATA_FLOAT);
     sl_dnn_pointwise(x->g, mode, CUDNN_DATA_FLOAT, -1, a, b, NULL, y);
@@ -99,7 +117,8 @@ static sl_dnn_tensor point(builder *x, cudnnPointwiseMode_t mode, sl_dnn_tensor 
 static sl_dnn_tensor integer(builder *x, cudnnPointwiseMode_t mode, int64_t axis, sl_dnn_tensor a, sl_dnn_tensor b)
 {
     sl_dnn_tensor y = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_INT32);
-    sl_dnn_pointwise(x->g, mode, mode == CUDNN_POINTWISE_GEN_INDEX ? CUDNN_DATA_FLOAT : CUDNN_DATA_INT32, axis, a, b, NULL, y);
+    sl_dnn_pointwise(x->g, mode, mode == CUDNN_POINTWISE_GEN_INDEX ? CUDNN_DATA_FLOAT : CUDNN_DATA_INT32, axis, a, b,
+                     NULL, y);
     return y;
 }
 
@@ -108,30 +127,39 @@ static sl_dnn_tensor mask(builder *x, sl_dnn_tensor scores)
 {
     if (!x->s->causal)
         return scores;
-    sl_dnn_tensor row = integer(x, CUDNN_POINTWISE_GEN_INDEX, 2, scores, NULL), column = integer(x, CUDNN_POINTWISE_GEN_INDEX, 3, scores, NULL);
+    sl_dnn_tensor row = integer(x, CUDNN_POINTWISE_GEN_INDEX, 2, scores, NULL),
+                  column = integer(x, CUDNN_POINTWISE_GEN_INDEX, 3, scores, NULL);
     if (x->s->q_rows != x->s->kv_rows) {
         row = integer(x, CUDNN_POINTWISE_ADD, 3, row, sl_dnn_scalar(x->g, ID_LEN_KV, CUDNN_DATA_INT32));
         row = integer(x, CUDNN_POINTWISE_SUB, 3, row, sl_dnn_scalar(x->g, ID_LEN_Q, CUDNN_DATA_INT32));
     }
-    sl_dnn_tensor keep = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_BOOLEAN), y = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
+    sl_dnn_tensor keep = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_BOOLEAN),
+                  y = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
     sl_dnn_pointwise(x->g, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, row, column, NULL, keep);
-    sl_dnn_pointwise(x->g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, scores, sl_dnn_scalar(x->g, ID_MASKED, CUDNN_DATA_FLOAT), keep, y);
+    sl_dnn_pointwise(x->g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, scores,
+                     sl_dnn_scalar(x->g, ID_MASKED, CUDNN_DATA_FLOAT), keep, y);
     return y;
 }
 
 static void build_forward(builder *x)
 {
-    sl_dnn_tensor q = sl_dnn_bound(x->g, ID_Q, &x->q, CUDNN_DATA_BFLOAT16), k = sl_dnn_bound(x->g, ID_K, &x->k_t, CUDNN_DATA_BFLOAT16);
-    sl_dnn_tensor v = sl_dnn_bound(x->g, ID_V, &x->v, CUDNN_DATA_BFLOAT16), o = sl_dnn_bound(x->g, ID_O, &x->q, CUDNN_DATA_BFLOAT16);
+    sl_dnn_tensor q = sl_dnn_bound(x->g, ID_Q, &x->q, CUDNN_DATA_BFLOAT16),
+                  k = sl_dnn_bound(x->g, ID_K, &x->k_t, CUDNN_DATA_BFLOAT16);
+    sl_dnn_tensor v = sl_dnn_bound(x->g, ID_V, &x->v, CUDNN_DATA_BFLOAT16),
+                  o = sl_dnn_bound(x->g, ID_O, &x->q, CUDNN_DATA_BFLOAT16);
     sl_dnn_tensor stats = sl_dnn_bound(x->g, ID_STATS, &x->stats, CUDNN_DATA_FLOAT);
     sl_dnn_tensor raw = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
     sl_dnn_matmul(x->g, q, k, raw);
-    sl_dnn_tensor s = mask(x, point(x, CUDNN_POINTWISE_MUL, raw, sl_dnn_scalar(x->g, ID_SCALE, CUDNN_DATA_FLOAT), &x->scores));
-    sl_dnn_tensor most = sl_dnn_virtual(x->g, &x->row, CUDNN_DATA_FLOAT), total = sl_dnn_virtual(x->g, &x->row, CUDNN_DATA_FLOAT);
+    sl_dnn_tensor s =
+        mask(x, point(x, CUDNN_POINTWISE_MUL, raw, sl_dnn_scalar(x->g, ID_SCALE, CUDNN_DATA_FLOAT), &x->scores));
+    sl_dnn_tensor most = sl_dnn_virtual(x->g, &x->row, CUDNN_DATA_FLOAT),
+                  total = sl_dnn_virtual(x->g, &x->row, CUDNN_DATA_FLOAT);
     sl_dnn_reduce(x->g, CUDNN_REDUCE_TENSOR_MAX, s, most);
-    sl_dnn_tensor e = point(x, CUDNN_POINTWISE_EXP, point(x, CUDNN_POINTWISE_SUB, s, most, &x->scores), NULL, &x->scores);
+    sl_dnn_tensor e =
+        point(x, CUDNN_POINTWISE_EXP, point(x, CUDNN_POINTWISE_SUB, s, most, &x->scores), NULL, &x->scores);
     sl_dnn_reduce(x->g, CUDNN_REDUCE_TENSOR_ADD, e, total);
-    sl_dnn_pointwise(x->g, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, -1, most, point(x, CUDNN_POINTWISE_LOG, total, NULL, &x->row), NULL, stats);
+    sl_dnn_pointwise(x->g, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, -1, most,
+                     point(x, CUDNN_POINTWISE_LOG, total, NULL, &x->row), NULL, stats);
     sl_dnn_tensor p = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_BFLOAT16);
     sl_dnn_pointwise(x->g, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, -1, e, total, NULL, p);
     sl_dnn_matmul(x->g, p, v, o);
@@ -148,7 +176,8 @@ static void key_gradient(builder *x, sl_dnn_tensor weights, sl_dnn_tensor rows, 
         sl_dnn_matmul(x->g, transposed, rows, d);
         return;
     }
-    sl_dnn_shape full = make(s->batch, s->heads, s->kv_rows, s->head_dim, s->heads * s->kv_rows * s->head_dim, s->kv_rows * s->head_dim, s->head_dim, 1);
+    sl_dnn_shape full = make(s->batch, s->heads, s->kv_rows, s->head_dim, s->heads * s->kv_rows * s->head_dim,
+                             s->kv_rows * s->head_dim, s->head_dim, 1);
     sl_dnn_tensor all = sl_dnn_virtual(x->g, &full, CUDNN_DATA_BFLOAT16);
     sl_dnn_matmul(x->g, transposed, rows, all);
     sl_dnn_reduce(x->g, CUDNN_REDUCE_TENSOR_ADD, all, d);
@@ -156,17 +185,23 @@ static void key_gradient(builder *x, sl_dnn_tensor weights, sl_dnn_tensor rows, 
 
 static void build_backward(builder *x)
 {
-    sl_dnn_tensor q = sl_dnn_bound(x->g, ID_Q, &x->q, CUDNN_DATA_BFLOAT16), k = sl_dnn_bound(x->g, ID_K, &x->k_t, CUDNN_DATA_BFLOAT16);
-    sl_dnn_tensor v = sl_dnn_bound(x->g, ID_V, &x->v_t, CUDNN_DATA_BFLOAT16), o = sl_dnn_bound(x->g, ID_O, &x->q, CUDNN_DATA_BFLOAT16);
-    sl_dnn_tensor d_o = sl_dnn_bound(x->g, ID_DO, &x->q, CUDNN_DATA_BFLOAT16), stats = sl_dnn_bound(x->g, ID_STATS, &x->stats, CUDNN_DATA_FLOAT);
-    sl_dnn_tensor scale = sl_dnn_scalar(x->g, ID_SCALE, CUDNN_DATA_FLOAT), one = sl_dnn_scalar(x->g, ID_ONE, CUDNN_DATA_FLOAT);
+    sl_dnn_tensor q = sl_dnn_bound(x->g, ID_Q, &x->q, CUDNN_DATA_BFLOAT16),
+                  k = sl_dnn_bound(x->g, ID_K, &x->k_t, CUDNN_DATA_BFLOAT16);
+    sl_dnn_tensor v = sl_dnn_bound(x->g, ID_V, &x->v_t, CUDNN_DATA_BFLOAT16),
+                  o = sl_dnn_bound(x->g, ID_O, &x->q, CUDNN_DATA_BFLOAT16);
+    sl_dnn_tensor d_o = sl_dnn_bound(x->g, ID_DO, &x->q, CUDNN_DATA_BFLOAT16),
+                  stats = sl_dnn_bound(x->g, ID_STATS, &x->stats, CUDNN_DATA_FLOAT);
+    sl_dnn_tensor scale = sl_dnn_scalar(x->g, ID_SCALE, CUDNN_DATA_FLOAT),
+                  one = sl_dnn_scalar(x->g, ID_ONE, CUDNN_DATA_FLOAT);
     /* D = rowsum(dO * O); cuDNN wants it through memory, and through a multiplication (by one: there is no dropout). */
-    sl_dnn_tensor sum = sl_dnn_virtual(x->g, &x->row, CUDNN_DATA_FLOAT), d = sl_dnn_bound(x->g, ID_SUM, &x->row, CUDNN_DATA_FLOAT);
+    sl_dnn_tensor sum = sl_dnn_virtual(x->g, &x->row, CUDNN_DATA_FLOAT),
+                  d = sl_dnn_bound(x->g, ID_SUM, &x->row, CUDNN_DATA_FLOAT);
     sl_dnn_reduce(x->g, CUDNN_REDUCE_TENSOR_ADD, point(x, CUDNN_POINTWISE_MUL, d_o, o, &x->q), sum);
     sl_dnn_pointwise(x->g, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, sum, one, NULL, d);
     sl_dnn_tensor raw = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
     sl_dnn_matmul(x->g, q, k, raw);
-    sl_dnn_tensor s = point(x, CUDNN_POINTWISE_SUB, mask(x, point(x, CUDNN_POINTWISE_MUL, raw, scale, &x->scores)), stats, &x->scores);
+    sl_dnn_tensor s = point(x, CUDNN_POINTWISE_SUB, mask(x, point(x, CUDNN_POINTWISE_MUL, raw, scale, &x->scores)),
+                            stats, &x->scores);
     sl_dnn_tensor p = point(x, CUDNN_POINTWISE_EXP, s, NULL, &x->scores);
     key_gradient(x, p, d_o, ID_DV);
     sl_dnn_tensor dp = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
@@ -197,7 +232,8 @@ static sl_status prepare(sl_cuda *cuda, const sl_launch *launch, bool backward, 
             build_backward(&x);
         else
             build_forward(&x);
-        plan->refused = sl_dnn_finish(cuda, &plan->graph, backward ? "this attention backward" : "this attention") != SL_OK;
+        plan->refused =
+            sl_dnn_finish(cuda, &plan->graph, backward ? "this attention backward" : "this attention") != SL_OK;
         sl_cuda_cache_add(cuda, SL_OP_ATTENTION, &s, sizeof s, &plan->base);
     }
     *out = plan->refused ? NULL : &plan->graph;
@@ -214,7 +250,8 @@ static sl_status attention_supports(sl_cuda *cuda, const sl_launch *launch)
     (void) cuda;
     int e = launch->attrs.attention.head_dim;
     if (e > SL_CUDA_ATTENTION_MOST_HEAD_DIM)
-        return sl_cuda_fail(SL_E_UNSUPPORTED, "attention on CUDA takes head dims up to %d, not %d", SL_CUDA_ATTENTION_MOST_HEAD_DIM, e);
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "attention on CUDA takes head dims up to %d, not %d",
+                            SL_CUDA_ATTENTION_MOST_HEAD_DIM, e);
     return SL_OK;
 }
 
@@ -237,7 +274,8 @@ static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
     int32_t len_q = (int32_t) q->dim[0], len_kv = (int32_t) kv->dim[0];
     char *k = launch->in[1].data, *v = k + sl_type_bytes(kv) / (size_t) kv->dim[0] / 2;
     int64_t ids[] = {ID_Q, ID_K, ID_V, ID_O, ID_STATS, ID_SCALE, ID_MASKED, ID_LEN_Q, ID_LEN_KV};
-    void *pointers[] = {launch->in[0].data, k, v, launch->out[0].data, launch->out[1].data, &scale, &masked, &len_q, &len_kv};
+    void *pointers[] = {
+        launch->in[0].data, k, v, launch->out[0].data, launch->out[1].data, &scale, &masked, &len_q, &len_kv};
     int count = launch->attrs.attention.causal ? launch->attrs.attention.q_offset ? 9 : 7 : 6;
     return sl_dnn_run(cuda, graph, ids, pointers, count, launch->workspace, stream);
 }
@@ -278,9 +316,23 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
     size_t half = sl_type_bytes(kv) / (size_t) kv->dim[0] / 2;
     char *k = launch->in[2].data, *sums = launch->workspace, *staging = sums + sums_bytes(launch);
     char *dk = needs_staging(launch) ? staging : launch->out[1].data;
-    int64_t ids[] = {ID_Q, ID_K, ID_V, ID_O, ID_STATS, ID_SCALE, ID_ONE, ID_SUM, ID_DO, ID_DQ, ID_DK, ID_DV, ID_MASKED, ID_LEN_Q, ID_LEN_KV};
-    void *pointers[] = {launch->in[1].data, k, k + half, launch->in[3].data, launch->in[4].data, &scale, &one, sums, launch->in[0].data,
-                        launch->out[0].data, dk, dk + half, &masked, &len_q, &len_kv};
+    int64_t ids[] = {ID_Q,  ID_K,  ID_V,  ID_O,  ID_STATS,  ID_SCALE, ID_ONE,   ID_SUM,
+                     ID_DO, ID_DQ, ID_DK, ID_DV, ID_MASKED, ID_LEN_Q, ID_LEN_KV};
+    void *pointers[] = {launch->in[1].data,
+                        k,
+                        k + half,
+                        launch->in[3].data,
+                        launch->in[4].data,
+                        &scale,
+                        &one,
+                        sums,
+                        launch->in[0].data,
+                        launch->out[0].data,
+                        dk,
+                        dk + half,
+                        &masked,
+                        &len_q,
+                        &len_kv};
     int count = launch->attrs.attention.causal ? launch->attrs.attention.q_offset ? 15 : 13 : 12;
     SL_TRY(sl_dnn_run(cuda, graph, ids, pointers, count, staging + staging_bytes(launch), stream));
     if (!needs_staging(launch))
@@ -292,4 +344,5 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
 }
 
 const sl_cuda_kernel sl_cuda_attention = {SL_OP_ATTENTION, attention_supports, attention_workspace, attention_run};
-const sl_cuda_kernel sl_cuda_attention_bwd = {SL_OP_ATTENTION_BWD, attention_supports, attention_bwd_workspace, attention_bwd_run};
+const sl_cuda_kernel sl_cuda_attention_bwd = {SL_OP_ATTENTION_BWD, attention_supports, attention_bwd_workspace,
+                                              attention_bwd_run};

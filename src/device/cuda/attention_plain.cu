@@ -16,7 +16,8 @@ struct shape {
 };
 
 /* Rows of kv that the query at row `at` sees: [first, last). */
-__device__ __forceinline__ void visible(const shape &s, const int32_t *bounds, int64_t at, int64_t *first, int64_t *last)
+__device__ __forceinline__ void visible(const shape &s, const int32_t *bounds, int64_t at, int64_t *first,
+                                        int64_t *last)
 {
     int low = 0, high = s.segments - 1; /* greatest i with bounds[i] <= at among the first of equals */
     while (low + 1 < high) {
@@ -39,11 +40,14 @@ template <typename T> __device__ __forceinline__ float dot(const float *a, const
 }
 
 template <typename T>
-__global__ void forward_kernel(shape s, const T *__restrict__ q, const T *__restrict__ kv, const int32_t *__restrict__ bounds, T *__restrict__ o, float *__restrict__ lse)
+__global__ void forward_kernel(shape s, const T *__restrict__ q, const T *__restrict__ kv,
+                               const int32_t *__restrict__ bounds, T *__restrict__ o, float *__restrict__ lse)
 {
     extern __shared__ float shared[];
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, head = blockIdx.y, group = head / (s.heads / s.kv_heads), e = s.e;
-    int64_t i = (int64_t) blockIdx.x * WARPS + warp, width = (int64_t) s.heads * e, kv_width = 2 * (int64_t) s.kv_heads * e;
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, head = blockIdx.y, group = head / (s.heads / s.kv_heads),
+        e = s.e;
+    int64_t i = (int64_t) blockIdx.x * WARPS + warp, width = (int64_t) s.heads * e,
+            kv_width = 2 * (int64_t) s.kv_heads * e;
     if (i >= s.n)
         return;
     float *query = shared + warp * e;
@@ -81,7 +85,8 @@ __global__ void forward_kernel(shape s, const T *__restrict__ q, const T *__rest
 }
 
 /* delta[h, i] = sum of do * o over the head's columns. */
-template <typename T> __global__ void delta_kernel(shape s, const T *__restrict__ d_o, const T *__restrict__ o, float *__restrict__ delta)
+template <typename T>
+__global__ void delta_kernel(shape s, const T *__restrict__ d_o, const T *__restrict__ o, float *__restrict__ delta)
 {
     int lane = threadIdx.x & 31;
     int64_t i = (int64_t) blockIdx.x * WARPS + (threadIdx.x >> 5), at = i * s.heads * s.e + (int64_t) blockIdx.y * s.e;
@@ -96,12 +101,15 @@ template <typename T> __global__ void delta_kernel(shape s, const T *__restrict_
 }
 
 template <typename T>
-__global__ void dq_kernel(shape s, const T *__restrict__ d_o, const T *__restrict__ q, const T *__restrict__ kv, const float *__restrict__ lse,
-                          const float *__restrict__ delta, const int32_t *__restrict__ bounds, T *__restrict__ dq)
+__global__ void dq_kernel(shape s, const T *__restrict__ d_o, const T *__restrict__ q, const T *__restrict__ kv,
+                          const float *__restrict__ lse, const float *__restrict__ delta,
+                          const int32_t *__restrict__ bounds, T *__restrict__ dq)
 {
     extern __shared__ float shared[];
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, head = blockIdx.y, group = head / (s.heads / s.kv_heads), e = s.e;
-    int64_t i = (int64_t) blockIdx.x * WARPS + warp, width = (int64_t) s.heads * e, kv_width = 2 * (int64_t) s.kv_heads * e;
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, head = blockIdx.y, group = head / (s.heads / s.kv_heads),
+        e = s.e;
+    int64_t i = (int64_t) blockIdx.x * WARPS + warp, width = (int64_t) s.heads * e,
+            kv_width = 2 * (int64_t) s.kv_heads * e;
     if (i >= s.n)
         return;
     float *query = shared + 2 * warp * e, *grad = query + e;
@@ -137,12 +145,14 @@ __global__ void dq_kernel(shape s, const T *__restrict__ d_o, const T *__restric
 
 /* One warp per (kv head, key row): all queries of the group's heads that see it, in ascending order. */
 template <typename T, typename K>
-__global__ void dkv_kernel(shape s, const T *__restrict__ d_o, const T *__restrict__ q, const T *__restrict__ kv, const float *__restrict__ lse,
-                           const float *__restrict__ delta, const int32_t *__restrict__ bounds, K *dkv, bool accumulate)
+__global__ void dkv_kernel(shape s, const T *__restrict__ d_o, const T *__restrict__ q, const T *__restrict__ kv,
+                           const float *__restrict__ lse, const float *__restrict__ delta,
+                           const int32_t *__restrict__ bounds, K *dkv, bool accumulate)
 {
     extern __shared__ float shared[];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = blockIdx.y, e = s.e, share = s.heads / s.kv_heads;
-    int64_t j = (int64_t) blockIdx.x * WARPS + warp, width = (int64_t) s.heads * e, kv_width = 2 * (int64_t) s.kv_heads * e;
+    int64_t j = (int64_t) blockIdx.x * WARPS + warp, width = (int64_t) s.heads * e,
+            kv_width = 2 * (int64_t) s.kv_heads * e;
     if (j >= s.m)
         return;
     float *key = shared + 2 * warp * e, *value = key + e;
@@ -189,8 +199,15 @@ __global__ void dkv_kernel(shape s, const T *__restrict__ d_o, const T *__restri
 
 static shape shape_of(const sl_launch *launch, const sl_type *q, const sl_type *kv, const sl_type *segments)
 {
-    shape s = {q->dim[0], kv->dim[0], launch->attrs.attention.q_offset, launch->attrs.attention.heads, launch->attrs.attention.kv_heads,
-               launch->attrs.attention.head_dim, launch->attrs.attention.causal, (int) segments->dim[0], launch->attrs.attention.scale};
+    shape s = {q->dim[0],
+               kv->dim[0],
+               launch->attrs.attention.q_offset,
+               launch->attrs.attention.heads,
+               launch->attrs.attention.kv_heads,
+               launch->attrs.attention.head_dim,
+               launch->attrs.attention.causal,
+               (int) segments->dim[0],
+               launch->attrs.attention.scale};
     return s;
 }
 
@@ -201,8 +218,8 @@ extern "C" sl_status sl_cuda_attention_plain(sl_cuda *cuda, const sl_launch *lau
     dim3 grid((unsigned) ((s.n + WARPS - 1) / WARPS), (unsigned) s.heads);
     SL_DISPATCH(launch->in[0].type.dtype, T,
                 (forward_kernel<T><<<grid, WARPS * 32, WARPS * s.e * sizeof(float), stream>>>(
-                    s, (const T *) launch->in[0].data, (const T *) launch->in[1].data, (const int32_t *) launch->in[2].data, (T *) launch->out[0].data,
-                    (float *) launch->out[1].data)));
+                    s, (const T *) launch->in[0].data, (const T *) launch->in[1].data,
+                    (const int32_t *) launch->in[2].data, (T *) launch->out[0].data, (float *) launch->out[1].data)));
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -219,17 +236,19 @@ extern "C" sl_status sl_cuda_attention_plain_bwd(sl_cuda *cuda, const sl_launch 
     float *delta = (float *) launch->workspace;
     const float *lse = (const float *) launch->in[4].data;
     const int32_t *bounds = (const int32_t *) launch->in[5].data;
-    dim3 grid((unsigned) ((s.n + WARPS - 1) / WARPS), (unsigned) s.heads), keys((unsigned) ((s.m + WARPS - 1) / WARPS), (unsigned) s.kv_heads);
+    dim3 grid((unsigned) ((s.n + WARPS - 1) / WARPS), (unsigned) s.heads),
+        keys((unsigned) ((s.m + WARPS - 1) / WARPS), (unsigned) s.kv_heads);
     size_t shared = 2 * WARPS * s.e * sizeof(float);
     SL_DISPATCH(launch->in[0].type.dtype, T, {
         const T *d_o = (const T *) launch->in[0].data;
         const T *q = (const T *) launch->in[1].data;
         const T *kv = (const T *) launch->in[2].data;
         delta_kernel<T><<<grid, WARPS * 32, 0, stream>>>(s, d_o, (const T *) launch->in[3].data, delta);
-        dq_kernel<T><<<grid, WARPS * 32, shared, stream>>>(s, d_o, q, kv, lse, delta, bounds, (T *) launch->out[0].data);
+        dq_kernel<T>
+            <<<grid, WARPS * 32, shared, stream>>>(s, d_o, q, kv, lse, delta, bounds, (T *) launch->out[0].data);
         SL_DISPATCH(launch->out[1].type.dtype, K,
-                    (dkv_kernel<T, K><<<keys, WARPS * 32, shared, stream>>>(s, d_o, q, kv, lse, delta, bounds, (K *) launch->out[1].data,
-                                                                           launch->accumulate >> 1 & 1)));
+                    (dkv_kernel<T, K><<<keys, WARPS * 32, shared, stream>>>(
+                        s, d_o, q, kv, lse, delta, bounds, (K *) launch->out[1].data, launch->accumulate >> 1 & 1)));
     });
     SL_CUDA_LAUNCHED();
     return SL_OK;

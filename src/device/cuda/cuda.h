@@ -17,23 +17,23 @@ extern "C" {
 extern sl_status (*sl_cuda_fail)(sl_status status, const char *format, ...);
 
 /* All CUDA, cuBLASLt and cuDNN calls go through these: the message names the call and the library's own words. */
-#define SL_CUDA(call)                                                                                            \
-    do {                                                                                                         \
-        cudaError_t sl_cuda_error_ = (call);                                                                     \
-        if (sl_cuda_error_ != cudaSuccess)                                                                       \
-            return sl_cuda_fail(SL_E_DEVICE, "%s: %s", #call, cudaGetErrorString(sl_cuda_error_));         \
+#define SL_CUDA(call)                                                                              \
+    do {                                                                                           \
+        cudaError_t sl_cuda_error_ = (call);                                                       \
+        if (sl_cuda_error_ != cudaSuccess)                                                         \
+            return sl_cuda_fail(SL_E_DEVICE, "%s: %s", #call, cudaGetErrorString(sl_cuda_error_)); \
     } while (0)
-#define SL_CUBLAS(call)                                                                                          \
-    do {                                                                                                         \
-        cublasStatus_t sl_cublas_status_ = (call);                                                               \
-        if (sl_cublas_status_ != CUBLAS_STATUS_SUCCESS)                                                          \
+#define SL_CUBLAS(call)                                                                                    \
+    do {                                                                                                   \
+        cublasStatus_t sl_cublas_status_ = (call);                                                         \
+        if (sl_cublas_status_ != CUBLAS_STATUS_SUCCESS)                                                    \
             return sl_cuda_fail(SL_E_DEVICE, "%s: %s", #call, cublasLtGetStatusString(sl_cublas_status_)); \
     } while (0)
-#define SL_CUDNN(call)                                                                                           \
-    do {                                                                                                         \
-        cudnnStatus_t sl_cudnn_status_ = (call);                                                                 \
-        if (sl_cudnn_status_ != CUDNN_STATUS_SUCCESS)                                                            \
-            return sl_cuda_fail(SL_E_DEVICE, "%s: %s", #call, cudnnGetErrorString(sl_cudnn_status_));      \
+#define SL_CUDNN(call)                                                                                \
+    do {                                                                                              \
+        cudnnStatus_t sl_cudnn_status_ = (call);                                                      \
+        if (sl_cudnn_status_ != CUDNN_STATUS_SUCCESS)                                                 \
+            return sl_cuda_fail(SL_E_DEVICE, "%s: %s", #call, cudnnGetErrorString(sl_cudnn_status_)); \
     } while (0)
 
 typedef struct sl_cuda sl_cuda;
@@ -48,14 +48,15 @@ typedef struct sl_cuda_info {
 /* A kernel family: one line in kernels.def, one `const sl_cuda_kernel sl_cuda_<op>` per op. */
 typedef struct sl_cuda_kernel {
     sl_op_id op;
-    sl_status (*supports)(sl_cuda *cuda, const sl_launch *launch);  /* NULL: everything */
-    size_t (*workspace)(sl_cuda *cuda, const sl_launch *launch);    /* NULL: none */
+    sl_status (*supports)(sl_cuda *cuda, const sl_launch *launch); /* NULL: everything */
+    size_t (*workspace)(sl_cuda *cuda, const sl_launch *launch);   /* NULL: none */
     sl_status (*run)(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream);
 } sl_cuda_kernel;
 
 const sl_cuda_info *sl_cuda_get_info(sl_cuda *cuda);
 cublasLtHandle_t sl_cuda_blas(sl_cuda *cuda);
-sl_status sl_cuda_dnn(sl_cuda *cuda, cudaStream_t stream, cudnnHandle_t *handle); /* made on first use, bound to the stream */
+sl_status sl_cuda_dnn(sl_cuda *cuda, cudaStream_t stream,
+                      cudnnHandle_t *handle);           /* made on first use, bound to the stream */
 const sl_cuda_kernel *sl_cuda_kernel_find(sl_op_id op); /* NULL: none */
 
 /* What matmul.c and attention.c prepared, by key; freed with the device. Keys are zero-padded structs compared as bytes. */
@@ -67,7 +68,8 @@ typedef struct sl_cuda_cached {
     uint64_t key[SL_CUDA_KEY_WORDS];
 } sl_cuda_cached;
 sl_cuda_cached *sl_cuda_cache_find(sl_cuda *cuda, sl_op_id op, const void *key, size_t bytes); /* NULL: none yet */
-void sl_cuda_cache_add(sl_cuda *cuda, sl_op_id op, const void *key, size_t bytes, sl_cuda_cached *entry); /* takes it over */
+void sl_cuda_cache_add(sl_cuda *cuda, sl_op_id op, const void *key, size_t bytes,
+                       sl_cuda_cached *entry); /* takes it over */
 
 /* D[m,n] = op(A) op(B) (+ bias[n]) (+ C), all row-major with their own strides; `in` and `out` are storage types. */
 typedef struct sl_cuda_gemm {
@@ -76,8 +78,8 @@ typedef struct sl_cuda_gemm {
 } sl_cuda_gemm;
 #define SL_CUDA_GEMM_WORKSPACE ((size_t) 32 << 20) /* what Hopper's kernels like to have */
 sl_status sl_cuda_gemm_prepare(sl_cuda *cuda, const sl_cuda_gemm *gemm);
-sl_status sl_cuda_gemm_run(sl_cuda *cuda, const sl_cuda_gemm *gemm, const void *a, const void *b, const void *bias, const void *c, void *d,
-                           void *workspace, cudaStream_t stream);
+sl_status sl_cuda_gemm_run(sl_cuda *cuda, const sl_cuda_gemm *gemm, const void *a, const void *b, const void *bias,
+                           const void *c, void *d, void *workspace, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -134,11 +134,12 @@ static sl_status open_memory(sl_cuda *cuda, const sl_device_config *config)
     SL_CUDA(cudaMemGetInfo(&cuda->free_before, &cuda->total));
     size_t bytes = cuda->arena_bytes[SL_TIER_DEVICE];
     if (bytes > cuda->free_before)
-        return sl_cuda_fail(SL_E_DOES_NOT_FIT,
-                                  "the device budget is %.1f GiB but only %.1f of %s's %.1f GiB are free: something else uses the "
-                                  "GPU, or --device-mem must be lower",
-                                  (double) bytes / 1073741824.0, (double) cuda->free_before / 1073741824.0, cuda->name,
-                                  (double) cuda->total / 1073741824.0);
+        return sl_cuda_fail(
+            SL_E_DOES_NOT_FIT,
+            "the device budget is %.1f GiB but only %.1f of %s's %.1f GiB are free: something else uses the "
+            "GPU, or --device-mem must be lower",
+            (double) bytes / 1073741824.0, (double) cuda->free_before / 1073741824.0, cuda->name,
+            (double) cuda->total / 1073741824.0);
     if (bytes)
         SL_CUDA(cudaMalloc(&cuda->arena[SL_TIER_DEVICE], bytes));
     bytes = cuda->arena_bytes[SL_TIER_HOST];
@@ -182,10 +183,11 @@ static sl_status describe(sl_cuda *cuda)
     cuda->info = (sl_cuda_info){p.multiProcessorCount, 10 * p.major + p.minor, (size_t) p.l2CacheSize,
                                 p.sharedMemPerBlockOptin, tf32 && strcmp(tf32, "1") == 0};
     if (cuda->info.capability < 80)
-        return sl_cuda_fail(SL_E_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 or newer is needed", p.name, p.major, p.minor);
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 or newer is needed", p.name,
+                            p.major, p.minor);
     snprintf(cuda->name, sizeof cuda->name, "%s", p.name);
-    snprintf(cuda->numerics, sizeof cuda->numerics, "cuda %s sm_%d, cuBLASLt %zu, cuDNN %zu%s", p.name, cuda->info.capability,
-             cublasLtGetVersion(), cudnnGetVersion(), cuda->info.tf32 ? ", TF32" : "");
+    snprintf(cuda->numerics, sizeof cuda->numerics, "cuda %s sm_%d, cuBLASLt %zu, cuDNN %zu%s", p.name,
+             cuda->info.capability, cublasLtGetVersion(), cudnnGetVersion(), cuda->info.tf32 ? ", TF32" : "");
     return SL_OK;
 }
 
@@ -280,7 +282,8 @@ static sl_status cuda_supports(sl_device *device, const sl_launch *launch)
 {
     const sl_cuda_kernel *kernel = sl_cuda_kernel_find(launch->op);
     if (!kernel)
-        return sl_cuda_fail(SL_E_UNSUPPORTED, "the CUDA device has no kernel for %s", sl_cuda_host->op(launch->op)->name);
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "the CUDA device has no kernel for %s",
+                            sl_cuda_host->op(launch->op)->name);
     return kernel->supports ? kernel->supports((sl_cuda *) device, launch) : SL_OK;
 }
 
@@ -365,7 +368,8 @@ static sl_status issue_launch(sl_cuda *cuda, sl_stream stream, const sl_launch *
 {
     if (stream == SL_STREAM_HOST) {
         if (cuda->n_host_tasks >= cuda->max_host_tasks)
-            return sl_cuda_fail(SL_E_INTERNAL, "more than %lld host launches in a step", (long long) cuda->max_host_tasks);
+            return sl_cuda_fail(SL_E_INTERNAL, "more than %lld host launches in a step",
+                                (long long) cuda->max_host_tasks);
         host_task *task = &cuda->host_tasks[cuda->n_host_tasks++];
         *task = (host_task){cuda, launch};
         SL_CUDA(cudaLaunchHostFunc(cuda->stream[stream], run_host_task, task));
@@ -486,18 +490,21 @@ const sl_device_class sl_cuda_class = {
     .numerics = cuda_numerics,
 };
 
-__attribute__((visibility("default"))) sl_status sluice_plugin(const sl_plugin_host *host, const sl_device_class **class);
+__attribute__((visibility("default"))) sl_status sluice_plugin(const sl_plugin_host *host,
+                                                               const sl_device_class **class);
 sl_status sluice_plugin(const sl_plugin_host *host, const sl_device_class **class)
 {
     if (host->abi != SL_PLUGIN_ABI)
-        return host->fail(SL_E_UNSUPPORTED, "libsluice_cuda.so is for another version (interface %d, this program has %d); rebuild it",
+        return host->fail(SL_E_UNSUPPORTED,
+                          "libsluice_cuda.so is for another version (interface %d, this program has %d); rebuild it",
                           SL_PLUGIN_ABI, host->abi);
     sl_cuda_host = host;
     sl_cuda_fail = host->fail;
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count == 0)
-        return host->fail(SL_E_UNSUPPORTED, "no usable NVIDIA GPU: %s", error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error));
+        return host->fail(SL_E_UNSUPPORTED, "no usable NVIDIA GPU: %s",
+                          error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error));
     *class = &sl_cuda_class;
     return SL_OK;
 }

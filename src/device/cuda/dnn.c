@@ -23,14 +23,15 @@ static cudnnBackendDescriptor_t create(sl_dnn_graph *g, cudnnBackendDescriptorTy
     return d;
 }
 
-static void set(sl_dnn_graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-                const void *values)
+static void set(sl_dnn_graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, int64_t count, const void *values)
 {
     if (g->status == CUDNN_STATUS_SUCCESS)
         CHECK(g, cudnnBackendSetAttribute(d, name, type, count, values));
 }
 
-static void set_descriptor(sl_dnn_graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value)
+static void set_descriptor(sl_dnn_graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                           cudnnBackendDescriptor_t value)
 {
     if (value)
         set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
@@ -42,7 +43,8 @@ static void finalize(sl_dnn_graph *g, cudnnBackendDescriptor_t d)
         CHECK(g, cudnnBackendFinalize(d));
 }
 
-static sl_dnn_tensor tensor(sl_dnn_graph *g, int64_t id, const sl_dnn_shape *shape, cudnnDataType_t type, bool is_virtual, bool by_value)
+static sl_dnn_tensor tensor(sl_dnn_graph *g, int64_t id, const sl_dnn_shape *shape, cudnnDataType_t type,
+                            bool is_virtual, bool by_value)
 {
     cudnnBackendDescriptor_t d = create(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     int64_t alignment = 16;
@@ -84,8 +86,8 @@ static void add_op(sl_dnn_graph *g, cudnnBackendDescriptor_t op)
         check(g, CUDNN_STATUS_NOT_SUPPORTED, "too many operations");
 }
 
-void sl_dnn_pointwise(sl_dnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compute, int64_t axis, sl_dnn_tensor a, sl_dnn_tensor b,
-                      sl_dnn_tensor select, sl_dnn_tensor y)
+void sl_dnn_pointwise(sl_dnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType_t compute, int64_t axis,
+                      sl_dnn_tensor a, sl_dnn_tensor b, sl_dnn_tensor select, sl_dnn_tensor y)
 {
     cudnnBackendDescriptor_t d = create(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(g, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
@@ -150,14 +152,18 @@ static void choose_plan(sl_dnn_graph *g, cudnnHandle_t handle, cudnnBackendDescr
         configs[i] = create(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     int64_t found = 0;
     if (g->status == CUDNN_STATUS_SUCCESS)
-        CHECK(g, cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 8, &found, configs));
+        CHECK(g, cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 8,
+                                          &found, configs));
     for (int64_t i = 0; i < found && g->status == CUDNN_STATUS_SUCCESS; i++) {
         cudnnBackendDescriptor_t plan = create(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-        if (cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) == CUDNN_STATUS_SUCCESS &&
-            cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &configs[i]) == CUDNN_STATUS_SUCCESS &&
+        if (cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) ==
+                CUDNN_STATUS_SUCCESS &&
+            cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                     &configs[i]) == CUDNN_STATUS_SUCCESS &&
             cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS) {
             int64_t bytes = 0, count = 0;
-            CHECK(g, cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, &bytes));
+            CHECK(g, cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                              &count, &bytes));
             g->workspace_bytes = (size_t) bytes;
             g->plan = plan;
             return;
@@ -178,18 +184,21 @@ sl_status sl_dnn_finish(sl_cuda *cuda, sl_dnn_graph *g, const char *what)
     if (g->status != CUDNN_STATUS_SUCCESS) {
         char detail[512] = "";
         cudnnGetLastErrorString(detail, sizeof detail);
-        return sl_cuda_fail(SL_E_UNSUPPORTED, "cuDNN does not take %s: %s (%s) %s", what, cudnnGetErrorString(g->status), g->failed, detail);
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "cuDNN does not take %s: %s (%s) %s", what,
+                            cudnnGetErrorString(g->status), g->failed, detail);
     }
     return SL_OK;
 }
 
-sl_status sl_dnn_run(sl_cuda *cuda, sl_dnn_graph *g, const int64_t *ids, void **pointers, int count, void *workspace, cudaStream_t stream)
+sl_status sl_dnn_run(sl_cuda *cuda, sl_dnn_graph *g, const int64_t *ids, void **pointers, int count, void *workspace,
+                     cudaStream_t stream)
 {
     cudnnHandle_t handle;
     SL_TRY(sl_cuda_dnn(cuda, stream, &handle));
     cudnnBackendDescriptor_t pack;
     SL_CUDNN(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
-    cudnnStatus_t status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers);
+    cudnnStatus_t status =
+        cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, pointers);
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, ids);
     if (status == CUDNN_STATUS_SUCCESS)

@@ -45,19 +45,37 @@ static sl_status map(sl_cuda *cuda, F f, const sl_launch *launch, int second, cu
 
 struct add_f {
     static constexpr int inputs = 2;
-    __device__ float operator()(float a, float b, int64_t) const { return a + b; }
-    __device__ float add(float a, float b, int64_t i, float old) const { return old + (*this)(a, b, i); }
+    __device__ float operator()(float a, float b, int64_t) const
+    {
+        return a + b;
+    }
+    __device__ float add(float a, float b, int64_t i, float old) const
+    {
+        return old + (*this)(a, b, i);
+    }
 };
 struct scale_f {
     static constexpr int inputs = 1;
     float value;
-    __device__ float operator()(float a, float, int64_t) const { return a * value; }
-    __device__ float add(float a, float, int64_t, float old) const { return fmaf(a, value, old); }
+    __device__ float operator()(float a, float, int64_t) const
+    {
+        return a * value;
+    }
+    __device__ float add(float a, float, int64_t, float old) const
+    {
+        return fmaf(a, value, old);
+    }
 };
 struct copy_f {
     static constexpr int inputs = 1;
-    __device__ float operator()(float a, float, int64_t) const { return a; }
-    __device__ float add(float a, float b, int64_t i, float old) const { return old + (*this)(a, b, i); }
+    __device__ float operator()(float a, float, int64_t) const
+    {
+        return a;
+    }
+    __device__ float add(float a, float b, int64_t i, float old) const
+    {
+        return old + (*this)(a, b, i);
+    }
 };
 struct dropout_f {
     static constexpr int inputs = 1;
@@ -69,7 +87,10 @@ struct dropout_f {
     {
         return sl_dropout_uniform(step, stream, first + i) >= probability ? a * scale : 0.0f;
     }
-    __device__ float add(float a, float b, int64_t i, float old) const { return old + (*this)(a, b, i); }
+    __device__ float add(float a, float b, int64_t i, float old) const
+    {
+        return old + (*this)(a, b, i);
+    }
 };
 
 static constexpr float root_half = 0.70710678118654752f, root_2_over_pi = 0.79788456080286536f, cubic = 0.044715f;
@@ -83,7 +104,10 @@ struct gelu_f {
             return 0.5f * x * (1.0f + tanhf(root_2_over_pi * fmaf(cubic * x * x, x, x)));
         return 0.5f * x * (1.0f + erff(x * root_half));
     }
-    __device__ float add(float a, float b, int64_t i, float old) const { return old + (*this)(a, b, i); }
+    __device__ float add(float a, float b, int64_t i, float old) const
+    {
+        return old + (*this)(a, b, i);
+    }
 };
 struct gelu_bwd_f {
     static constexpr int inputs = 2;
@@ -98,13 +122,17 @@ struct gelu_bwd_f {
         float cdf = 0.5f * (1.0f + erff(x * root_half));
         return dy * fmaf(x, 0.3989422804014327f * expf(-0.5f * x * x), cdf);
     }
-    __device__ float add(float a, float b, int64_t i, float old) const { return old + (*this)(a, b, i); }
+    __device__ float add(float a, float b, int64_t i, float old) const
+    {
+        return old + (*this)(a, b, i);
+    }
 };
 
 #define SAME_TYPE(name, ID, second, functor)                                                       \
     static sl_status name##_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)       \
     {                                                                                              \
-        SL_DISPATCH(launch->in[0].type.dtype, T, return (map<decltype(functor), T, T>(cuda, functor, launch, second, stream))); \
+        SL_DISPATCH(launch->in[0].type.dtype, T,                                                   \
+                    return (map<decltype(functor), T, T>(cuda, functor, launch, second, stream))); \
     }                                                                                              \
     extern "C" const sl_cuda_kernel sl_cuda_##name = {SL_OP_##ID, NULL, NULL, name##_run};
 
@@ -134,7 +162,8 @@ extern "C" const sl_cuda_kernel sl_cuda_cast = {SL_OP_CAST, NULL, NULL, cast_run
 /* ---- SwiGLU: gu row [gate(f) | up(f)] ---- */
 
 template <typename T, int W, bool BACKWARD>
-__global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu, T *__restrict__ out, int64_t n, int64_t f)
+__global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu, T *__restrict__ out, int64_t n,
+                              int64_t f)
 {
     int64_t per_row = f / W, count = n * per_row, stride = (int64_t) gridDim.x * blockDim.x;
     for (int64_t item = (int64_t) blockIdx.x * blockDim.x + threadIdx.x; item < count; item += stride) {
@@ -164,14 +193,17 @@ __global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu
 }
 
 template <typename T, bool BACKWARD>
-static sl_status swiglu(sl_cuda *cuda, const void *ds, const void *gu, void *out, const sl_type *type, cudaStream_t stream)
+static sl_status swiglu(sl_cuda *cuda, const void *ds, const void *gu, void *out, const sl_type *type,
+                        cudaStream_t stream)
 {
     constexpr int W = 16 / sizeof(T);
     int64_t n = type->dim[0], f = type->dim[1] / 2;
     if (f % W == 0 && sl_cuda_aligned(gu) && sl_cuda_aligned(out) && sl_cuda_aligned(ds))
-        swiglu_kernel<T, W, BACKWARD><<<sl_cuda_blocks(cuda, n * f / W, 256), 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
+        swiglu_kernel<T, W, BACKWARD>
+            <<<sl_cuda_blocks(cuda, n * f / W, 256), 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
     else
-        swiglu_kernel<T, 1, BACKWARD><<<sl_cuda_blocks(cuda, n * f, 256), 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
+        swiglu_kernel<T, 1, BACKWARD>
+            <<<sl_cuda_blocks(cuda, n * f, 256), 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -179,7 +211,8 @@ static sl_status swiglu(sl_cuda *cuda, const void *ds, const void *gu, void *out
 static sl_status swiglu_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     const sl_operand *gu = &launch->in[0];
-    SL_DISPATCH(gu->type.dtype, T, return (swiglu<T, false>(cuda, NULL, gu->data, launch->out[0].data, &gu->type, stream)));
+    SL_DISPATCH(gu->type.dtype, T,
+                return (swiglu<T, false>(cuda, NULL, gu->data, launch->out[0].data, &gu->type, stream)));
 }
 static sl_status swiglu_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {

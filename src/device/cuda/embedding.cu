@@ -7,7 +7,9 @@
  */
 #include "device/cuda/kernel.cuh"
 
-template <typename T, int W> __global__ void gather_kernel(const T *__restrict__ table, const int32_t *__restrict__ tokens, T *__restrict__ y, int64_t d)
+template <typename T, int W>
+__global__ void gather_kernel(const T *__restrict__ table, const int32_t *__restrict__ tokens, T *__restrict__ y,
+                              int64_t d)
 {
     const T *from = table + (int64_t) tokens[blockIdx.x] * d;
     T *to = y + (int64_t) blockIdx.x * d;
@@ -22,9 +24,11 @@ static sl_status embedding_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
     SL_DISPATCH(launch->out[0].type.dtype, T, {
         constexpr int W = 16 / sizeof(T);
         if (d % W == 0 && sl_cuda_aligned(launch->in[0].data) && sl_cuda_aligned(launch->out[0].data))
-            gather_kernel<T, W><<<(unsigned) n, 256, 0, stream>>>((const T *) launch->in[0].data, (const int32_t *) launch->in[1].data, (T *) launch->out[0].data, d);
+            gather_kernel<T, W><<<(unsigned) n, 256, 0, stream>>>(
+                (const T *) launch->in[0].data, (const int32_t *) launch->in[1].data, (T *) launch->out[0].data, d);
         else
-            gather_kernel<T, 1><<<(unsigned) n, 256, 0, stream>>>((const T *) launch->in[0].data, (const int32_t *) launch->in[1].data, (T *) launch->out[0].data, d);
+            gather_kernel<T, 1><<<(unsigned) n, 256, 0, stream>>>(
+                (const T *) launch->in[0].data, (const int32_t *) launch->in[1].data, (T *) launch->out[0].data, d);
     });
     SL_CUDA_LAUNCHED();
     return SL_OK;
@@ -34,7 +38,8 @@ static sl_status embedding_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
  * next[i] = the following place of the same token (-1: none), first[i] = 1 if i is the token's first place. */
 static constexpr int TILE = 1024;
 
-__global__ void chain_kernel(const int32_t *__restrict__ tokens, int32_t *__restrict__ last, int32_t *__restrict__ next, int32_t *__restrict__ first, int64_t n)
+__global__ void chain_kernel(const int32_t *__restrict__ tokens, int32_t *__restrict__ last, int32_t *__restrict__ next,
+                             int32_t *__restrict__ first, int64_t n)
 {
     __shared__ int32_t tile[TILE];
     for (int64_t base = 0; base < n; base += TILE) {
@@ -66,8 +71,9 @@ __global__ void chain_kernel(const int32_t *__restrict__ tokens, int32_t *__rest
 }
 
 template <typename T, int W>
-__global__ void scatter_kernel(const T *__restrict__ dy, const int32_t *__restrict__ tokens, const int32_t *__restrict__ next, const int32_t *__restrict__ first,
-                               T *table, int64_t d, bool accumulate)
+__global__ void scatter_kernel(const T *__restrict__ dy, const int32_t *__restrict__ tokens,
+                               const int32_t *__restrict__ next, const int32_t *__restrict__ first, T *table, int64_t d,
+                               bool accumulate)
 {
     if (!first[blockIdx.x])
         return;
@@ -112,12 +118,15 @@ static sl_status embedding_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
     SL_DISPATCH(launch->in[0].type.dtype, T, {
         constexpr int W = 16 / sizeof(T);
         if (d % W == 0 && sl_cuda_aligned(launch->in[0].data) && sl_cuda_aligned(launch->out[0].data))
-            scatter_kernel<T, W><<<(unsigned) n, 256, 0, stream>>>((const T *) launch->in[0].data, tokens, next, first, (T *) launch->out[0].data, d, accumulate);
+            scatter_kernel<T, W><<<(unsigned) n, 256, 0, stream>>>((const T *) launch->in[0].data, tokens, next, first,
+                                                                   (T *) launch->out[0].data, d, accumulate);
         else
-            scatter_kernel<T, 1><<<(unsigned) n, 256, 0, stream>>>((const T *) launch->in[0].data, tokens, next, first, (T *) launch->out[0].data, d, accumulate);
+            scatter_kernel<T, 1><<<(unsigned) n, 256, 0, stream>>>((const T *) launch->in[0].data, tokens, next, first,
+                                                                   (T *) launch->out[0].data, d, accumulate);
     });
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
 extern "C" const sl_cuda_kernel sl_cuda_embedding = {SL_OP_EMBEDDING, NULL, NULL, embedding_run};
-extern "C" const sl_cuda_kernel sl_cuda_embedding_bwd = {SL_OP_EMBEDDING_BWD, NULL, embedding_bwd_workspace, embedding_bwd_run};
+extern "C" const sl_cuda_kernel sl_cuda_embedding_bwd = {SL_OP_EMBEDDING_BWD, NULL, embedding_bwd_workspace,
+                                                         embedding_bwd_run};

@@ -12,7 +12,8 @@ static constexpr int THREADS = 1024;
 /* One token per block. Two passes: maximum and sum of exponentials (online, one read), then dlogits (one read, one write). */
 template <typename T, bool BACKWARD>
 __global__ void __launch_bounds__(THREADS)
-row_kernel(float *logits, const int32_t *__restrict__ targets, const sl_step_params *__restrict__ step, float *__restrict__ losses, int64_t vocabulary, int32_t ignore)
+    row_kernel(float *logits, const int32_t *__restrict__ targets, const sl_step_params *__restrict__ step,
+               float *__restrict__ losses, int64_t vocabulary, int32_t ignore)
 {
     __shared__ float scratch[33];
     float *row = logits + (int64_t) blockIdx.x * vocabulary;
@@ -83,7 +84,8 @@ static size_t head_workspace(sl_cuda *cuda, const sl_launch *launch)
 
 static sl_status head(sl_cuda *cuda, const sl_launch *launch, bool backward, cudaStream_t stream)
 {
-    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], vocabulary = launch->in[1].type.dim[0], block = block_of(launch);
+    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], vocabulary = launch->in[1].type.dim[0],
+            block = block_of(launch);
     int32_t dtype = (int32_t) launch->in[0].type.dtype;
     size_t size = sl_dtype_bytes((sl_dtype) dtype);
     char *gemm_space = (char *) launch->workspace;
@@ -100,18 +102,23 @@ static sl_status head(sl_cuda *cuda, const sl_launch *launch, bool backward, cud
         int32_t ignore = launch->attrs.head.ignore;
         SL_DISPATCH(dtype, T, {
             if (backward)
-                row_kernel<T, true><<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at, vocabulary, ignore);
+                row_kernel<T, true>
+                    <<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at, vocabulary, ignore);
             else
-                row_kernel<T, false><<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at, vocabulary, ignore);
+                row_kernel<T, false>
+                    <<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at, vocabulary, ignore);
         });
         SL_CUDA_LAUNCHED();
         if (backward && launch->out[1].data) {
             sl_cuda_gemm dx = {rows, d, vocabulary, stride, d, d, 0, 0, dtype, dtype, 0, 0};
-            SL_TRY(sl_cuda_gemm_run(cuda, &dx, logits, launch->in[1].data, NULL, NULL, (char *) launch->out[1].data + (size_t) (at * d) * size, gemm_space, stream));
+            SL_TRY(sl_cuda_gemm_run(cuda, &dx, logits, launch->in[1].data, NULL, NULL,
+                                    (char *) launch->out[1].data + (size_t) (at * d) * size, gemm_space, stream));
         }
         if (backward && launch->out[2].data) {
-            sl_cuda_gemm dw = {vocabulary, d, rows, stride, d, d, 1, 0, dtype, dtype, 0, at > 0 || (launch->accumulate >> 2 & 1)};
-            SL_TRY(sl_cuda_gemm_run(cuda, &dw, logits, x, NULL, launch->out[2].data, launch->out[2].data, gemm_space, stream));
+            sl_cuda_gemm dw = {vocabulary, d, rows,  stride, d, d,
+                               1,          0, dtype, dtype,  0, at > 0 || (launch->accumulate >> 2 & 1)};
+            SL_TRY(sl_cuda_gemm_run(cuda, &dw, logits, x, NULL, launch->out[2].data, launch->out[2].data, gemm_space,
+                                    stream));
         }
     }
     total_kernel<<<1, 256, 0, stream>>>(losses, n, (float *) launch->out[0].data, launch->accumulate & 1);

@@ -12,10 +12,22 @@
 
 typedef __nv_bfloat16 bf16;
 
-__device__ __forceinline__ float to_f32(float x) { return x; }
-__device__ __forceinline__ float to_f32(bf16 x) { return __bfloat162float(x); }
-__device__ __forceinline__ void from_f32(float x, float *y) { *y = x; }
-__device__ __forceinline__ void from_f32(float x, bf16 *y) { *y = __float2bfloat16_rn(x); }
+__device__ __forceinline__ float to_f32(float x)
+{
+    return x;
+}
+__device__ __forceinline__ float to_f32(bf16 x)
+{
+    return __bfloat162float(x);
+}
+__device__ __forceinline__ void from_f32(float x, float *y)
+{
+    *y = x;
+}
+__device__ __forceinline__ void from_f32(float x, bf16 *y)
+{
+    *y = __float2bfloat16_rn(x);
+}
 
 /* W elements moved as one access of up to 16 bytes. */
 template <typename T, int W> struct alignas(sizeof(T) * W) pack {
@@ -83,15 +95,15 @@ template <bool MAXIMUM = false> __device__ __forceinline__ float block_reduce(fl
 }
 
 /* Runs the statement with T the storage type of `dtype`. */
-#define SL_DISPATCH(dtype, T, ...)   \
-    do {                             \
-        if ((dtype) == SL_BF16) {    \
-            typedef bf16 T;          \
-            __VA_ARGS__;             \
-        } else {                     \
-            typedef float T;         \
-            __VA_ARGS__;             \
-        }                            \
+#define SL_DISPATCH(dtype, T, ...) \
+    do {                           \
+        if ((dtype) == SL_BF16) {  \
+            typedef bf16 T;        \
+            __VA_ARGS__;           \
+        } else {                   \
+            typedef float T;       \
+            __VA_ARGS__;           \
+        }                          \
     } while (0)
 
 static inline bool sl_cuda_aligned(const void *pointer)

@@ -47,14 +47,17 @@ static sl_status layout(int32_t dtype, int64_t rows, int64_t columns, int64_t st
 static sl_status describe(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan)
 {
     bool tf32 = gemm->in == SL_F32 && sl_cuda_get_info(cuda)->tf32;
-    SL_CUBLAS(cublasLtMatmulDescCreate(&plan->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    cublasOperation_t first = gemm->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, second = gemm->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    SL_CUBLAS(
+        cublasLtMatmulDescCreate(&plan->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    cublasOperation_t first = gemm->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      second = gemm->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     SL_CUBLAS(cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
     SL_CUBLAS(cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
     if (gemm->bias) {
         cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
         cudaDataType_t type = data_type(gemm->in);
-        SL_CUBLAS(cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+        SL_CUBLAS(
+            cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
         SL_CUBLAS(cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
     }
     SL_TRY(layout(gemm->in, gemm->trans_b ? gemm->n : gemm->k, gemm->trans_b ? gemm->k : gemm->n, gemm->ldb, &plan->a));
@@ -70,15 +73,19 @@ static sl_status choose(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;
     SL_CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
-    cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
+    cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                                 &bytes, sizeof bytes);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
+        status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                                                      sizeof schemes);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = cublasLtMatmulAlgoGetHeuristic(sl_cuda_blas(cuda), plan->desc, plan->a, plan->b, plan->c, plan->c, preference, 1, &result, &found);
+        status = cublasLtMatmulAlgoGetHeuristic(sl_cuda_blas(cuda), plan->desc, plan->a, plan->b, plan->c, plan->c,
+                                                preference, 1, &result, &found);
     cublasLtMatmulPreferenceDestroy(preference);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0)
-        return sl_cuda_fail(SL_E_UNSUPPORTED, "cuBLASLt has no algorithm for a %lld x %lld x %lld product: %s", (long long) gemm->m,
-                            (long long) gemm->n, (long long) gemm->k, cublasLtGetStatusString(status));
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "cuBLASLt has no algorithm for a %lld x %lld x %lld product: %s",
+                            (long long) gemm->m, (long long) gemm->n, (long long) gemm->k,
+                            cublasLtGetStatusString(status));
     plan->algo = result.algo;
     return SL_OK;
 }
@@ -110,16 +117,16 @@ sl_status sl_cuda_gemm_prepare(sl_cuda *cuda, const sl_cuda_gemm *gemm)
     return prepare(cuda, gemm, &plan);
 }
 
-sl_status sl_cuda_gemm_run(sl_cuda *cuda, const sl_cuda_gemm *gemm, const void *a, const void *b, const void *bias, const void *c, void *d,
-                           void *workspace, cudaStream_t stream)
+sl_status sl_cuda_gemm_run(sl_cuda *cuda, const sl_cuda_gemm *gemm, const void *a, const void *b, const void *bias,
+                           const void *c, void *d, void *workspace, cudaStream_t stream)
 {
     gemm_plan *plan;
     SL_TRY(prepare(cuda, gemm, &plan));
     if (gemm->bias)
         SL_CUBLAS(cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
     float one = 1.0f, beta = gemm->add ? 1.0f : 0.0f;
-    SL_CUBLAS(cublasLtMatmul(sl_cuda_blas(cuda), plan->desc, &one, b, plan->a, a, plan->b, &beta, gemm->add ? c : d, plan->c, d, plan->c,
-                             &plan->algo, workspace, SL_CUDA_GEMM_WORKSPACE, stream));
+    SL_CUBLAS(cublasLtMatmul(sl_cuda_blas(cuda), plan->desc, &one, b, plan->a, a, plan->b, &beta, gemm->add ? c : d,
+                             plan->c, d, plan->c, &plan->algo, workspace, SL_CUDA_GEMM_WORKSPACE, stream));
     return SL_OK;
 }
 
@@ -156,7 +163,8 @@ static sl_status matmul_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t
 {
     sl_cuda_gemm gemm = gemm_of(launch);
     return sl_cuda_gemm_run(cuda, &gemm, launch->in[0].data, launch->in[1].data, launch->in[2].data,
-                            launch->in[3].data ? launch->in[3].data : launch->out[0].data, launch->out[0].data, launch->workspace, stream);
+                            launch->in[3].data ? launch->in[3].data : launch->out[0].data, launch->out[0].data,
+                            launch->workspace, stream);
 }
 
 const sl_cuda_kernel sl_cuda_matmul = {SL_OP_MATMUL, matmul_supports, matmul_workspace, matmul_run};

@@ -5,13 +5,14 @@
  */
 #include "device/cuda/kernel.cuh"
 
-static constexpr int ROW_GROUPS = 264;  /* two blocks per multiprocessor of the largest part, whatever the machine */
+static constexpr int ROW_GROUPS = 264; /* two blocks per multiprocessor of the largest part, whatever the machine */
 static constexpr int THREADS = 512;
-static constexpr int MOST_PIECES = 8;   /* per thread, of W columns */
+static constexpr int MOST_PIECES = 8; /* per thread, of W columns */
 
 template <typename T, int W, bool LAYER>
-__global__ void norm_kernel(const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b, T *__restrict__ y,
-                            float *__restrict__ mean_out, float *__restrict__ rstd_out, int64_t d, float eps)
+__global__ void norm_kernel(const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b,
+                            T *__restrict__ y, float *__restrict__ mean_out, float *__restrict__ rstd_out, int64_t d,
+                            float eps)
 {
     __shared__ float scratch[33];
     const T *row = x + (int64_t) blockIdx.x * d;
@@ -59,12 +60,14 @@ __global__ void norm_kernel(const T *__restrict__ x, const T *__restrict__ w, co
 
 template <typename T, int W, int P, bool LAYER>
 __global__ void __launch_bounds__(THREADS)
-norm_bwd_kernel(const T *__restrict__ dy, const T *__restrict__ x, const T *__restrict__ w, const float *__restrict__ mean_in,
-                const float *__restrict__ rstd_in, T *dx, float *__restrict__ partial, int64_t n, int64_t d, bool accumulate)
+    norm_bwd_kernel(const T *__restrict__ dy, const T *__restrict__ x, const T *__restrict__ w,
+                    const float *__restrict__ mean_in, const float *__restrict__ rstd_in, T *dx,
+                    float *__restrict__ partial, int64_t n, int64_t d, bool accumulate)
 {
     __shared__ float scratch[33];
     float dw[P][W] = {}, db[P][W] = {};
-    int64_t rows = (n + gridDim.x - 1) / gridDim.x, first = blockIdx.x * rows, last = first + rows < n ? first + rows : n;
+    int64_t rows = (n + gridDim.x - 1) / gridDim.x, first = blockIdx.x * rows,
+            last = first + rows < n ? first + rows : n;
     for (int64_t row = first; row < last; row++) {
         float rstd = rstd_in[row], mean = LAYER ? mean_in[row] : 0.0f, along = 0, sum = 0;
         float hat[P][W], u[P][W];
@@ -121,7 +124,8 @@ norm_bwd_kernel(const T *__restrict__ dy, const T *__restrict__ x, const T *__re
 }
 
 /* out[c] (+)= sum over groups of partial[group][c], in order of the groups by a fixed split over the block's rows of threads. */
-template <typename T> __global__ void column_sum_kernel(const float *__restrict__ partial, T *out, int64_t groups, int64_t d, bool accumulate)
+template <typename T>
+__global__ void column_sum_kernel(const float *__restrict__ partial, T *out, int64_t groups, int64_t d, bool accumulate)
 {
     __shared__ float part[8][33];
     int64_t c = (int64_t) blockIdx.x * 32 + threadIdx.x;
@@ -157,7 +161,8 @@ static sl_status norm_supports(sl_cuda *cuda, const sl_launch *launch)
     const sl_type *x = &launch->in[0].type;
     int64_t d = x->dim[1], most = (int64_t) THREADS * MOST_PIECES * (x->dim[1] % 8 == 0 ? 4 : 1);
     if (d > most)
-        return sl_cuda_fail(SL_E_UNSUPPORTED, "norms on CUDA take rows of at most %lld columns, not %lld", (long long) most, (long long) d);
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "norms on CUDA take rows of at most %lld columns, not %lld",
+                            (long long) most, (long long) d);
     return SL_OK;
 }
 
@@ -166,15 +171,15 @@ template <typename T, int W, bool LAYER> static void norm_launch(const sl_launch
     int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1];
     norm_kernel<T, W, LAYER><<<(unsigned) n, threads_for(d, W), 0, stream>>>(
         (const T *) launch->in[0].data, (const T *) launch->in[1].data, LAYER ? (const T *) launch->in[2].data : NULL,
-        (T *) launch->out[0].data, LAYER ? (float *) launch->out[1].data : NULL, (float *) launch->out[LAYER ? 2 : 1].data, d,
-        launch->attrs.norm.eps);
+        (T *) launch->out[0].data, LAYER ? (float *) launch->out[1].data : NULL,
+        (float *) launch->out[LAYER ? 2 : 1].data, d, launch->attrs.norm.eps);
 }
 
 template <typename T, bool LAYER> static sl_status norm_any(const sl_launch *launch, cudaStream_t stream)
 {
     constexpr int W = 16 / sizeof(T);
-    if (launch->in[0].type.dim[1] % W == 0 && sl_cuda_aligned(launch->in[0].data) && sl_cuda_aligned(launch->out[0].data) &&
-        sl_cuda_aligned(launch->in[1].data))
+    if (launch->in[0].type.dim[1] % W == 0 && sl_cuda_aligned(launch->in[0].data) &&
+        sl_cuda_aligned(launch->out[0].data) && sl_cuda_aligned(launch->in[1].data))
         norm_launch<T, W, LAYER>(launch, stream);
     else
         norm_launch<T, 1, LAYER>(launch, stream);
@@ -187,8 +192,8 @@ template <typename T, int W, int P, bool LAYER> static void bwd_launch(const sl_
     int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1];
     norm_bwd_kernel<T, W, P, LAYER><<<(unsigned) groups_of(n), threads_for(d, W), 0, stream>>>(
         (const T *) launch->in[0].data, (const T *) launch->in[1].data, (const T *) launch->in[2].data,
-        LAYER ? (const float *) launch->in[3].data : NULL, (const float *) launch->in[LAYER ? 4 : 3].data, (T *) launch->out[0].data,
-        (float *) launch->workspace, n, d, launch->accumulate & 1);
+        LAYER ? (const float *) launch->in[3].data : NULL, (const float *) launch->in[LAYER ? 4 : 3].data,
+        (T *) launch->out[0].data, (float *) launch->workspace, n, d, launch->accumulate & 1);
 }
 
 template <typename T, int W, bool LAYER> static void bwd_pieces(const sl_launch *launch, cudaStream_t stream)
@@ -206,8 +211,8 @@ template <typename T, bool LAYER> static sl_status bwd_any(const sl_launch *laun
 {
     constexpr int W = 16 / sizeof(T);
     int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], groups = groups_of(n);
-    if (d % W == 0 && sl_cuda_aligned(launch->in[0].data) && sl_cuda_aligned(launch->in[1].data) && sl_cuda_aligned(launch->in[2].data) &&
-        sl_cuda_aligned(launch->out[0].data))
+    if (d % W == 0 && sl_cuda_aligned(launch->in[0].data) && sl_cuda_aligned(launch->in[1].data) &&
+        sl_cuda_aligned(launch->in[2].data) && sl_cuda_aligned(launch->out[0].data))
         bwd_pieces<T, W, LAYER>(launch, stream);
     else
         bwd_pieces<T, 1, LAYER>(launch, stream);
@@ -215,7 +220,8 @@ template <typename T, bool LAYER> static sl_status bwd_any(const sl_launch *laun
     for (int k = 1; k <= (LAYER ? 2 : 1); k++)
         if (launch->out[k].data)
             column_sum_kernel<T><<<(unsigned) ((d + 31) / 32), dim3(32, 8), 0, stream>>>(
-                (const float *) launch->workspace + (k - 1) * groups * d, (T *) launch->out[k].data, groups, d, launch->accumulate >> k & 1);
+                (const float *) launch->workspace + (k - 1) * groups * d, (T *) launch->out[k].data, groups, d,
+                launch->accumulate >> k & 1);
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -223,7 +229,8 @@ template <typename T, bool LAYER> static sl_status bwd_any(const sl_launch *laun
 template <bool LAYER> static size_t bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     (void) cuda;
-    return (size_t) (groups_of(launch->in[0].type.dim[0]) * launch->in[0].type.dim[1]) * (LAYER ? 2 : 1) * sizeof(float);
+    return (size_t) (groups_of(launch->in[0].type.dim[0]) * launch->in[0].type.dim[1]) * (LAYER ? 2 : 1) *
+           sizeof(float);
 }
 
 static sl_status rmsnorm_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
@@ -247,16 +254,20 @@ static sl_status layernorm_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
     SL_DISPATCH(launch->in[0].type.dtype, T, return (bwd_any<T, true>(launch, stream)));
 }
 extern "C" const sl_cuda_kernel sl_cuda_rmsnorm = {SL_OP_RMSNORM, norm_supports, NULL, rmsnorm_run};
-extern "C" const sl_cuda_kernel sl_cuda_rmsnorm_bwd = {SL_OP_RMSNORM_BWD, norm_supports, bwd_workspace<false>, rmsnorm_bwd_run};
+extern "C" const sl_cuda_kernel sl_cuda_rmsnorm_bwd = {SL_OP_RMSNORM_BWD, norm_supports, bwd_workspace<false>,
+                                                       rmsnorm_bwd_run};
 extern "C" const sl_cuda_kernel sl_cuda_layernorm = {SL_OP_LAYERNORM, norm_supports, NULL, layernorm_run};
-extern "C" const sl_cuda_kernel sl_cuda_layernorm_bwd = {SL_OP_LAYERNORM_BWD, norm_supports, bwd_workspace<true>, layernorm_bwd_run};
+extern "C" const sl_cuda_kernel sl_cuda_layernorm_bwd = {SL_OP_LAYERNORM_BWD, norm_supports, bwd_workspace<true>,
+                                                         layernorm_bwd_run};
 
 /* ---- bias gradient: the same partial sums over row groups, without the norm ---- */
 
-template <typename T> __global__ void bias_grad_kernel(const T *__restrict__ dy, float *__restrict__ partial, int64_t n, int64_t d)
+template <typename T>
+__global__ void bias_grad_kernel(const T *__restrict__ dy, float *__restrict__ partial, int64_t n, int64_t d)
 {
     int64_t c = (int64_t) blockIdx.x * blockDim.x + threadIdx.x;
-    int64_t rows = (n + gridDim.y - 1) / gridDim.y, first = blockIdx.y * rows, last = first + rows < n ? first + rows : n;
+    int64_t rows = (n + gridDim.y - 1) / gridDim.y, first = blockIdx.y * rows,
+            last = first + rows < n ? first + rows : n;
     if (c >= d)
         return;
     float sum = 0;
@@ -281,10 +292,10 @@ static sl_status bias_grad_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
     (void) cuda;
     int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], groups = bias_groups(n);
     SL_DISPATCH(launch->in[0].type.dtype, T, {
-        bias_grad_kernel<T><<<dim3((unsigned) ((d + 127) / 128), (unsigned) groups), 128, 0, stream>>>((const T *) launch->in[0].data,
-                                                                                                       (float *) launch->workspace, n, d);
-        column_sum_kernel<T><<<(unsigned) ((d + 31) / 32), dim3(32, 8), 0, stream>>>((const float *) launch->workspace, (T *) launch->out[0].data,
-                                                                                     groups, d, launch->accumulate & 1);
+        bias_grad_kernel<T><<<dim3((unsigned) ((d + 127) / 128), (unsigned) groups), 128, 0, stream>>>(
+            (const T *) launch->in[0].data, (float *) launch->workspace, n, d);
+        column_sum_kernel<T><<<(unsigned) ((d + 31) / 32), dim3(32, 8), 0, stream>>>(
+            (const float *) launch->workspace, (T *) launch->out[0].data, groups, d, launch->accumulate & 1);
     });
     SL_CUDA_LAUNCHED();
     return SL_OK;

@@ -30,7 +30,8 @@ __device__ __forceinline__ scalars adamw_scalars(const sl_attrs &attrs, const sl
 }
 
 /* The noise of this thread's 8 elements for tensor `which`, as 16 bits each. All 16 threads of a group call it together. */
-__device__ __forceinline__ void deal_noise(const sl_step_params *step, uint64_t stream, int which, int64_t block, uint4 *group, uint32_t (&out)[EACH])
+__device__ __forceinline__ void deal_noise(const sl_step_params *step, uint64_t stream, int which, int64_t block,
+                                           uint4 *group, uint32_t (&out)[EACH])
 {
     int lane = threadIdx.x % SL_NOISE_LANES, k = lane / 2, from = lane % 2 * EACH;
     sl_rng4 words = sl_philox(sl_noise_seed(step), ((uint64_t) block * SL_NOISE_LANES + lane) << 2 | (uint64_t) which,
@@ -53,7 +54,10 @@ __device__ __forceinline__ void put_noisy(float x, uint32_t noise, bf16 *y)
     else
         *reinterpret_cast<uint16_t *>(y) = (uint16_t) ((bits + noise) >> 16);
 }
-__device__ __forceinline__ void put_noisy(float x, uint32_t, float *y) { *y = x; }
+__device__ __forceinline__ void put_noisy(float x, uint32_t, float *y)
+{
+    *y = x;
+}
 
 template <typename T> __device__ __forceinline__ void read8(const T *from, int64_t i, int64_t n, float (&to)[EACH])
 {
@@ -65,7 +69,8 @@ template <typename T> __device__ __forceinline__ void read8(const T *from, int64
 }
 
 template <typename T>
-__device__ __forceinline__ void write8(T *to, int64_t i, int64_t n, const float (&from)[EACH], bool noisy, const uint32_t (&noise)[EACH])
+__device__ __forceinline__ void write8(T *to, int64_t i, int64_t n, const float (&from)[EACH], bool noisy,
+                                       const uint32_t (&noise)[EACH])
 {
     pack<T, EACH> p;
 #pragma unroll
@@ -86,8 +91,10 @@ __device__ __forceinline__ void write8(T *to, int64_t i, int64_t n, const float 
 
 /* P: parameter and gradient, M: moments; MASTER: an f32 copy is updated and rounded to nearest. SGD has one moment. */
 template <typename P, typename M, bool MASTER, bool ADAM>
-__global__ void __launch_bounds__(THREADS) update_kernel(const __grid_constant__ sl_attrs attrs, const P *__restrict__ g, const sl_step_params *__restrict__ step,
-                                                         const float *__restrict__ gate, P *p_all, M *m_all, M *v_all, float *master, int64_t n)
+__global__ void __launch_bounds__(THREADS)
+    update_kernel(const __grid_constant__ sl_attrs attrs, const P *__restrict__ g,
+                  const sl_step_params *__restrict__ step, const float *__restrict__ gate, P *p_all, M *m_all, M *v_all,
+                  float *master, int64_t n)
 {
     __shared__ uint4 deal[THREADS];
     if (gate && gate[2] != 0)
@@ -100,7 +107,8 @@ __global__ void __launch_bounds__(THREADS) update_kernel(const __grid_constant__
     bool noisy_p = noisy && sizeof(P) == 2 && !MASTER, noisy_m = noisy && sizeof(M) == 2;
     int64_t blocks = (n + SL_NOISE_BLOCK - 1) / SL_NOISE_BLOCK, per = THREADS / SL_NOISE_LANES;
     for (int64_t base = (int64_t) blockIdx.x * per; base < blocks; base += (int64_t) gridDim.x * per) {
-        int64_t block = base + threadIdx.x / SL_NOISE_LANES, i = block * SL_NOISE_BLOCK + threadIdx.x % SL_NOISE_LANES * EACH;
+        int64_t block = base + threadIdx.x / SL_NOISE_LANES,
+                i = block * SL_NOISE_BLOCK + threadIdx.x % SL_NOISE_LANES * EACH;
         float vg[EACH], vp[EACH], vm[EACH], vv[EACH];
         uint32_t noise[3][EACH] = {};
         read8(g, i, n, vg);
@@ -142,13 +150,15 @@ __global__ void __launch_bounds__(THREADS) update_kernel(const __grid_constant__
     }
 }
 
-template <typename P, typename M, bool MASTER, bool ADAM> static sl_status update(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+template <typename P, typename M, bool MASTER, bool ADAM>
+static sl_status update(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     int64_t n = sl_type_count(&launch->in[0].type);
     const sl_operand *master = &launch->out[ADAM ? 3 : 2];
     update_kernel<P, M, MASTER, ADAM><<<sl_cuda_blocks(cuda, n, THREADS * EACH), THREADS, 0, stream>>>(
-        launch->attrs, (const P *) launch->in[0].data, (const sl_step_params *) launch->in[1].data, (const float *) launch->in[2].data,
-        (P *) launch->out[0].data, (M *) launch->out[1].data, ADAM ? (M *) launch->out[2].data : NULL, (float *) master->data, n);
+        launch->attrs, (const P *) launch->in[0].data, (const sl_step_params *) launch->in[1].data,
+        (const float *) launch->in[2].data, (P *) launch->out[0].data, (M *) launch->out[1].data,
+        ADAM ? (M *) launch->out[2].data : NULL, (float *) master->data, n);
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -168,7 +178,8 @@ template <bool ADAM> static sl_status supports(sl_cuda *cuda, const sl_launch *l
     bool master = launch->out[ADAM ? 3 : 2].type.rank != 0;
     sl_dtype p = launch->in[0].type.dtype, m = launch->out[1].type.dtype;
     if (master ? p != SL_BF16 || m != SL_F32 : m != p)
-        return sl_cuda_fail(SL_E_UNSUPPORTED, "the CUDA optimizer knows f32, bf16, and bf16 with f32 master and moments");
+        return sl_cuda_fail(SL_E_UNSUPPORTED,
+                            "the CUDA optimizer knows f32, bf16, and bf16 with f32 master and moments");
     return SL_OK;
 }
 extern "C" const sl_cuda_kernel sl_cuda_adamw = {SL_OP_ADAMW, supports<true>, NULL, update_any<true>};

@@ -5,10 +5,11 @@
 #include "device/cuda/kernel.cuh"
 #include "ops/reduce.h"
 
-static constexpr int SEGMENTS = 4;   /* blocks of elements per thread block */
-static constexpr int PAIRS = 1024;   /* block sums one thread block folds */
+static constexpr int SEGMENTS = 4; /* blocks of elements per thread block */
+static constexpr int PAIRS = 1024; /* block sums one thread block folds */
 
-template <typename T, bool SQUARES> __global__ void block_sums_kernel(const T *__restrict__ x, float *__restrict__ sums, int64_t n)
+template <typename T, bool SQUARES>
+__global__ void block_sums_kernel(const T *__restrict__ x, float *__restrict__ sums, int64_t n)
 {
     __shared__ float lanes[SEGMENTS][SL_SUM_LANES];
     int lane = threadIdx.x % SL_SUM_LANES, segment = threadIdx.x / SL_SUM_LANES;
@@ -67,11 +68,14 @@ static int64_t sums_of(int64_t n)
 }
 
 /* Block sums, then the levels of the tree, PAIRS at a time, between two halves of the workspace; the last writes `out`. */
-template <typename T, bool SQUARES> static sl_status fixed_sum(const void *x, int64_t n, float *out, float *workspace, cudaStream_t stream)
+template <typename T, bool SQUARES>
+static sl_status fixed_sum(const void *x, int64_t n, float *out, float *workspace, cudaStream_t stream)
 {
     int64_t count = sums_of(n);
     float *from = workspace, *to = workspace + count;
-    block_sums_kernel<T, SQUARES><<<(unsigned) ((count + SEGMENTS - 1) / SEGMENTS), SEGMENTS * SL_SUM_LANES, 0, stream>>>((const T *) x, from, n);
+    block_sums_kernel<T, SQUARES>
+        <<<(unsigned) ((count + SEGMENTS - 1) / SEGMENTS), SEGMENTS * SL_SUM_LANES, 0, stream>>>((const T *) x, from,
+                                                                                                 n);
     SL_CUDA_LAUNCHED();
     do {
         int64_t next = (count + PAIRS - 1) / PAIRS;
@@ -92,16 +96,16 @@ static size_t sum_workspace(sl_cuda *cuda, const sl_launch *launch)
 static sl_status sum_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     (void) cuda;
-    return fixed_sum<float, false>(launch->in[0].data, sl_type_count(&launch->in[0].type), (float *) launch->out[0].data,
-                                   (float *) launch->workspace, stream);
+    return fixed_sum<float, false>(launch->in[0].data, sl_type_count(&launch->in[0].type),
+                                   (float *) launch->out[0].data, (float *) launch->workspace, stream);
 }
 
 static sl_status sum_squares_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     (void) cuda;
     SL_DISPATCH(launch->in[0].type.dtype, T,
-                return (fixed_sum<T, true>(launch->in[0].data, sl_type_count(&launch->in[0].type), (float *) launch->out[0].data,
-                                           (float *) launch->workspace, stream)));
+                return (fixed_sum<T, true>(launch->in[0].data, sl_type_count(&launch->in[0].type),
+                                           (float *) launch->out[0].data, (float *) launch->workspace, stream)));
 }
 
 __global__ void gate_kernel(const float *sum, const sl_step_params *step, float *gate)

@@ -36,7 +36,8 @@ static rope_params params_of(const sl_attrs *attrs)
 
 /* FORWARD: from = qkv, to_q and to_kv written. Backward: from_q and from_kv (its own type) read, qkv written, angle negated. */
 template <typename T, typename K, bool FORWARD>
-__global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t *positions, const T *from_q, const K *from_kv, T *to_q, K *to_kv)
+__global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t *positions, const T *from_q,
+                            const K *from_kv, T *to_q, K *to_kv)
 {
     __shared__ float cosine[MOST_PAIRS], sine[MOST_PAIRS];
     int64_t row = blockIdx.x;
@@ -61,13 +62,15 @@ __global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t
         if (FORWARD || query)
             a = to_f32(q_from[first]), b = to_f32(q_from[second]);
         else
-            a = to_f32(from_kv[row * 2 * k_width + first - q_width]), b = to_f32(from_kv[row * 2 * k_width + second - q_width]);
+            a = to_f32(from_kv[row * 2 * k_width + first - q_width]),
+            b = to_f32(from_kv[row * 2 * k_width + second - q_width]);
         float c = turned ? cosine[j] : 1.0f, s = turned ? sine[j] : 0.0f;
         float x = fmaf(a, c, -b * s), y = fmaf(b, c, a * s);
         if (!FORWARD || query)
             from_f32(x, &q_to[first]), from_f32(y, &q_to[second]);
         else
-            from_f32(x, &to_kv[row * 2 * k_width + first - q_width]), from_f32(y, &to_kv[row * 2 * k_width + second - q_width]);
+            from_f32(x, &to_kv[row * 2 * k_width + first - q_width]),
+                from_f32(y, &to_kv[row * 2 * k_width + second - q_width]);
     }
 }
 
@@ -86,7 +89,8 @@ static sl_status rope_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t s
     rope_params p = params_of(&launch->attrs);
     SL_DISPATCH(launch->in[0].type.dtype, T,
                 (rope_kernel<T, T, true><<<(unsigned) launch->in[0].type.dim[0], 256, 0, stream>>>(
-                    p, (const int32_t *) launch->in[1].data, (const T *) launch->in[0].data, NULL, (T *) launch->out[0].data, (T *) launch->out[1].data)));
+                    p, (const int32_t *) launch->in[1].data, (const T *) launch->in[0].data, NULL,
+                    (T *) launch->out[0].data, (T *) launch->out[1].data)));
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -98,8 +102,8 @@ static sl_status rope_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream
     SL_DISPATCH(launch->in[0].type.dtype, T, {
         SL_DISPATCH(launch->in[1].type.dtype, K,
                     (rope_kernel<T, K, false><<<(unsigned) launch->in[0].type.dim[0], 256, 0, stream>>>(
-                        p, (const int32_t *) launch->in[2].data, (const T *) launch->in[0].data, (const K *) launch->in[1].data,
-                        (T *) launch->out[0].data, NULL)));
+                        p, (const int32_t *) launch->in[2].data, (const T *) launch->in[0].data,
+                        (const K *) launch->in[1].data, (T *) launch->out[0].data, NULL)));
     });
     SL_CUDA_LAUNCHED();
     return SL_OK;
