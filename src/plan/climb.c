@@ -12,10 +12,19 @@
 
 #define MAX_HOMES 4 /* persistent objects up to which all their homes are tried */
 #define POOL ((1 << MAX_HOMES) + 1)
-#define WALK 120
+#define WALK 1000
 
 /* One change: the value one decision is set to. */
-typedef enum sl_move_kind { MOVE_GAP, MOVE_LEAD, MOVE_HOST, MOVE_HOME, MOVE_FIT, MOVE_SLACK, MOVE_SIDE, MOVE_KINDS } sl_move_kind;
+typedef enum sl_move_kind {
+    MOVE_GAP,
+    MOVE_LEAD,
+    MOVE_HOST,
+    MOVE_HOME,
+    MOVE_FIT,
+    MOVE_SLACK,
+    MOVE_SIDE,
+    MOVE_KINDS
+} sl_move_kind;
 
 typedef struct sl_move {
     sl_move_kind kind;
@@ -89,11 +98,14 @@ static int by_kind(const void *a, const void *b)
 static bool apply(const sl_search *s, sl_choice *choice, const sl_move *move)
 {
     switch (move->kind) {
-    case MOVE_GAP:
-        if (choice->gap[move->index] == move->value)
+    case MOVE_GAP: {
+        int32_t o = s->a->entries[move->index].object;
+        if (choice->gap[move->index] == move->value ||
+            (s->a->program->objects[o].persistent && choice->home[o] == SL_TIER_DEVICE)) /* it stays anyway */
             return false;
         choice->gap[move->index] = (uint8_t) move->value;
         return true;
+    }
     case MOVE_LEAD:
         if (choice->lead[move->index] == move->value)
             return false;
@@ -138,10 +150,11 @@ typedef struct sl_climb {
     sl_search *search;
     sl_moves moves;
     int32_t first_move[MOVE_KINDS + 1]; /* by kind */
-    sl_choice now;       /* where the walk stands; the best is kept by the search */
+    sl_choice now;                      /* where the walk stands; the best is kept by the search */
     double now_s;
     sl_choice pool[POOL]; /* where walks start: one slot per way to put the homes, the last for all else */
     double pool_s[POOL];
+    uint8_t *touched; /* by entry, where the walk stands */
     uint64_t random;
 } sl_climb;
 
@@ -151,6 +164,13 @@ static uint32_t random_below(sl_climb *c, uint32_t n)
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return (uint32_t) ((z ^ (z >> 31)) % n);
+}
+
+/* Some changes cannot make a difference where the walk stands. */
+static bool pointless(const sl_climb *c, const sl_move *move)
+{
+    return (move->kind == MOVE_SIDE && !(c->touched[move->index] & SL_TOUCHED_SIDE)) ||
+           (move->kind == MOVE_LEAD && !(c->touched[move->index] & SL_TOUCHED_LEAD));
 }
 
 /* Evaluates `trial`; the walk goes there if that takes at most `factor` times as long as where it stands. */
@@ -163,6 +183,7 @@ static sl_status step_to(sl_climb *c, double factor, bool *gone)
     if (*gone) {
         sl_choice_copy(s->a, &c->now, &s->trial);
         c->now_s = outcome.step_s;
+        memcpy(c->touched, sl_sweep_touched(s->sweep), (size_t) s->a->n_entries);
     }
     return SL_OK;
 }
@@ -185,6 +206,7 @@ static void stand_on(sl_climb *c, const sl_choice *choice, double seconds)
     sl_choice_copy(c->search->a, &c->now, choice);
     c->now.on_demand = false;
     c->now_s = seconds;
+    memset(c->touched, 0xff, (size_t) c->search->a->n_entries); /* not known yet */
 }
 
 /* Single changes until none helps. */
@@ -195,7 +217,7 @@ static sl_status climb_singly(sl_climb *c)
     for (int32_t i = 0; since < c->moves.count && !sl_search_over(s); i = (i + 1) % c->moves.count) {
         bool gone = false;
         sl_choice_copy(s->a, &s->trial, &c->now);
-        if (apply(s, &s->trial, &c->moves.list[i]))
+        if (!pointless(c, &c->moves.list[i]) && apply(s, &s->trial, &c->moves.list[i]))
             SL_TRY(step_to(c, 1 - 1e-9, &gone));
         since = gone ? 0 : since + 1;
     }
@@ -219,11 +241,13 @@ static sl_status wander(sl_climb *c, int32_t length)
 {
     sl_search *s = c->search;
     for (int32_t i = 0; i < length && !sl_search_over(s); i++) {
-        double warmth = 0.1 * (1 - (double) i / length);
+        double warmth = 0.15 * (1 - (double) i / length);
         bool changed = false, gone;
         sl_choice_copy(s->a, &s->trial, &c->now);
-        for (uint32_t k = 1 + random_below(c, 3); k > 0; k--)
-            changed = apply(s, &s->trial, random_move(c)) || changed;
+        for (uint32_t k = 1 + random_below(c, 3); k > 0; k--) {
+            const sl_move *move = random_move(c);
+            changed = (!pointless(c, move) && apply(s, &s->trial, move)) || changed;
+        }
         if (changed)
             SL_TRY(step_to(c, 1 + warmth * random_below(c, 1000) / 1000, &gone));
     }
@@ -261,8 +285,10 @@ static sl_status try_homes(sl_climb *c, const int32_t *persistent, int32_t n, ui
             memcpy(s->trial.gap, s->actual, (size_t) s->a->n_entries);
         }
     }
-    if (c->now_s < INFINITY)
-        remember(c, (int) set);
+    if (c->now_s == INFINITY)
+        return SL_OK;
+    SL_TRY(climb_singly(c));
+    remember(c, (int) set);
     return SL_OK;
 }
 
@@ -315,6 +341,8 @@ sl_status sl_search_climb(sl_search *s)
 {
     sl_climb c = {.search = s, .random = 1};
     sl_status status = sl_choice_new(s->a, &c.now);
+    if (status == SL_OK)
+        status = sl_alloc(&c.touched, s->a->n_entries + 1, 1);
     for (int slot = 0; slot < POOL && status == SL_OK; slot++)
         status = sl_choice_new(s->a, &c.pool[slot]);
     if (status == SL_OK)
@@ -323,5 +351,6 @@ sl_status sl_search_climb(sl_search *s)
         sl_choice_free(&c.pool[slot]);
     sl_choice_free(&c.now);
     sl_free(c.moves.list);
+    sl_free(c.touched);
     return status;
 }

@@ -13,6 +13,7 @@
 
 #define DEFAULT_TIME_S 3.0 /* a safety net; evaluations end the search first */
 #define DEFAULT_WORK 6e5   /* evaluations x entries */
+#define MOST_EVALUATIONS 15000
 
 const char *sl_limit_name(sl_limit limit)
 {
@@ -251,7 +252,8 @@ sl_status sl_plan_create(const sl_program *program, const sl_costs *costs, const
     search->deadline_s = sl_search_clock_s() + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
     search->max_evaluations = config->max_evaluations;
     if (!search->max_evaluations)
-        search->max_evaluations = (int64_t) SL_MAX(3, DEFAULT_WORK / SL_MAX(1, planning.a->n_entries));
+        search->max_evaluations =
+            (int64_t) SL_MIN(MOST_EVALUATIONS, SL_MAX(3, DEFAULT_WORK / SL_MAX(1, planning.a->n_entries)));
     search->enough_s = lower_bound(program, costs) * (1 + 5e-4);
     SL_TRY_GOTO(sl_search_improve(search), end);
     SL_TRY_GOTO(sl_search_plan(search, &out), end);

@@ -28,7 +28,7 @@ typedef struct sl_entry {
     int32_t next_write; /* task of the next use that writes; n_tasks: none */
     uint8_t flags;
     uint8_t drops_near; /* and only from what the task's piece of backward has anyway */
-    uint8_t can_drop; /* the content after this use can be recomputed for the next one */
+    uint8_t can_drop;   /* the content after this use can be recomputed for the next one */
 } sl_entry;
 
 typedef struct sl_analysis {
@@ -129,6 +129,9 @@ void sl_sweep_destroy(sl_sweep *sweep);
 /* Builds and times the schedule of a choice. With `actual`, gaps as they turned out (by entry). */
 sl_status sl_sweep_run(sl_sweep *sweep, const sl_choice *choice, const size_t budget[SL_TIER_COUNT], uint8_t *actual,
                        sl_outcome *outcome);
+/* By entry, for the last run: whether its side and its lead were asked for. Changing others changes nothing. */
+enum { SL_TOUCHED_SIDE = 1, SL_TOUCHED_LEAD = 2 };
+const uint8_t *sl_sweep_touched(const sl_sweep *sweep);
 /* The last run as a plan. */
 sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
 

@@ -247,6 +247,8 @@ bool sl_sweep_goes_low(const sl_sweep *s, int32_t entry)
 {
     const sl_analysis *a = s->a;
     int32_t until = s->task, stay = SL_MIN(48, SL_MAX(1, a->program->n_tasks / 8));
+    if (entry >= 0)
+        s->touched[entry] |= SL_TOUCHED_SIDE;
     if (entry >= 0 && s->choice->side[entry] != SL_SIDE_AUTO)
         return s->choice->side[entry] == SL_SIDE_LOW;
     for (int32_t e = entry, hops = 0; e >= 0 && hops < 16; hops++, e = a->entries[e].next) {
@@ -262,7 +264,8 @@ sl_status sl_sweep_fetch(sl_sweep *s, int32_t object, bool force, bool *done)
     sl_object_state *state = &s->objects[object];
     SL_ASSERT(state->valid[SL_TIER_HOST] && !state->valid[SL_TIER_DEVICE]);
     if (state->spot[SL_TIER_DEVICE] < 0)
-        SL_TRY(sl_sweep_make_room(s, object, s->a->program->objects[object].bytes, SL_TIER_DEVICE, force, sl_sweep_goes_low(s, state->cursor), &state->spot[SL_TIER_DEVICE]));
+        SL_TRY(sl_sweep_make_room(s, object, s->a->program->objects[object].bytes, SL_TIER_DEVICE, force,
+                                  sl_sweep_goes_low(s, state->cursor), &state->spot[SL_TIER_DEVICE]));
     *done = state->spot[SL_TIER_DEVICE] >= 0;
     if (*done) {
         SL_TRY(sl_sweep_reserve(s));

@@ -19,31 +19,34 @@
 
 /* Costs of a program on a machine: seconds per task kind, links, workspaces. */
 typedef struct sl_costs {
-    double *device_s;        /* by kind: on the device's compute stream */
-    double *host_s;          /* by kind: beside host memory; infinity where not possible */
+    double *device_s;                 /* by kind: on the device's compute stream */
+    double *host_s;                   /* by kind: beside host memory; infinity where not possible */
     size_t *workspace[SL_TIER_COUNT]; /* by kind */
     int32_t n_kinds;
     double link_bytes_per_s[2];      /* towards the device, away; while the other is idle */
     double link_bytes_per_s_both[2]; /* while the other is busy */
     double link_latency_s;
-    double peak_flops;       /* for MFU, of the program's compute dtype */
-    double copy_slowdown;    /* share of a copy's time that it takes from compute running beside it (CPU device); 0 on GPUs */
-    double host_slowdown;    /* the same for host tasks */
-    char source[96];         /* "roofline h200", "measured cpu avx512": always stated beside a number */
+    double peak_flops; /* for MFU, of the program's compute dtype */
+    double
+        copy_slowdown; /* share of a copy's time that it takes from compute running beside it (CPU device); 0 on GPUs */
+    double host_slowdown; /* the same for host tasks */
+    char source[96];      /* "roofline h200", "measured cpu avx512": always stated beside a number */
 } sl_costs;
 
 /* From a hardware profile. `device` may be NULL (planning for a machine elsewhere): workspaces are then estimated. */
-sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardware, sl_device *device, sl_costs **costs);
+sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardware, sl_device *device,
+                            sl_costs **costs);
 /* Times each kind once on random data and the links alone and together, on scratch memory of its own (a device it opens
  * itself by class name). Results are kept in `cache` (a file; NULL: none) per device numerics, threads and kind. */
-sl_status sl_costs_measure(const sl_program *program, const char *device, int threads, const char *cache, sl_costs **costs);
+sl_status sl_costs_measure(const sl_program *program, const char *device, int threads, const char *cache,
+                           sl_costs **costs);
 void sl_costs_destroy(sl_costs *costs);
 
 typedef struct sl_place {
-    int32_t object;          /* -1: workspace of the one action that uses it */
+    int32_t object; /* -1: workspace of the one action that uses it */
     sl_tier tier;
-    size_t address, bytes;   /* offset into the tier's arena, SL_ALIGN aligned */
-    int32_t first, last;     /* actions; -1 / n_actions: holds a persistent object or data across the step's boundary */
+    size_t address, bytes; /* offset into the tier's arena, SL_ALIGN aligned */
+    int32_t first, last;   /* actions; -1 / n_actions: holds a persistent object or data across the step's boundary */
 } sl_place;
 
 typedef enum sl_action_kind { SL_ACTION_TASK, SL_ACTION_COPY } sl_action_kind;
@@ -51,13 +54,14 @@ typedef enum sl_action_kind { SL_ACTION_TASK, SL_ACTION_COPY } sl_action_kind;
 typedef struct sl_action {
     sl_action_kind kind;
     sl_stream stream;
-    int32_t task;            /* TASK: program task */
-    bool recompute;          /* TASK: not the first time */
+    int32_t task;             /* TASK: program task */
+    bool recompute;           /* TASK: not the first time */
     int32_t object, from, to; /* COPY: object and places */
-    int32_t first_use;       /* TASK: plan->use_places[first_use + i]: place of in[0..SL_MAX_IN), then out[0..SL_MAX_OUT); -1 absent */
-    int32_t workspace;       /* TASK: place or -1 */
+    int32_t
+        first_use; /* TASK: plan->use_places[first_use + i]: place of in[0..SL_MAX_IN), then out[0..SL_MAX_OUT); -1 absent */
+    int32_t workspace;         /* TASK: place or -1 */
     int32_t first_dep, n_deps; /* plan->deps: actions of other streams, each before this one in the list */
-    double start_s, end_s;   /* predicted */
+    double start_s, end_s;     /* predicted */
 } sl_action;
 
 /* One line of figures; predictions and measurements share it. */
@@ -70,7 +74,15 @@ typedef struct sl_summary {
     double wait_in_s, wait_out_s, wait_host_s; /* compute stream idle, by what it waited for */
 } sl_summary;
 
-typedef enum sl_limit { SL_LIMIT_COMPUTE, SL_LIMIT_RECOMPUTE, SL_LIMIT_LINK_IN, SL_LIMIT_LINK_OUT, SL_LIMIT_HOST_COMPUTE, SL_LIMIT_DEVICE_BYTES, SL_LIMIT_HOST_BYTES } sl_limit;
+typedef enum sl_limit {
+    SL_LIMIT_COMPUTE,
+    SL_LIMIT_RECOMPUTE,
+    SL_LIMIT_LINK_IN,
+    SL_LIMIT_LINK_OUT,
+    SL_LIMIT_HOST_COMPUTE,
+    SL_LIMIT_DEVICE_BYTES,
+    SL_LIMIT_HOST_BYTES
+} sl_limit;
 const char *sl_limit_name(sl_limit limit);
 
 /* Where a persistent object lives between steps. */
@@ -83,37 +95,41 @@ typedef struct sl_plan_home {
 
 typedef struct sl_plan sl_plan;
 struct sl_plan {
-    sl_region *region;       /* owns everything below */
+    sl_region *region; /* owns everything below */
     sl_place *places;
     sl_action *actions;
     int32_t *deps, *use_places;
-    int32_t *home;           /* by object: the place that holds it between steps (persistent, data, results); -1 otherwise */
+    int32_t *home; /* by object: the place that holds it between steps (persistent, data, results); -1 otherwise */
     sl_plan_home *persistent; /* the persistent objects' homes, by what they hold: for plans that share the memory */
     int32_t n_persistent;
     int32_t n_places, n_actions, n_deps, n_use_places;
     sl_summary predicted;
-    double lower_bound_s;    /* no plan for these budgets can be faster: max of compute and of what must cross each link */
-    sl_limit limit;          /* what holds the step back most */
-    double plan_s;           /* time it took */
-    int64_t evaluated;       /* candidate schedules simulated */
+    double lower_bound_s; /* no plan for these budgets can be faster: max of compute and of what must cross each link */
+    sl_limit limit;       /* what holds the step back most */
+    double plan_s;        /* time it took */
+    int64_t evaluated;    /* candidate schedules simulated */
 };
 
 typedef struct sl_plan_config {
     size_t budget[SL_TIER_COUNT];
-    double time_limit_s;     /* of processor time for the search, a safety net; a feasible plan is found regardless. 0 = default */
+    double
+        time_limit_s; /* of processor time for the search, a safety net; a feasible plan is found regardless. 0 = default */
     int64_t max_evaluations; /* bound that makes the result independent of the machine's speed; 0 = default */
-    const sl_plan *homes;    /* not NULL: persistent objects keep the homes of that plan (validation beside training); matched by
+    const sl_plan
+        *homes; /* not NULL: persistent objects keep the homes of that plan (validation beside training); matched by
                               * order among persistent objects of the same group and class */
 } sl_plan_config;
 
 /* The best plan found within the budgets, or SL_E_DOES_NOT_FIT with the smallest budgets that would work in the message.
  * Deterministic: the same input gives the same plan. */
-sl_status sl_plan_create(const sl_program *program, const sl_costs *costs, const sl_plan_config *config, sl_plan **plan);
+sl_status sl_plan_create(const sl_program *program, const sl_costs *costs, const sl_plan_config *config,
+                         sl_plan **plan);
 void sl_plan_destroy(sl_plan *plan);
 
 /* The smallest budget of `tier` for which sl_plan_create succeeds, the other as given (SIZE_MAX: unlimited). 0 and
  * SL_E_DOES_NOT_FIT if none does. Exact: one SL_ALIGN less is refused. */
-sl_status sl_plan_minimum(const sl_program *program, const sl_costs *costs, const sl_plan_config *config, sl_tier tier, size_t *bytes);
+sl_status sl_plan_minimum(const sl_program *program, const sl_costs *costs, const sl_plan_config *config, sl_tier tier,
+                          size_t *bytes);
 
 /* Recomputes the times of a plan's actions under other costs. Fills start_s, end_s and the summary. */
 void sl_plan_simulate(const sl_program *program, const sl_costs *costs, sl_plan *plan);

@@ -84,7 +84,8 @@ static void set_gaps(const sl_search *s, sl_choice *choice, sl_gaps gaps)
     bool small = s->a->n_entries < SMALL_ENTRIES;
     for (int32_t e = 0; e < s->a->n_entries; e++) {
         const sl_entry *entry = &s->a->entries[e];
-        bool drop = (small ? entry->can_drop : entry->drops_near) && (gaps == GAPS_DROP_OR_EVICT || gaps == GAPS_DROP_OR_KEEP);
+        bool drop =
+            (small ? entry->can_drop : entry->drops_near) && (gaps == GAPS_DROP_OR_EVICT || gaps == GAPS_DROP_OR_KEEP);
         choice->gap[e] = drop                                             ? SL_GAP_DROP
                          : gaps == GAPS_KEEP || gaps == GAPS_DROP_OR_KEEP ? SL_GAP_KEEP
                                                                           : SL_GAP_EVICT;

@@ -50,7 +50,8 @@ static bool leaves_later(const sl_sweep *s, int32_t entry)
             return has_host_home(s, a->entries[e].object);
         if (a->entries[next].flags & SL_ENTRY_FRESH)
             return false;
-        if (s->choice->gap[e] == SL_GAP_EVICT || on_host(s, a->entries[next].task))
+        bool stays = s->home[a->entries[e].object] >= 0 && !has_host_home(s, a->entries[e].object);
+        if ((s->choice->gap[e] == SL_GAP_EVICT && !stays) || on_host(s, a->entries[next].task))
             return true;
         if (s->choice->gap[e] == SL_GAP_DROP || a->entries[next].flags & SL_ENTRY_WRITE)
             return false;
@@ -365,8 +366,11 @@ static void pack_fetches(sl_sweep *s)
                 issue++;
         fetch->issue = SL_MIN(SL_MAX(issue, fetch->issue), fetch->task);
         for (int32_t e = s->a->first[fetch->task]; e < s->a->first[fetch->task + 1]; e++)
-            if (s->a->entries[e].object == fetch->object && s->choice->lead[e] >= 0)
-                fetch->issue = SL_MIN(s->choice->lead[e], fetch->task);
+            if (s->a->entries[e].object == fetch->object) {
+                s->touched[e] |= SL_TOUCHED_LEAD;
+                if (s->choice->lead[e] >= 0)
+                    fetch->issue = SL_MIN(s->choice->lead[e], fetch->task);
+            }
     }
 }
 
@@ -503,6 +507,7 @@ sl_status sl_sweep_run(sl_sweep *s, const sl_choice *choice, const size_t budget
     s->choice = choice;
     s->outcome = outcome;
     s->n_fetches = 0;
+    memset(s->touched, 0, (size_t) s->a->n_entries);
     if (choice->on_demand)
         memset(s->task_start_s, 0, (size_t) s->a->program->n_tasks * sizeof *s->task_start_s);
     else
@@ -525,6 +530,7 @@ sl_status sl_sweep_create(const sl_analysis *analysis, const sl_fixed_homes *fix
     SL_TRY_GOTO(sl_alloc(&s->objects, p->n_objects + 1, sizeof *s->objects), destroy);
     SL_TRY_GOTO(sl_alloc(&s->task_start_s, p->n_tasks + 1, sizeof *s->task_start_s), destroy);
     SL_TRY_GOTO(sl_alloc(&s->home, p->n_objects + 1, sizeof *s->home), destroy);
+    SL_TRY_GOTO(sl_alloc(&s->touched, analysis->n_entries + 1, 1), destroy);
     *sweep = s;
     return SL_OK;
 destroy:
@@ -537,6 +543,7 @@ void sl_sweep_destroy(sl_sweep *s)
     if (!s)
         return;
     sl_free(s->objects);
+    sl_free(s->touched);
     sl_free(s->task_start_s);
     sl_free(s->home);
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
@@ -549,6 +556,11 @@ void sl_sweep_destroy(sl_sweep *s)
     sl_free(s->fetches);
     sl_free(s->costs);
     sl_free(s);
+}
+
+const uint8_t *sl_sweep_touched(const sl_sweep *s)
+{
+    return s->touched;
 }
 
 sl_status sl_sweep_export(const sl_sweep *s, sl_plan **plan)

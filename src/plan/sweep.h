@@ -37,6 +37,7 @@ struct sl_sweep {
     size_t budget[SL_TIER_COUNT];
     bool bounded; /* false: dry walk with endless memory, to learn the fetches and their deadlines */
     uint8_t *actual;
+    uint8_t *touched; /* by entry: SL_TOUCHED_ flags of the last run */
     sl_outcome *outcome;
     int32_t task; /* program task being walked */
     sl_object_state *objects;
