@@ -81,6 +81,8 @@ static sl_status after_use(sl_sweep *s, int32_t entry)
                 sl_sweep_forget(s, o, (sl_tier) tier);
         return SL_OK;
     }
+    if (device && s->choice->gap[entry] == SL_GAP_DROP && e->can_drop && s->home[o] < 0 && !state->wanted)
+        sl_sweep_forget(s, o, SL_TIER_HOST); /* a copy from an earlier gap would only fill host memory */
     if (device && s->choice->gap[entry] != SL_GAP_KEEP)
         return sl_sweep_evict(s, o, s->choice->gap[entry] == SL_GAP_DROP, &done);
     /* Kept: a copy in host memory that nobody will read is given up. */
