@@ -65,10 +65,10 @@ static const sl_option table[] = {
     {"beta2", "X", SL_OPT_F64, "0.95", "Training", "AdamW: memory of the second moment."},
     {"eps", "X", SL_OPT_F64, "1e-8", "Training", "AdamW: added to the root of the second moment."},
     {"momentum", "X", SL_OPT_F64, "0.9", "Training", "SGD: memory of the gradient."},
-    {"clip", "NORM", SL_OPT_F64, "1.0", "Training",
-     "Largest global gradient norm; larger gradients are scaled down to it. 0 switches it off, and the optimizer then "
-     "updates "
-     "each layer as soon as its gradient is there."},
+    {"clip", "NORM", SL_OPT_F64, "0", "Training",
+     "Largest global gradient norm; larger gradients are scaled down to it (1.0 is usual for large models). 0 leaves "
+     "them "
+     "as they are, and every layer is updated as soon as its gradient is there instead of after the last one."},
     {"on-nan", "stop|skip", SL_OPT_CHOICE, "stop", "Training",
      "When a loss or gradient is not finite: stop and say which task and tensor began it, or leave that step out."},
     {"seed", "N", SL_OPT_I64, "1", "Training", "Fixes initial weights, data order, dropout and rounding noise."},
