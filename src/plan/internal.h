@@ -144,7 +144,8 @@ typedef struct sl_search {
     size_t budget[SL_TIER_COUNT], used[SL_TIER_COUNT]; /* used: by the plan that showed that it fits */
     sl_choice best, trial;
     uint8_t *actual;
-    bool found, last_is_best;            /* the sweep still holds the best */
+    sl_plan *plan; /* of the best, where it is kept */
+    bool found;
     double best_s, deadline_s, enough_s; /* enough: not worth improving */
     int64_t evaluated, max_evaluations;
 } sl_search;
@@ -170,6 +171,10 @@ void sl_choice_free(sl_choice *choice);
 void sl_choice_copy(const sl_analysis *analysis, sl_choice *to, const sl_choice *from);
 /* Runs `best` and hands it out. */
 sl_status sl_search_plan(sl_search *search, sl_plan **plan);
+
+/* Drops evicted gaps that stalls of a simulated list can be blamed on (blame.c); returns how many. */
+int32_t sl_blame(const sl_analysis *analysis, const sl_action *actions, int32_t n_actions, const int32_t *deps,
+                 uint8_t *gap);
 
 /* ---- timing ---------------------------------------------------------------------------------------------------------- */
 

@@ -148,7 +148,9 @@ static void add_gap(sl_prices *p, int32_t entry, int32_t *group_of_task, int32_t
         g->earlier = last_gap[e->object];
         g->written = p->gaps[g->earlier].written;
     }
-    if (g->short_s > 0 && !(e->can_drop && duration > 4 * costs->device_s[a->program->tasks[object->producer].kind])) {
+    bool tiny = g->bytes < 4 * costs->link_latency_s * costs->link_bytes_per_s_both[0]; /* not worth a copy */
+    if ((tiny || g->short_s > 0) &&
+        !(e->can_drop && duration > 4 * costs->device_s[a->program->tasks[object->producer].kind])) {
         for (int32_t t = g->from + 1; t < g->to; t++)
             p->fixed[t] += g->bytes;
         return;

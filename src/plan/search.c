@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#define TINY_ENTRIES 500    /* up to here, walks at random find more than any method */
 #define SMALL_ENTRIES 20000 /* above, an evaluation takes too long for more than a few */
 
 sl_status sl_choice_new(const sl_analysis *a, sl_choice *choice)
@@ -72,6 +73,7 @@ void sl_search_destroy(sl_search *s)
     sl_choice_free(&s->trial);
     sl_free(s->actual);
     sl_sweep_destroy(s->sweep);
+    sl_plan_destroy(s->plan);
     sl_free(s);
 }
 
@@ -148,6 +150,8 @@ static bool home_bytes(const sl_search *s, const sl_choice *choice, int step, si
     size_t need = largest_need(s, choice), device = s->budget[SL_TIER_DEVICE] / SL_ALIGN * SL_ALIGN;
     room = device > need ? SL_MIN(device - need, persistent) : 0;
     lack = SL_MIN(lack - SL_MIN(lack, s->budget[SL_TIER_HOST]), persistent);
+    if (lack && s->a->n_entries >= SMALL_ENTRIES) /* few tries: leave some host memory for what moves */
+        lack = SL_MIN(lack + s->budget[SL_TIER_HOST] / 8, persistent);
     *bytes = step == 0 ? 0 : step == 1 ? lack : step == 2 ? (lack + room) / 2 : room;
     if (step > 0 && (room == 0 || s->fixed))
         return false;
@@ -162,7 +166,7 @@ size_t sl_search_grain(const sl_search *s, sl_tier tier)
 {
     size_t grain = SL_ALIGN, total = persistent_bytes(s);
     if (tier == SL_TIER_HOST && s->a->n_entries >= SMALL_ENTRIES)
-        while (grain < total / 256)
+        while (grain < total / 64)
             grain *= 2;
     return grain;
 }
@@ -191,7 +195,7 @@ sl_status sl_search_feasible(sl_search *s, bool *feasible)
     *feasible = false;
     choice->fit = SL_FIT_LOW;
     choice->on_demand = true;
-    for (int step = 0; step < HOME_STEPS; step++)
+    for (int step = 0; step < (small ? HOME_STEPS : 2); step++)
         for (int host = 1; host >= (small ? 0 : 1); host--) {
             size_t bytes;
             set_updates(s, choice, host);
@@ -226,11 +230,15 @@ sl_status sl_search_consider(sl_search *s, sl_outcome *outcome)
 {
     SL_TRY(sl_sweep_run(s->sweep, &s->trial, s->budget, s->actual, outcome));
     s->evaluated++;
-    s->last_is_best = outcome->best = outcome->feasible && (!s->found || outcome->step_s < s->best_s * (1 - 1e-9));
+    outcome->best = outcome->feasible && (!s->found || outcome->step_s < s->best_s * (1 - 1e-9));
     if (outcome->best) {
         s->found = true;
         s->best_s = outcome->step_s;
         sl_choice_copy(s->a, &s->best, &s->trial);
+        sl_plan_destroy(s->plan);
+        s->plan = NULL;
+        if (s->a->n_entries >= SMALL_ENTRIES) /* running it again would take longer than keeping it */
+            return sl_sweep_export(s->sweep, &s->plan);
     }
     return SL_OK;
 }
@@ -313,7 +321,8 @@ static sl_status try_prices(sl_search *s, bool on_host)
     aim(s, 0, &targets);
     sl_prices_choose(prices, &targets, s->trial.gap);
     memcpy(s->actual, s->trial.gap, (size_t) s->a->n_entries);
-    for (int i = 0; i < SL_COUNT(shares) && status == SL_OK && !sl_search_over(s); i++) {
+    int variants = s->a->n_entries >= SMALL_ENTRIES ? 1 : (int) SL_COUNT(shares);
+    for (int i = 0; i < variants && status == SL_OK && !sl_search_over(s); i++) {
         aim(s, i, &targets);
         for (int again = 0; again < 2; again++)
             sl_prices_fill(prices, &targets, s->trial.gap);
@@ -324,6 +333,24 @@ static sl_status try_prices(sl_search *s, bool on_host)
     }
     sl_prices_destroy(prices);
     return status;
+}
+
+/* The best once more, without what its stalls can be blamed on. */
+static sl_status try_blame(sl_search *s)
+{
+    for (double before = INFINITY; s->found && !sl_search_over(s) && s->best_s < before * (1 - 1e-3);) {
+        sl_outcome outcome;
+        sl_plan *plan;
+        before = s->best_s;
+        SL_TRY(sl_search_plan(s, &plan));
+        sl_choice_copy(s->a, &s->trial, &s->best);
+        int32_t blamed = sl_blame(s->a, plan->actions, plan->n_actions, plan->deps, s->trial.gap);
+        s->plan = plan;
+        if (!blamed)
+            break;
+        SL_TRY(sl_search_consider(s, &outcome));
+    }
+    return SL_OK;
 }
 
 static sl_status improve(sl_search *s, bool small)
@@ -341,10 +368,12 @@ static sl_status improve(sl_search *s, bool small)
         set_homes(s, &s->trial, bytes);
         SL_TRY(try_prices(s, true));
         if (!small)
-            break;
+            return try_blame(s);
         set_homes(s, &s->trial, bytes);
         SL_TRY(try_prices(s, false));
     }
+    if (s->a->n_entries > TINY_ENTRIES)
+        SL_TRY(try_blame(s));
     return small ? try_starts(s) : SL_OK;
 }
 
@@ -370,9 +399,12 @@ sl_status sl_search_improve(sl_search *s)
 sl_status sl_search_plan(sl_search *s, sl_plan **plan)
 {
     sl_outcome outcome;
-    if (!s->last_is_best) {
+    if (!s->plan) {
         SL_TRY(sl_sweep_run(s->sweep, &s->best, s->budget, NULL, &outcome));
         SL_ASSERT(outcome.feasible);
+        SL_TRY(sl_sweep_export(s->sweep, &s->plan));
     }
-    return sl_sweep_export(s->sweep, plan);
+    *plan = s->plan;
+    s->plan = NULL;
+    return SL_OK;
 }
