@@ -1,8 +1,8 @@
 /*
- * The program as arrays. Operands of a task that share an object become one entry; entries of one object are chained in task
- * order. What may be recomputed is settled here once: the value of a gap can be made again if its producer can run again
- * (writes nothing that accumulates), every input still has the value it had (no write in between), and every input can
- * itself be had at that time (alive in some tier, or recomputable in turn).
+ * The program as arrays. Operands of a task that share an object become one entry; entries of one object are chained in
+ * task order. What may be recomputed is settled here once: the value of a gap can be made again if its producer can run
+ * again (writes nothing that accumulates), every input still has the value it had (no write in between), and every
+ * input can itself be had at that time (alive in some tier, or recomputable in turn).
  */
 #include "plan/internal.h"
 
@@ -83,8 +83,9 @@ static void chain_entries(sl_analysis *a)
     }
 }
 
-/* An object is disjoint if no two of its writes touch the same byte (slices that fill a context row by row). Writes come in
- * task order and in practice by ascending address, so comparing each with the hull of the former ones is enough. */
+/* An object is disjoint if no two of its writes touch the same byte (slices that fill a context row by row). Writes
+ * come in task order and in practice by ascending address, so comparing each with the hull of the former ones is
+ * enough. */
 static void find_disjoint(sl_analysis *a, size_t *low, size_t *high)
 {
     const sl_program *p = a->program;
@@ -172,8 +173,8 @@ bool sl_analysis_used_near(const sl_analysis *a, int32_t object, int32_t at)
     return false;
 }
 
-/* Whether the producer's inputs will be there for their own sake, or are made from such in turn: recomputing stays within the
- * piece of backward it is for, instead of unrolling layer after layer. */
+/* Whether the producer's inputs will be there for their own sake, or are made from such in turn: recomputing stays
+ * within the piece of backward it is for, instead of unrolling layer after layer. */
 static bool stays_near(const sl_analysis *a, int32_t t, int32_t before, int depth)
 {
     for (int32_t e = a->first[t]; e < a->first[t + 1]; e++) {

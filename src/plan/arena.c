@@ -1,10 +1,10 @@
 /*
- * One tier's addresses while the sweep walks the tasks: a sorted row of segments without holes. A place is taken out of a run
- * of free neighbours and becomes free again with a note of who used it last and when that will be over. Notes of neighbours
- * are merged only when both are over, so that a new place never waits for bytes it does not cover.
+ * One tier's addresses while the sweep walks the tasks: a sorted row of segments without holes. A place is taken out of
+ * a run of free neighbours and becomes free again with a note of who used it last and when that will be over. Notes of
+ * neighbours are merged only when both are over, so that a new place never waits for bytes it does not cover.
  *
- * A row of a few hundred segments is scanned faster than any tree is walked, and the order is the address order, which the
- * search for the cheapest window to clear needs anyway.
+ * A row of a few hundred segments is scanned faster than any tree is walked, and the order is the address order, which
+ * the search for the cheapest window to clear needs anyway.
  */
 #include "plan/internal.h"
 

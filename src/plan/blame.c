@@ -1,7 +1,7 @@
 /*
- * Where the compute stream still waits for a copy, something that crossed the link shortly before could have been recomputed
- * instead: a stall of many milliseconds against a recomputation of few. Prices cannot see these stalls, which come from the
- * order of copies and from holes that were not there; the simulated timeline can.
+ * Where the compute stream still waits for a copy, something that crossed the link shortly before could have been
+ * recomputed instead: a stall of many milliseconds against a recomputation of few. Prices cannot see these stalls,
+ * which come from the order of copies and from holes that were not there; the simulated timeline can.
  */
 #include "plan/internal.h"
 

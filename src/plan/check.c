@@ -1,7 +1,7 @@
 /*
- * Proves a plan without knowing how it was made. The list is replayed in issue order, which dependencies may not contradict;
- * what really orders two actions is their stream or a chain of dependencies, kept as vector clocks. For every pair of actions
- * on the same bytes, one of them a write, that order must exist.
+ * Proves a plan without knowing how it was made. The list is replayed in issue order, which dependencies may not
+ * contradict; what really orders two actions is their stream or a chain of dependencies, kept as vector clocks. For
+ * every pair of actions on the same bytes, one of them a write, that order must exist.
  *
  *   owners     per tier, the places whose bytes nobody has overwritten yet, by address. Filling a place overwrites all it
  *              overlaps: their users must be over, and nobody may use them again. Homes may never be overwritten.

@@ -1,8 +1,9 @@
 /*
- * Small changes to the best choice: another treatment of one gap, a fetch issued earlier or later, an update on the other side, a
- * home in the other tier, a place at the other end of the arena. First one at a time while that helps, then random walks of a few
- * hundred changes from the best. For programs of a dozen tasks this finds the optimum nearly always; for larger ones it polishes
- * as far as the bound on evaluations allows. The walks draw from a fixed sequence: the same input gives the same plan.
+ * Small changes to the best choice: another treatment of one gap, a fetch issued earlier or later, an update on the
+ * other side, a home in the other tier, a place at the other end of the arena. First one at a time while that helps,
+ * then random walks of a few hundred changes from the best. For programs of a dozen tasks this finds the optimum nearly
+ * always; for larger ones it polishes as far as the bound on evaluations allows. The walks draw from a fixed sequence:
+ * the same input gives the same plan.
  */
 #include "plan/internal.h"
 
@@ -235,8 +236,8 @@ static const sl_move *random_move(sl_climb *c)
     return &c->moves.list[c->first_move[kind] + (int32_t) random_below(c, count)];
 }
 
-/* A walk at random that may lose a little at first and less and less later; equal is always welcome, since a change of layout or
- * order often pays only with the next change. */
+/* A walk at random that may lose a little at first and less and less later; equal is always welcome, since a change
+ * of layout or order often pays only with the next change. */
 static sl_status wander(sl_climb *c, int32_t length)
 {
     sl_search *s = c->search;

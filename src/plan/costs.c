@@ -1,6 +1,7 @@
 /*
- * Costs from a hardware profile: the roofline. A kind takes the longer of its arithmetic at the sustained rate of its category
- * and its bytes at memory speed, plus a launch. Optimizer work beside host memory is bound by host memory alone.
+ * Costs from a hardware profile: the roofline. A kind takes the longer of its arithmetic at the sustained rate of its
+ * category and its bytes at memory speed, plus a launch. Optimizer work beside host memory is bound by host memory
+ * alone.
  */
 #include "plan/costs.h"
 

@@ -55,8 +55,8 @@ size_t sl_analysis_need(const sl_analysis *analysis, int32_t task, sl_tier tier)
 
 typedef enum sl_gap { SL_GAP_KEEP, SL_GAP_EVICT, SL_GAP_DROP } sl_gap;
 
-/* How places are laid out: at the smallest hole that fits instead of the outermost; all at low addresses instead of short stays
- * at high ones. */
+/* How places are laid out: at the smallest hole that fits instead of the outermost; all at low addresses instead of
+ * short stays at high ones. */
 enum { SL_FIT_BEST = 1, SL_FIT_LOW = 2 };
 
 typedef enum sl_side { SL_SIDE_AUTO, SL_SIDE_LOW, SL_SIDE_HIGH, SL_SIDE_COUNT } sl_side;
@@ -75,8 +75,8 @@ typedef struct sl_choice {
 
 /* ---- one tier's addresses -------------------------------------------------------------------------------------------- */
 
-/* Address space as a row of segments, each a place or free. A free segment remembers who used it last (`last`, one action
- * per stream) and when, by the sweep's clock, it is really free; neighbours stay apart until both are. */
+/* Address space as a row of segments, each a place or free. A free segment remembers who used it last (`last`, one
+ * action per stream) and when, by the sweep's clock, it is really free; neighbours stay apart until both are. */
 typedef struct sl_segment {
     size_t address, bytes;
     int32_t place; /* -1: free */
@@ -92,7 +92,8 @@ typedef struct sl_arena {
 
 sl_status sl_arena_reset(sl_arena *arena, size_t budget);
 void sl_arena_free(sl_arena *arena);
-/* Finds `bytes` that are free and ready by `ready_s`; low: towards address 0. -1: none; else the first segment of the run. */
+/* Finds `bytes` that are free and ready by `ready_s`; low: towards address 0. -1: none; else the first segment of
+ * the run. */
 int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, bool low, bool best);
 size_t sl_arena_largest(const sl_arena *arena); /* free run, ready or not */
 /* Takes [segments[at].address (or the run's end when !low), bytes) out of a free run for `place`; fills last[] with the
@@ -153,9 +154,10 @@ typedef struct sl_search {
 sl_status sl_search_create(const sl_analysis *analysis, const sl_fixed_homes *fixed, const size_t budget[SL_TIER_COUNT],
                            sl_search **search);
 void sl_search_destroy(sl_search *search);
-/* The one judge of what fits: sl_plan_create and sl_plan_minimum both ask it. On success `best` is a choice that fits. */
-/* Budgets count in steps of this many bytes: for large programs host memory in coarse ones, so that the smallest budget is
- * found in few. */
+/* The one judge of what fits: sl_plan_create and sl_plan_minimum both ask it. On success `best` is a choice that
+ * fits. */
+/* Budgets count in steps of this many bytes: for large programs host memory in coarse ones, so that the smallest
+ * budget is found in few. */
 size_t sl_search_grain(const sl_search *search, sl_tier tier);
 sl_status sl_search_feasible(sl_search *search, bool *feasible);
 /* Makes `best` better, within the bounds on evaluations and time. */
@@ -178,7 +180,8 @@ int32_t sl_blame(const sl_analysis *analysis, const sl_action *actions, int32_t 
 
 /* ---- timing ---------------------------------------------------------------------------------------------------------- */
 
-/* Fills start_s and end_s of the actions; returns the end of the last. `summary` (may be NULL) gets busy and wait times. */
+/* Fills start_s and end_s of the actions; returns the end of the last. `summary` (may be NULL) gets busy and wait
+ * times. */
 double sl_timeline_run(const sl_program *program, const sl_costs *costs, sl_action *actions, int32_t n_actions,
                        const int32_t *deps, sl_summary *summary);
 

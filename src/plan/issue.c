@@ -1,7 +1,8 @@
 /*
- * Actions and their order. A new action must wait for the last actions that touched its bytes (`need`, one per stream: streams
- * run in order, so the latest stands for all). What the stream already knows to be over is left out: every action carries a
- * vector clock, the latest action of each stream that is over when it starts, and a dependency older than that says nothing.
+ * Actions and their order. A new action must wait for the last actions that touched its bytes (`need`, one per stream:
+ * streams run in order, so the latest stands for all). What the stream already knows to be over is left out: every
+ * action carries a vector clock, the latest action of each stream that is over when it starts, and a dependency older
+ * than that says nothing.
  */
 #include "plan/sweep.h"
 

@@ -1,7 +1,8 @@
 /*
- * Places come and go. When a task needs room that is not free, the sweep clears the cheapest window of addresses: free segments
- * cost the wait until they are really free, others what it takes to bring their object back later. That is how a plan that
- * wants too much still becomes a plan; the search then sees which gaps had to give and plans their copies ahead.
+ * Places come and go. When a task needs room that is not free, the sweep clears the cheapest window of addresses: free
+ * segments cost the wait until they are really free, others what it takes to bring their object back later. That is how
+ * a plan that wants too much still becomes a plan; the search then sees which gaps had to give and plans their copies
+ * ahead.
  */
 #include "plan/sweep.h"
 
@@ -75,7 +76,8 @@ static int32_t cheapest_window(const sl_sweep *s, const sl_arena *arena, size_t 
     return best;
 }
 
-/* Clears the window's places from segment `at` on. *done false: one of them could not leave (and is pinned by the caller). */
+/* Clears the window's places from segment `at` on. *done false: one of them could not leave (and is pinned by the
+ * caller). */
 static sl_status clear_window(sl_sweep *s, size_t address, size_t bytes, int32_t *stayed)
 {
     const sl_arena *arena = &s->arena[SL_TIER_DEVICE];
@@ -241,8 +243,8 @@ sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *do
     return SL_OK;
 }
 
-/* How long a place made for the use `entry` will stay decides at which end of the arena it is put: short stays would cut up the
- * long ones' space. */
+/* How long a place made for the use `entry` will stay decides at which end of the arena it is put: short stays would
+ * cut up the long ones' space. */
 bool sl_sweep_goes_low(const sl_sweep *s, int32_t entry)
 {
     const sl_analysis *a = s->a;

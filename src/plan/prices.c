@@ -1,17 +1,17 @@
 /*
- * Choices for large programs, by prices (Lagrangian relaxation). Every byte of a tier has a price per second at each time, every
- * link a price per second of its use; then each gap can choose for itself what is cheapest:
+ * Choices for large programs, by prices (Lagrangian relaxation). Every byte of a tier has a price per second at each
+ * time, every link a price per second of its use; then each gap can choose for itself what is cheapest:
  *
  *   keep    bytes x price of device bytes, summed over the gap
  *   evict   seconds on the links x their prices, bytes x price of host bytes, and a stall where the gap is too short for it
  *   drop    seconds of recomputation, once per producer however many outputs it brings back
  *
  * Prices rise where the choices use more than there is and fall where they use less. Corresponding objects of different
- * layers and chunks cost nearly the same and would all change their mind at once; a small spread of the costs (evenly over
- * neighbours, by the golden ratio) lets a price split them.
+ * layers and chunks cost nearly the same and would all change their mind at once; a small spread of the costs (evenly
+ * over neighbours, by the golden ratio) lets a price split them.
  *
- * The alternative, cutting residencies one by one until everything fits, decides each cut without knowing the later ones and
- * cannot weigh links against recomputation; see docs/planner.md.
+ * The alternative, cutting residencies one by one until everything fits, decides each cut without knowing the later
+ * ones and cannot weigh links against recomputation; see docs/planner.md.
  */
 #include "plan/prices.h"
 
@@ -70,7 +70,8 @@ struct sl_prices {
 
 /* ---- what there is to choose ----------------------------------------------------------------------------------------- */
 
-/* Seconds to have the outputs of task `p` again just before task `at`: its own, and those of inputs that will not be there. */
+/* Seconds to have the outputs of task `p` again just before task `at`: its own, and those of inputs that will not be
+ * there. */
 static double again_s(const sl_analysis *a, int32_t p, int32_t at, int depth)
 {
     const sl_program *program = a->program;
@@ -350,7 +351,8 @@ static void move_byte_prices(sl_prices *p, int tier, double capacity, double ste
     }
 }
 
-/* Seconds of work (at the rate both links reach together) that a link can do in a bucket: more while the other is idle. */
+/* Seconds of work (at the rate both links reach together) that a link can do in a bucket: more while the other is
+ * idle. */
 static double link_width(const sl_prices *p, int direction, int b, double share)
 {
     const sl_costs *costs = p->a->costs;
@@ -366,9 +368,9 @@ static void find_peaks(sl_prices *p)
         p->peak[p->bucket[t]] = fmax(p->peak[p->bucket[t]], p->usage[SL_TIER_DEVICE][t]);
 }
 
-/* A link that cannot do all of a bucket's copies at once does them later (copies out) or must have done them earlier (copies
- * in: time runs backwards). Either way they sit in device memory meanwhile; where there is no room for that the link's price
- * rises. */
+/* A link that cannot do all of a bucket's copies at once does them later (copies out) or must have done them earlier
+ * (copies in: time runs backwards). Either way they sit in device memory meanwhile; where there is no room for that
+ * the link's price rises. */
 static void move_link_prices(sl_prices *p, int direction, const sl_price_targets *targets, double step)
 {
     double rate = p->a->costs->link_bytes_per_s_both[direction], queue = 0;
@@ -385,15 +387,17 @@ static void move_link_prices(sl_prices *p, int direction, const sl_price_targets
 
 /* ---- filling ---------------------------------------------------------------------------------------------------------- */
 
-/* Prices leave some of every resource unused, since equal gaps choose alike. So what could be recomputed is decided once more,
- * one producer at a time, dearest per byte first: saved if there is room for it, by the way the prices prefer, else dropped. */
+/* Prices leave some of every resource unused, since equal gaps choose alike. So what could be recomputed is decided
+ * once more, one producer at a time, dearest per byte first: saved if there is room for it, by the way the prices
+ * prefer, else dropped. */
 
 static double queued(const sl_prices *p, int b)
 {
     return p->queue[0][b] + p->queue[1][b];
 }
 
-/* Adds seconds (or takes them back) to a link's work in bucket b. False, and nothing changed: the queue would not fit. */
+/* Adds seconds (or takes them back) to a link's work in bucket b. False, and nothing changed: the queue would not
+ * fit. */
 static bool add_copy(sl_prices *p, int direction, int b, double seconds, double share, double capacity)
 {
     double rate = p->a->costs->link_bytes_per_s_both[direction];

@@ -16,8 +16,8 @@ typedef struct sl_price_targets {
 sl_status sl_prices_create(const sl_analysis *analysis, const uint8_t *on_host, sl_prices **prices);
 void sl_prices_destroy(sl_prices *prices);
 void sl_prices_choose(sl_prices *prices, const sl_price_targets *targets, uint8_t *gap_choice);
-/* Decides what could be recomputed once more, to use all there is; also takes account of the time recomputations give the links,
- * so that a second call does better. */
+/* Decides what could be recomputed once more, to use all there is; also takes account of the time recomputations
+ * give the links, so that a second call does better. */
 void sl_prices_fill(sl_prices *prices, const sl_price_targets *targets, uint8_t *gap_choice);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * Which choices to try. First whether anything fits (sl_search_feasible): a ladder of extremes, the frugal ones first. Then good
- * ones: extremes with fetches ahead, choices by prices (prices.c), and, as far as the bound on evaluations allows, changes one
- * at a time (climb.c). The bound counts evaluations, not seconds, so the same input gives the same plan everywhere; the time
- * limit is a safety net for machines that are much slower than expected.
+ * Which choices to try. First whether anything fits (sl_search_feasible): a ladder of extremes, the frugal ones first.
+ * Then good ones: extremes with fetches ahead, choices by prices (prices.c), and, as far as the bound on evaluations
+ * allows, changes one at a time (climb.c). The bound counts evaluations, not seconds, so the same input gives the same
+ * plan everywhere; the time limit is a safety net for machines that are much slower than expected.
  */
 #include "plan/prices.h"
 
@@ -135,7 +135,8 @@ static void set_homes(const sl_search *s, sl_choice *choice, size_t device_bytes
     }
 }
 
-/* How many bytes of persistent objects to put on the device: step 0 none, then from what host memory lacks to all that fits. */
+/* How many bytes of persistent objects to put on the device: step 0 none, then from what host memory lacks to all
+ * that fits. */
 static bool home_bytes(const sl_search *s, const sl_choice *choice, int step, size_t *bytes)
 {
     const sl_program *p = s->a->program;
@@ -295,7 +296,8 @@ static double beside_homes(const sl_search *s, sl_tier tier)
     return fmax(left, 0);
 }
 
-/* Shares of the device's bytes and of the links' time to plan for: what the layout and the order of copies really leave. */
+/* Shares of the device's bytes and of the links' time to plan for: what the layout and the order of copies really
+ * leave. */
 static const struct {
     double device, link, slack;
 } shares[] = {{0.95, 0.95, 0}, {0.98, 0.97, 0}, {0.90, 0.92, 0}, {0.95, 0.93, 1}, {0.85, 0.95, 0}, {0.80, 0.85, 1}};

@@ -1,7 +1,8 @@
 /*
- * The walk. Tasks are taken in program order; before each, its operands are brought to the tier it runs in (dropped ones by
- * running their producers again, evicted ones by copies that were issued ahead if there was room), after it, the choice of
- * each operand's gap is carried out. Everything is decided with a coarse clock; exact times come from the timeline later.
+ * The walk. Tasks are taken in program order; before each, its operands are brought to the tier it runs in (dropped
+ * ones by running their producers again, evicted ones by copies that were issued ahead if there was room), after it,
+ * the choice of each operand's gap is carried out. Everything is decided with a coarse clock; exact times come from the
+ * timeline later.
  *
  *   dry walk      endless memory, arrivals take no time: which fetches, for which tasks, at which times
  *   packing       fetches are laid end to end backwards from their deadlines on the link: when each should be issued
@@ -91,8 +92,8 @@ static sl_status after_use(sl_sweep *s, int32_t entry)
     return SL_OK;
 }
 
-/* After a recomputation: what was brought only for it goes again, unless the task that caused it belongs to the same piece
- * of backward as the object's next use: then one recomputation serves both. */
+/* After a recomputation: what was brought only for it goes again, unless the task that caused it belongs to the same
+ * piece of backward as the object's next use: then one recomputation serves both. */
 static sl_status after_clone(sl_sweep *s, int32_t o)
 {
     sl_object_state *state = &s->objects[o];

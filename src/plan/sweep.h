@@ -1,4 +1,5 @@
-/* The sweep's state, shared by sweep.c (the walk), moves.c (places, copies, evictions) and issue.c (actions and their order). */
+/* The sweep's state, shared by sweep.c (the walk), moves.c (places, copies, evictions) and issue.c (actions and
+ * their order). */
 #ifndef SL_PLAN_SWEEP_H
 #define SL_PLAN_SWEEP_H
 
@@ -80,7 +81,8 @@ void sl_sweep_release(sl_sweep *s, int32_t spot);
 void sl_sweep_forget(sl_sweep *s, int32_t object, sl_tier tier);
 /* Copies the content to host memory if it is not there. *done false: no room. */
 sl_status sl_sweep_write_back(sl_sweep *s, int32_t object, bool *done);
-/* Takes the object off the device: by dropping it where that is chosen, possible and cheaper, else by way of the host. */
+/* Takes the object off the device: by dropping it where that is chosen, possible and cheaper, else by way of the
+ * host. */
 sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *done);
 sl_status sl_sweep_fetch(sl_sweep *s, int32_t object, bool force, bool *done);
 /* Everything leaves; the arena is empty afterwards. */

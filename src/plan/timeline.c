@@ -1,7 +1,8 @@
 /*
- * Times a list of actions: each stream runs its actions in order, each action starts when its dependencies are over. Speeds
- * change while others run: a link is slower while the other is busy, compute is slower beside copies and host work where they
- * share cores. So time advances from one end of an action to the next, and in between everything runs at constant speed.
+ * Times a list of actions: each stream runs its actions in order, each action starts when its dependencies are over.
+ * Speeds change while others run: a link is slower while the other is busy, compute is slower beside copies and host
+ * work where they share cores. So time advances from one end of an action to the next, and in between everything runs
+ * at constant speed.
  */
 #include "plan/internal.h"
 

@@ -3,11 +3,12 @@
  *
  *     F0 F1 .. Fn-1 Bn-1 .. B0      Fi: A(i-1), Wi -> Ai        Bi: A(i-1), Wi, G(i+1) -> Gi
  *
- * The space: every weight lives on the device, or in host memory and is fetched for its forward and, unless kept over the gap,
- * again for its backward; every activation with a gap is kept, evicted (written back right after it was made) or dropped and
- * made again just before its backward; every fetch may be issued before any task since its gap began, fetches run in that order
- * (earlier deadline first within it), copies out in the order things were made. Memory is a counter: no layout, so what the
- * planner finds can be a little worse for lack of a hole. Everything starts as soon as streams, inputs and bytes allow.
+ * The space: every weight lives on the device, or in host memory and is fetched for its forward and, unless kept over
+ * the gap, again for its backward; every activation with a gap is kept, evicted (written back right after it was made)
+ * or dropped and made again just before its backward; every fetch may be issued before any task since its gap began,
+ * fetches run in that order (earlier deadline first within it), copies out in the order things were made. Memory is a
+ * counter: no layout, so what the planner finds can be a little worse for lack of a hole. Everything starts as soon as
+ * streams, inputs and bytes allow.
  */
 #ifndef SL_TESTS_PLAN_ORACLE_H
 #define SL_TESTS_PLAN_ORACLE_H
@@ -48,16 +49,16 @@ static inline int chain_tasks(const chain *c)
     return 2 * c->n;
 }
 
-/* Bytes that stay on the device from the start of step `task` for its own sake are counted by events: +bytes at a time, -bytes at
- * a time. The simulation advances tasks and fetches in the one order their issue boundaries allow. */
+/* Bytes that stay on the device from the start of step `task` for its own sake are counted by events: +bytes at a
+ * time, -bytes at a time. The simulation advances tasks and fetches in the one order their issue boundaries allow. */
 typedef struct chain_events {
     double time[64], bytes[64];
     int count;
     double capacity;
 } chain_events;
 
-/* Earliest time >= t from which `bytes` more always fit, given releases known so far. Releases are the only events in the
- * future: everything taken so far was taken before. INFINITY: never. */
+/* Earliest time >= t from which `bytes` more always fit, given releases known so far. Releases are the only events
+ * in the future: everything taken so far was taken before. INFINITY: never. */
 static inline double chain_wait(const chain_events *e, double t, double bytes)
 {
     double used = 0;
@@ -166,7 +167,8 @@ static inline double chain_time(const chain *c, const chain_choice *x)
             out_free = fmax(out_free, now) + c->act[i];
             act_host[i] = out_free;
         }
-        /* What leaves now: weights between forward and backward, activations after their last use before a gap, all that is dead. */
+        /* What leaves now: weights between forward and backward, activations after their last use before a gap, all
+         * that is dead. */
         if (!x->weight_home[i] && (!forward || !x->weight_kept[i]))
             chain_event(&mem, now, -c->weight[i]);
         if (forward && i > 0 && x->act[i - 1] != CHAIN_KEEP)
@@ -226,8 +228,8 @@ static inline double chain_optimum(const chain *c)
     return best;
 }
 
-/* The simple plans: everything moved for every use, just in time; everything kept that is not dropped; the farthest next use
- * leaves first (weights of the first layers, then of later ones, until it fits). */
+/* The simple plans: everything moved for every use, just in time; everything kept that is not dropped; the farthest
+ * next use leaves first (weights of the first layers, then of later ones, until it fits). */
 static inline double chain_simple(const chain *c)
 {
     double best = INFINITY;

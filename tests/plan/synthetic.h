@@ -1,5 +1,6 @@
-/* Programs made by hand for the planner's tests: a builder, random programs, and step-shaped ones (blocks, chunks, rounds) of
- * the size of real models. Every task is an ADD to the planner; what accumulates says so through the accumulate bit. */
+/* Programs made by hand for the planner's tests: a builder, random programs, and step-shaped ones (blocks, chunks,
+ * rounds) of the size of real models. Every task is an ADD to the planner; what accumulates says so through the
+ * accumulate bit. */
 #ifndef SL_TESTS_PLAN_SYNTHETIC_H
 #define SL_TESTS_PLAN_SYNTHETIC_H
 
@@ -117,7 +118,8 @@ static inline void synthetic_in(synthetic *s, int32_t task, int32_t object)
     abort();
 }
 
-/* accumulate: read and written. Otherwise the first task to write an object is its producer as long as no other writes it. */
+/* accumulate: read and written. Otherwise the first task to write an object is its producer as long as no other
+ * writes it. */
 static inline void synthetic_out(synthetic *s, int32_t task, int32_t object, bool accumulate)
 {
     sl_task *t = &s->program.tasks[task];
@@ -158,7 +160,8 @@ static inline double rng_unit(rng *r)
     return (double) (rng_next(r) >> 11) * 0x1p-53;
 }
 
-/* Any program the contract allows: several writers, partial writes, host tasks, multi-output producers, data and results. */
+/* Any program the contract allows: several writers, partial writes, host tasks, multi-output producers, data and
+ * results. */
 static inline synthetic *synthetic_random(uint64_t seed, int32_t n_tasks, int32_t n_objects)
 {
     rng r = {seed};

@@ -17,7 +17,8 @@ static sl_plan *small_plan(synthetic **s, uint64_t seed, size_t budget[SL_TIER_C
     return plan;
 }
 
-/* Without a dependency two streams race. A few order more than they must: neighbouring free bytes share their last users. */
+/* Without a dependency two streams race. A few order more than they must: neighbouring free bytes share their last
+ * users. */
 TEST(missing_dependencies)
 {
     int removed = 0, noticed = 0;

@@ -1,4 +1,5 @@
-/* Steps of the size of real models on an H200: planned in time, within budgets, proved, and nearly as fast as without a budget. */
+/* Steps of the size of real models on an H200: planned in time, within budgets, proved, and nearly as fast as
+ * without a budget. */
 #include <time.h>
 
 #include "test.h"

@@ -1,5 +1,5 @@
-/* Against exhaustive search: on chains small enough to try everything, a plan is found whenever there is one, within .3 % of the
- * optimum on average and 10 % at worst. */
+/* Against exhaustive search: on chains small enough to try everything, a plan is found whenever there is one, within
+ * .3 % of the optimum on average and 10 % at worst. */
 #include "oracle.h"
 #include "test.h"
 
@@ -25,8 +25,8 @@ static double planned(const synthetic *s, const chain *c, int64_t evaluations)
     return step_s;
 }
 
-/* A search with a higher bound on evaluations goes on where one with a lower bound stops, so the default's result is known once
- * a short search has reached the optimum. */
+/* A search with a higher bound on evaluations goes on where one with a lower bound stops, so the default's result is
+ * known once a short search has reached the optimum. */
 TEST(near_the_optimum)
 {
     int missed = 0, optimal = 0;

@@ -1,5 +1,5 @@
-/* Random programs under random budgets: plans pass the independent check, stay within budgets and are the same twice; the
- * smallest budgets are exact. */
+/* Random programs under random budgets: plans pass the independent check, stay within budgets and are the same
+ * twice; the smallest budgets are exact. */
 #include "synthetic.h"
 #include "test.h"
 

@@ -1,5 +1,5 @@
-/* A training step of the shape and size of a real Llama, made by hand: the objects, tasks, costs and order that the program
- * builder makes of such a model, on an H200. */
+/* A training step of the shape and size of a real Llama, made by hand: the objects, tasks, costs and order that the
+ * program builder makes of such a model, on an H200. */
 #ifndef SL_TESTS_PLAN_TRANSFORMER_H
 #define SL_TESTS_PLAN_TRANSFORMER_H
 
