@@ -3,10 +3,11 @@
  * contradict; what really orders two actions is their stream or a chain of dependencies, kept as vector clocks. For
  * every pair of actions on the same bytes, one of them a write, that order must exist.
  *
- *   owners     per tier, the places whose bytes nobody has overwritten yet, by address. Filling a place overwrites all it
- *              overlaps: their users must be over, and nobody may use them again. Homes may never be overwritten.
- *   versions   an object's n-th write in program order makes version n. Every read must find the version the program means.
- *              A recomputation must find the inputs of the first time (bytes written since may not overlap what it reads).
+ *   owners     per tier, the places whose bytes nobody has overwritten yet, by address. Filling a place overwrites all
+ *              it overlaps: their users must be over, and nobody may use them again. Homes may never be overwritten.
+ *   versions   an object's n-th write in program order makes version n. Every read must find the version that the
+ *              program means.
+ *              A recomputation must find the inputs of the first time (later writes may not overlap what it reads).
  */
 #include "plan/plan.h"
 
@@ -62,7 +63,7 @@ static bool covers(const sl_program *p, const sl_use *use)
     return use->offset == 0 && sl_type_bytes(&use->type) >= p->objects[use->object].bytes;
 }
 
-/* ---- what the program means ---------------------------------------------------------------------------------------- */
+/* ---- what the program means ------------------------------------------------------------------------------------ */
 
 /* Version numbers in program order. A task that writes an object through several operands makes one version. */
 static sl_status number_versions(sl_checker *c)
@@ -119,7 +120,7 @@ static bool same_there(const sl_checker *c, const sl_use *use, int32_t want, int
     return true;
 }
 
-/* ---- order ---------------------------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------------------------- */
 
 static bool over(const sl_checker *c, int32_t earlier, int32_t later)
 {
@@ -158,7 +159,7 @@ static sl_status set_clock(sl_checker *c, int32_t index, int32_t stream_last[SL_
     return SL_OK;
 }
 
-/* ---- bytes ---------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------------------------- */
 
 /* First owner of the tier that ends behind `address`. */
 static int32_t first_behind(const sl_checker *c, sl_tier tier, size_t address)
@@ -222,7 +223,7 @@ static void touched(sl_checker *c, int32_t place, int32_t index, bool write)
         shadow->writer = index;
 }
 
-/* ---- actions -------------------------------------------------------------------------------------------------------- */
+/* ---- actions --------------------------------------------------------------------------------------------------- */
 
 static sl_status check_copy(sl_checker *c, int32_t index)
 {
@@ -326,7 +327,7 @@ static sl_status check_task(sl_checker *c, int32_t index)
     return SL_OK;
 }
 
-/* ---- homes and budgets ---------------------------------------------------------------------------------------------- */
+/* ---- homes and budgets ----------------------------------------------------------------------------------------- */
 
 static bool has_home(const sl_object *object)
 {

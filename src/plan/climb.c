@@ -145,7 +145,7 @@ static bool apply(const sl_search *s, sl_choice *choice, const sl_move *move)
     return false;
 }
 
-/* ---- climbing ---------------------------------------------------------------------------------------------------------- */
+/* ---- climbing -------------------------------------------------------------------------------------------------- */
 
 typedef struct sl_climb {
     sl_search *search;
@@ -255,7 +255,7 @@ static sl_status wander(sl_climb *c, int32_t length)
     return SL_OK;
 }
 
-/* ---- where walks start --------------------------------------------------------------------------------------------------- */
+/* ---- where walks start ----------------------------------------------------------------------------------------- */
 
 /* The walk's place goes into a pool slot if it is faster than what is there. */
 static void remember(sl_climb *c, int slot)

@@ -73,7 +73,7 @@ typedef struct sl_choice {
     bool on_demand;   /* no fetch ahead: slow, and needs least */
 } sl_choice;
 
-/* ---- one tier's addresses -------------------------------------------------------------------------------------------- */
+/* ---- one tier's addresses -------------------------------------------------------------------------------------- */
 
 /* Address space as a row of segments, each a place or free. A free segment remembers who used it last (`last`, one
  * action per stream) and when, by the sweep's clock, it is really free; neighbours stay apart until both are. */
@@ -104,7 +104,7 @@ void sl_arena_release(sl_arena *arena, size_t address, const int32_t last[SL_STR
                       double now_s);
 int32_t sl_arena_index(const sl_arena *arena, size_t address);
 
-/* ---- the sweep ------------------------------------------------------------------------------------------------------- */
+/* ---- the sweep ------------------------------------------------------------------------------------------------- */
 
 typedef struct sl_sweep sl_sweep;
 
@@ -136,7 +136,7 @@ const uint8_t *sl_sweep_touched(const sl_sweep *sweep);
 /* The last run as a plan. */
 sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
 
-/* ---- the search ------------------------------------------------------------------------------------------------------ */
+/* ---- the search ------------------------------------------------------------------------------------------------ */
 
 typedef struct sl_search {
     const sl_analysis *a;
@@ -178,7 +178,7 @@ sl_status sl_search_plan(sl_search *search, sl_plan **plan);
 int32_t sl_blame(const sl_analysis *analysis, const sl_action *actions, int32_t n_actions, const int32_t *deps,
                  uint8_t *gap);
 
-/* ---- timing ---------------------------------------------------------------------------------------------------------- */
+/* ---- timing ---------------------------------------------------------------------------------------------------- */
 
 /* Fills start_s and end_s of the actions; returns the end of the last. `summary` (may be NULL) gets busy and wait
  * times. */

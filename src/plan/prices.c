@@ -3,7 +3,7 @@
  * time, every link a price per second of its use; then each gap can choose for itself what is cheapest:
  *
  *   keep    bytes x price of device bytes, summed over the gap
- *   evict   seconds on the links x their prices, bytes x price of host bytes, and a stall where the gap is too short for it
+ *   evict   seconds on the links x their prices, bytes x price of host bytes, and a stall where the gap is too short
  *   drop    seconds of recomputation, once per producer however many outputs it brings back
  *
  * Prices rise where the choices use more than there is and fall where they use less. Corresponding objects of different
@@ -68,7 +68,7 @@ struct sl_prices {
     double waiting[BUCKETS]; /* device bytes of copies done early or late */
 };
 
-/* ---- what there is to choose ----------------------------------------------------------------------------------------- */
+/* ---- what there is to choose ----------------------------------------------------------------------------------- */
 
 /* Seconds to have the outputs of task `p` again just before task `at`: its own, and those of inputs that will not be
  * there. */
@@ -239,7 +239,7 @@ void sl_prices_destroy(sl_prices *prices)
         sl_region_destroy(prices->region);
 }
 
-/* ---- one round of choosing -------------------------------------------------------------------------------------------- */
+/* ---- one round of choosing ------------------------------------------------------------------------------------- */
 
 static void integrate(sl_prices *p)
 {
@@ -332,7 +332,7 @@ static void account(sl_prices *p, const uint8_t *gap_choice)
         p->usage[SL_TIER_DEVICE][t] += p->fixed[t];
 }
 
-/* ---- prices ----------------------------------------------------------------------------------------------------------- */
+/* ---- prices ---------------------------------------------------------------------------------------------------- */
 
 static double clamp(double x, double low, double high)
 {
@@ -385,7 +385,7 @@ static void move_link_prices(sl_prices *p, int direction, const sl_price_targets
     }
 }
 
-/* ---- filling ---------------------------------------------------------------------------------------------------------- */
+/* ---- filling --------------------------------------------------------------------------------------------------- */
 
 /* Prices leave some of every resource unused, since equal gaps choose alike. So what could be recomputed is decided
  * once more, one producer at a time, dearest per byte first: saved if there is room for it, by the way the prices
@@ -529,7 +529,7 @@ void sl_prices_fill(sl_prices *p, const sl_price_targets *targets, uint8_t *gap_
     time_tasks(p);
 }
 
-/* ---- both together ---------------------------------------------------------------------------------------------------- */
+/* ---- both together --------------------------------------------------------------------------------------------- */
 
 static void first_prices(sl_prices *p, double unit)
 {

@@ -77,7 +77,7 @@ void sl_search_destroy(sl_search *s)
     sl_free(s);
 }
 
-/* ---- building blocks ------------------------------------------------------------------------------------------------ */
+/* ---- building blocks ------------------------------------------------------------------------------------------- */
 
 typedef enum sl_gaps { GAPS_EVICT, GAPS_DROP_OR_EVICT, GAPS_KEEP, GAPS_DROP_OR_KEEP, GAPS_COUNT } sl_gaps;
 
@@ -159,7 +159,7 @@ static bool home_bytes(const sl_search *s, const sl_choice *choice, int step, si
     return step == 0 ? lack == 0 || s->fixed : *bytes >= lack && (step != 1 || lack > 0);
 }
 
-/* ---- does it fit? ---------------------------------------------------------------------------------------------------- */
+/* ---- does it fit? ---------------------------------------------------------------------------------------------- */
 
 #define HOME_STEPS 4
 
@@ -211,7 +211,7 @@ sl_status sl_search_feasible(sl_search *s, bool *feasible)
     return SL_OK;
 }
 
-/* ---- what is good? --------------------------------------------------------------------------------------------------- */
+/* ---- what is good? --------------------------------------------------------------------------------------------- */
 
 /* This thread's own time: a busy machine must not make plans worse. */
 double sl_search_clock_s(void)

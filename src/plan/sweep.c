@@ -34,7 +34,7 @@ static void stuck(sl_sweep *s, sl_tier tier)
     }
 }
 
-/* ---- what happens to an object after a use -------------------------------------------------------------------------- */
+/* ---- what happens to an object after a use --------------------------------------------------------------------- */
 
 static bool has_host_home(const sl_sweep *s, int32_t object)
 {
@@ -110,7 +110,7 @@ static sl_status after_clone(sl_sweep *s, int32_t o)
     return SL_OK;
 }
 
-/* ---- operands --------------------------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------------------------- */
 
 /* Content that is nowhere is made again. */
 static sl_status materialize(sl_sweep *s, int32_t o, int depth)
@@ -205,7 +205,7 @@ static void ungather(sl_sweep *s, int32_t t, int32_t workspace)
         sl_sweep_release(s, workspace);
 }
 
-/* ---- tasks ------------------------------------------------------------------------------------------------------------ */
+/* ---- tasks ----------------------------------------------------------------------------------------------------- */
 
 static void use_spot(sl_spot *spot, sl_stream stream, int32_t action, bool write)
 {
@@ -346,7 +346,7 @@ static sl_status run_on_host(sl_sweep *s, int32_t t)
     return SL_OK;
 }
 
-/* ---- fetches ahead ---------------------------------------------------------------------------------------------------- */
+/* ---- fetches ahead --------------------------------------------------------------------------------------------- */
 
 /* Backwards from the deadlines: each fetch ends when the next one on the link must start, or when it is needed. */
 static void pack_fetches(sl_sweep *s)
@@ -395,7 +395,7 @@ static sl_status fetch_ahead(sl_sweep *s)
     return SL_OK;
 }
 
-/* ---- the whole walk --------------------------------------------------------------------------------------------------- */
+/* ---- the whole walk -------------------------------------------------------------------------------------------- */
 
 static sl_status begin(sl_sweep *s)
 {

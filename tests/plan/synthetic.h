@@ -136,7 +136,7 @@ static inline void synthetic_out(synthetic *s, int32_t task, int32_t object, boo
     abort();
 }
 
-/* ---- random programs -------------------------------------------------------------------------------------------------- */
+/* ---- random programs ------------------------------------------------------------------------------------------- */
 
 typedef struct rng {
     uint64_t state;
