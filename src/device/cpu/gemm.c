@@ -47,7 +47,7 @@ static int64_t even_block(int64_t total, int64_t limit, int64_t step)
 
 static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm)
 {
-    blocking cut;
+    blocking cut = {0};
     cut.kc = even_block(gemm->k, isa->kc, isa->k_step);
     cut.kb = gemm->k <= isa->block_k ? SL_ROUND_UP(gemm->k, cut.kc) : even_block(gemm->k, isa->block_k, cut.kc);
     const int64_t columns = SL_MAX(isa->nr, isa->block_elements / cut.kb);
