@@ -10,9 +10,10 @@
 
 #include "core/clock.h"
 #include "core/text.h"
+#include "plan/unroll.h"
 
 #define DEFAULT_TIME_S 3.0 /* a safety net; evaluations end the search first */
-#define DEFAULT_WORK 6e5   /* evaluations x entries */
+#define DEFAULT_WORK 1.2e6 /* evaluations x entries */
 #define MOST_EVALUATIONS 15000
 
 const char *sl_limit_name(sl_limit limit)
@@ -130,6 +131,8 @@ static sl_status begin_planning(const sl_program *program, const sl_costs *costs
     if (status == SL_OK)
         status =
             sl_search_create(planning->a, config->homes ? &planning->fixed : NULL, config->budget, &planning->search);
+    if (status == SL_OK && config->stands_for_more)
+        planning->search->small = false;
     if (status != SL_OK)
         end_planning(planning);
     return status;
@@ -235,29 +238,17 @@ static sl_status refuse(sl_search *search)
         text[0], text[1], part[0], part[1]);
 }
 
-sl_status sl_plan_create(const sl_program *program, const sl_costs *costs, const sl_plan_config *config, sl_plan **plan)
+/* What a finished search leaves in a plan beside the schedule. */
+static sl_status finish(const sl_program *program, const sl_costs *costs, const sl_plan_config *config,
+                        sl_search *search, double start, sl_plan **plan)
 {
-    double start = sl_clock_s();
-    sl_planning planning;
-    SL_TRY(begin_planning(program, costs, config, &planning));
-    sl_search *search = planning.search;
     sl_plan *out = NULL;
-    bool feasible;
-    sl_status status;
-    SL_TRY_GOTO(sl_search_feasible(search, &feasible), end);
-    if (!feasible) {
-        status = refuse(search);
-        goto end;
+    SL_TRY(sl_search_plan(search, &out));
+    sl_status status = list_homes(program, out);
+    if (status != SL_OK) {
+        sl_plan_destroy(out);
+        return status;
     }
-    search->deadline_s = sl_search_clock_s() + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
-    search->max_evaluations = config->max_evaluations;
-    if (!search->max_evaluations)
-        search->max_evaluations =
-            (int64_t) SL_MIN(MOST_EVALUATIONS, SL_MAX(3, DEFAULT_WORK / SL_MAX(1, planning.a->n_entries)));
-    search->enough_s = lower_bound(program, costs) * (1 + 5e-4);
-    SL_TRY_GOTO(sl_search_improve(search), end);
-    SL_TRY_GOTO(sl_search_plan(search, &out), end);
-    SL_TRY_GOTO(list_homes(program, out), end);
     memcpy(out->predicted.budget_bytes, config->budget, sizeof out->predicted.budget_bytes);
     sl_plan_simulate(program, costs, out);
     out->lower_bound_s = lower_bound(program, costs);
@@ -265,9 +256,123 @@ sl_status sl_plan_create(const sl_program *program, const sl_costs *costs, const
     out->evaluated = search->evaluated;
     out->plan_s = sl_clock_s() - start;
     *plan = out;
+    return SL_OK;
+}
+
+static sl_status search_plan(const sl_program *program, const sl_costs *costs, const sl_plan_config *config,
+                             sl_planning *planning, sl_plan **plan)
+{
+    double start = sl_clock_s();
+    sl_search *search = planning->search;
+    bool feasible;
+    SL_TRY(sl_search_feasible(search, &feasible));
+    if (!feasible)
+        return refuse(search);
+    search->deadline_s = sl_search_clock_s() + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
+    search->max_evaluations = config->max_evaluations;
+    if (!search->max_evaluations)
+        search->max_evaluations =
+            (int64_t) SL_MIN(MOST_EVALUATIONS, SL_MAX(3, DEFAULT_WORK / SL_MAX(1, planning->a->n_entries)));
+    search->enough_s = lower_bound(program, costs) * (1 + 5e-4);
+    SL_TRY(sl_search_improve(search));
+    return finish(program, costs, config, search, start, plan);
+}
+
+sl_status sl_plan_create(const sl_program *program, const sl_costs *costs, const sl_plan_config *config, sl_plan **plan)
+{
+    sl_planning planning;
+    SL_TRY(begin_planning(program, costs, config, &planning));
+    sl_status status = search_plan(program, costs, config, &planning, plan);
+    end_planning(&planning);
+    return status;
+}
+
+/* ---- following the choices of a shorter program ------------------------------------------------------------------------ */
+
+struct sl_guide {
+    sl_planning planning;
+};
+
+void sl_guide_destroy(sl_guide *guide)
+{
+    if (!guide)
+        return;
+    end_planning(&guide->planning);
+    sl_free(guide);
+}
+
+sl_status sl_guide_create(const sl_program *program, const sl_costs *costs, const sl_plan_config *config,
+                          sl_guide **guide, sl_plan **plan)
+{
+    sl_guide *g;
+    SL_TRY(sl_alloc(&g, 1, sizeof *g));
+    sl_status status = begin_planning(program, costs, config, &g->planning);
+    if (status != SL_OK) {
+        sl_free(g);
+        return status;
+    }
+    status = search_plan(program, costs, config, &g->planning, plan);
+    if (status != SL_OK) {
+        sl_guide_destroy(g);
+        return status;
+    }
+    *guide = g;
+    return SL_OK;
+}
+
+/* The guide's choice, spread over the tasks and persistent objects of the longer program. False: they do not correspond. */
+static bool spread(const sl_guide *guide, sl_search *search, const int32_t *match)
+{
+    const sl_analysis *from = guide->planning.a, *to = search->a;
+    const sl_choice *best = &guide->planning.search->best;
+    sl_choice *choice = &search->trial;
+    for (int32_t t = 0; t < to->program->n_tasks; t++) {
+        int32_t like = match[t], count = to->first[t + 1] - to->first[t];
+        if (count != from->first[like + 1] - from->first[like])
+            return false;
+        memcpy(choice->gap + to->first[t], best->gap + from->first[like], (size_t) count);
+        memcpy(choice->side + to->first[t], best->side + from->first[like], (size_t) count);
+        choice->on_host[t] = best->on_host[like];
+    }
+    for (int32_t o = 0, i = 0; o < to->program->n_objects; o++) {
+        if (!to->program->objects[o].persistent)
+            continue;
+        while (i < from->program->n_objects && !from->program->objects[i].persistent)
+            i++;
+        if (i == from->program->n_objects || from->program->objects[i].bytes != to->program->objects[o].bytes)
+            return false;
+        choice->home[o] = best->home[i++];
+    }
+    choice->slack = best->slack;
+    choice->fit = best->fit;
+    choice->on_demand = best->on_demand;
+    return true;
+}
+
+sl_status sl_guide_follow(const sl_guide *guide, const sl_program *program, const sl_costs *costs,
+                          const sl_plan_config *config, sl_plan **plan)
+{
+    double start = sl_clock_s();
+    sl_planning planning;
+    int32_t *match;
+    SL_TRY(begin_planning(program, costs, config, &planning));
+    sl_search *search = planning.search;
+    sl_status status;
+    SL_TRY_GOTO(sl_region_alloc(planning.a->region, &match, program->n_tasks + 1, sizeof *match), end);
+    search->max_evaluations = 2;
+    bool follows = sl_unroll_match(guide->planning.a->program, program, match) && spread(guide, search, match);
+    for (bool again = follows; again && search->evaluated < search->max_evaluations;) {
+        sl_outcome outcome;
+        SL_TRY_GOTO(sl_search_consider(search, &outcome), end);
+        again = !outcome.feasible && outcome.forced;
+        if (again)
+            memcpy(search->trial.gap, search->actual, (size_t) planning.a->n_entries);
+    }
+    if (search->found)
+        status = finish(program, costs, config, search, start, plan);
+    else
+        status = sl_fail(SL_E_DOES_NOT_FIT, "choices made for a few rounds do not fit all of them");
 end:
-    if (status != SL_OK)
-        sl_plan_destroy(out);
     end_planning(&planning);
     return status;
 }

@@ -147,6 +147,7 @@ typedef struct sl_search {
     uint8_t *actual;
     sl_plan *plan; /* of the best, where it is kept */
     bool found;
+    bool small;                          /* evaluations are cheap: try much */
     double best_s, deadline_s, enough_s; /* enough: not worth improving */
     int64_t evaluated, max_evaluations;
 } sl_search;

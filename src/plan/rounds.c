@@ -2,6 +2,10 @@
  * Step time over chunks per round falls while weights and gradients cross the link less often, and rises again when activations
  * no longer find room: one valley, as a rule. So the candidates are walked downhill from a guess (as many chunks as memory
  * holds activations for) instead of all being planned.
+ *
+ * Where a step has many rounds, candidates are planned on three of them, the middle one standing for all that are left out; the
+ * winner's choices are then carried over to the whole step (unroll.h). What fits is judged on the three rounds too, here and in
+ * the search for the smallest budgets, so the two agree.
  */
 #include "plan/rounds.h"
 
@@ -10,15 +14,20 @@
 
 #include "core/clock.h"
 #include "core/status.h"
+#include "plan/unroll.h"
 
 #define MAX_CANDIDATES 64
+#define MANY_ROUNDS 5    /* from here on three may stand for all */
+#define MANY_TASKS 10000 /* in the step; below, there is time to plan all of them */
 
 typedef struct sl_candidate {
-    int64_t chunks; /* per round */
-    sl_program *program;
+    int64_t chunks;      /* per round */
+    sl_program *program; /* of the whole step, or cut to three rounds */
     sl_costs *costs;
     sl_plan *plan; /* NULL: not tried or does not fit */
-    bool tried;
+    sl_guide *guide;
+    double step_s; /* of the whole step */
+    bool tried, cut;
 } sl_candidate;
 
 typedef struct sl_rounds {
@@ -30,6 +39,8 @@ typedef struct sl_rounds {
     sl_plan_config config;
     sl_candidate list[MAX_CANDIDATES];
     int count;
+    int64_t chunks; /* of the step */
+    bool large;     /* a step of many tasks */
 } sl_rounds;
 
 /* 1, 2, 3, 4, 6, 8, 12, ... and all of them; in whole sequences where these are cut into slices. */
@@ -41,6 +52,7 @@ static void list_candidates(sl_rounds *r)
         unit = SL_DIV_UP(c->seqlen, c->chunk_tokens);
         chunks = unit * c->sequences;
     }
+    r->chunks = chunks;
     if (r->base->chunks_per_round > 0 || r->base->forward_only) {
         r->list[r->count++].chunks = r->base->chunks_per_round > 0 ? r->base->chunks_per_round : unit;
         return;
@@ -58,19 +70,57 @@ static void list_candidates(sl_rounds *r)
 static void forget(sl_candidate *c)
 {
     sl_plan_destroy(c->plan);
+    sl_guide_destroy(c->guide);
     sl_costs_destroy(c->costs);
     sl_program_destroy(c->program);
     c->plan = NULL;
+    c->guide = NULL;
     c->costs = NULL;
     c->program = NULL;
 }
 
-static sl_status make(const sl_rounds *r, sl_candidate *c)
+/* The step's program with the candidate's rounds, cut to three of them if `cut`. */
+static sl_status make(const sl_rounds *r, sl_candidate *c, bool cut)
 {
     sl_program_config config = *r->base;
     config.chunks_per_round = c->chunks;
+    if (cut) {
+        const sl_chunking *k = &config.chunking;
+        config.chunking.sequences = k->chunk_tokens < k->seqlen ? 3 * c->chunks / SL_DIV_UP(k->seqlen, k->chunk_tokens)
+                                                                : 3 * c->chunks * (k->chunk_tokens / k->seqlen);
+    }
     SL_TRY(sl_program_create(&config, r->build, r->context, &c->program));
     return r->costs_of(r->costs_context, c->program, &c->costs);
+}
+
+static int64_t rounds_of(const sl_rounds *r, const sl_candidate *c)
+{
+    return SL_DIV_UP(r->chunks, c->chunks);
+}
+
+static bool is_cut(const sl_rounds *r, const sl_candidate *c)
+{
+    return r->large && rounds_of(r, c) >= MANY_ROUNDS;
+}
+
+/* The configuration for a candidate: three rounds are judged as the whole step would be. */
+static sl_plan_config config_for(const sl_rounds *r, const sl_candidate *c)
+{
+    sl_plan_config config = r->config;
+    config.stands_for_more = is_cut(r, c);
+    return config;
+}
+
+/* When the compute stream ends a round. */
+static double round_end(const sl_candidate *c, int32_t round)
+{
+    double end = 0;
+    for (int32_t i = 0; i < c->plan->n_actions; i++) {
+        const sl_action *a = &c->plan->actions[i];
+        if (a->kind == SL_ACTION_TASK && a->stream == SL_STREAM_COMPUTE && c->program->tasks[a->task].round == round)
+            end = fmax(end, a->end_s);
+    }
+    return end;
 }
 
 /* Plans a candidate; one that does not fit is no error. */
@@ -80,13 +130,47 @@ static sl_status try_candidate(sl_rounds *r, int i)
     if (c->tried)
         return SL_OK;
     c->tried = true;
-    SL_TRY(make(r, c));
-    sl_status status = sl_plan_create(c->program, c->costs, &r->config, &c->plan);
+    c->cut = is_cut(r, c);
+    sl_plan_config config = config_for(r, c);
+    SL_TRY(make(r, c, c->cut));
+    sl_status status = c->cut ? sl_guide_create(c->program, c->costs, &config, &c->guide, &c->plan)
+                              : sl_plan_create(c->program, c->costs, &config, &c->plan);
     if (status == SL_E_DOES_NOT_FIT) {
         forget(c);
         return SL_OK;
     }
-    return status;
+    SL_TRY(status);
+    c->step_s = c->plan->predicted.step_s;
+    if (c->cut)
+        c->step_s += (double) (rounds_of(r, c) - 3) * (round_end(c, 1) - round_end(c, 0));
+    return SL_OK;
+}
+
+/* The whole step for a candidate that was planned on three rounds: by its choices, or by a search of its own if that is
+ * better. */
+static sl_status unroll(sl_rounds *r, sl_candidate *c)
+{
+    sl_candidate whole = {.chunks = c->chunks};
+    sl_plan *own = NULL;
+    sl_status status = make(r, &whole, false);
+    if (status == SL_OK)
+        status = sl_guide_follow(c->guide, whole.program, whole.costs, &r->config, &whole.plan);
+    if (status == SL_OK || status == SL_E_DOES_NOT_FIT)
+        status = sl_plan_create(whole.program, whole.costs, &r->config, &own);
+    if (status == SL_E_DOES_NOT_FIT && whole.plan)
+        status = SL_OK;
+    if (own && (!whole.plan || own->predicted.step_s < whole.plan->predicted.step_s)) {
+        sl_plan_destroy(whole.plan);
+        whole.plan = own;
+    } else
+        sl_plan_destroy(own);
+    if (status != SL_OK) {
+        forget(&whole);
+        return status;
+    }
+    forget(c);
+    *c = whole;
+    return SL_OK;
 }
 
 /* Bytes a chunk's activations would like to keep between forward and backward, and what else there is. */
@@ -108,39 +192,63 @@ static int guess(sl_rounds *r, const sl_program *p)
     return at;
 }
 
-static bool better(const sl_candidate *a, const sl_candidate *b)
+/* Looks at three of the smallest rounds (or all, if there are no more): is the step large, and where to start? */
+static sl_status size_up(sl_rounds *r, int *start)
+{
+    sl_candidate probe = {.chunks = r->list[0].chunks};
+    sl_status status = make(r, &probe, rounds_of(r, &probe) >= MANY_ROUNDS);
+    if (status == SL_OK) {
+        r->large = probe.program->n_tasks / SL_MAX(1, probe.program->n_chunks) * r->chunks >= MANY_TASKS;
+        *start = guess(r, probe.program);
+    }
+    forget(&probe);
+    return status;
+}
+
+/* Bytes over the links in the whole step. */
+static double traffic(const sl_rounds *r, const sl_candidate *c)
+{
+    double bytes = c->plan->predicted.h2d_bytes + c->plan->predicted.d2h_bytes;
+    return c->cut ? bytes / 3 * (double) rounds_of(r, c) : bytes;
+}
+
+/* Faster; among equals (to what three rounds can tell) the one that leans less on the links, then fewer rounds. */
+static bool better(const sl_rounds *r, const sl_candidate *a, const sl_candidate *b)
 {
     if (!a->plan || !b->plan)
         return a->plan != NULL;
-    double s = a->plan->predicted.step_s, t = b->plan->predicted.step_s;
-    return s < t * (1 - 1e-6) || (s <= t * (1 + 1e-6) && a->chunks > b->chunks);
+    double margin = a->cut || b->cut ? 5e-3 : 1e-6, s = a->step_s, t = b->step_s;
+    if (fabs(s - t) > margin * t)
+        return s < t;
+    double x = traffic(r, a), y = traffic(r, b);
+    return fabs(x - y) > 0.01 * y ? x < y : a->chunks > b->chunks;
 }
 
-/* From `at` in one direction as long as it gets better. */
+/* From `at` in one direction as long as it gets better; smaller rounds get a second chance, since they need less memory and
+ * may suddenly fit without any copies. */
 static sl_status descend(sl_rounds *r, int *at, int way)
 {
+    int misses = 0;
     for (int next = *at + way; next >= 0 && next < r->count; next += way) {
         SL_TRY(try_candidate(r, next));
-        if (!better(&r->list[next], &r->list[*at])) {
+        if (!better(r, &r->list[next], &r->list[*at])) {
             bool fits = r->list[*at].plan != NULL;
             forget(&r->list[next]);
-            if (fits || way > 0)
+            if (way > 0 || (fits && misses++ > 0))
                 break;
-            continue; /* nothing fits yet: smaller rounds need less */
+            continue;
         }
         forget(&r->list[*at]);
         *at = next;
+        misses = 0;
     }
     return SL_OK;
 }
 
 static sl_status run(sl_rounds *r, int *best)
 {
-    sl_candidate probe = {.chunks = r->list[0].chunks};
-    sl_status status = make(r, &probe);
-    int at = status == SL_OK ? guess(r, probe.program) : 0;
-    forget(&probe);
-    SL_TRY(status);
+    int at = 0;
+    SL_TRY(size_up(r, &at));
     SL_TRY(try_candidate(r, at));
     int from = at;
     SL_TRY(descend(r, &at, -1));
@@ -166,9 +274,13 @@ sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, vo
     sl_status status = run(&r, &best);
     sl_candidate *c = &r.list[best];
     if (status == SL_OK && !c->plan) { /* refused once more, for the message */
-        SL_TRY(make(&r, &r.list[0]));
-        status = sl_plan_create(r.list[0].program, r.list[0].costs, &r.config, &r.list[0].plan);
+        sl_plan_config refused = config_for(&r, &r.list[0]);
+        status = make(&r, &r.list[0], refused.stands_for_more);
+        if (status == SL_OK)
+            status = sl_plan_create(r.list[0].program, r.list[0].costs, &refused, &r.list[0].plan);
     }
+    if (status == SL_OK && c->cut)
+        status = unroll(&r, c);
     if (status == SL_OK) {
         c->plan->plan_s = sl_clock_s() - start;
         *program = c->program;
@@ -196,10 +308,13 @@ sl_status sl_plan_best_minimum(const sl_program_config *base, sl_graph_builder b
                    .config = *config};
     list_candidates(&r);
     *bytes = 0;
+    int start = 0;
+    SL_TRY(size_up(&r, &start));
     sl_candidate *smallest = &r.list[0];
-    sl_status status = make(&r, smallest);
+    sl_plan_config judged = config_for(&r, smallest);
+    sl_status status = make(&r, smallest, judged.stands_for_more);
     if (status == SL_OK)
-        status = sl_plan_minimum(smallest->program, smallest->costs, config, tier, bytes);
+        status = sl_plan_minimum(smallest->program, smallest->costs, &judged, tier, bytes);
     forget(smallest);
     return status;
 }

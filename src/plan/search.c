@@ -52,6 +52,7 @@ sl_status sl_search_create(const sl_analysis *a, const sl_fixed_homes *fixed, co
     SL_TRY(sl_alloc(&s, 1, sizeof *s));
     s->a = a;
     s->fixed = fixed;
+    s->small = a->n_entries < SMALL_ENTRIES;
     memcpy(s->budget, budget, sizeof s->budget);
     sl_status status;
     SL_TRY_GOTO(sl_choice_new(a, &s->best), destroy);
@@ -83,7 +84,7 @@ typedef enum sl_gaps { GAPS_EVICT, GAPS_DROP_OR_EVICT, GAPS_KEEP, GAPS_DROP_OR_K
 
 static void set_gaps(const sl_search *s, sl_choice *choice, sl_gaps gaps)
 {
-    bool small = s->a->n_entries < SMALL_ENTRIES;
+    bool small = s->small;
     for (int32_t e = 0; e < s->a->n_entries; e++) {
         const sl_entry *entry = &s->a->entries[e];
         bool drop =
@@ -151,7 +152,7 @@ static bool home_bytes(const sl_search *s, const sl_choice *choice, int step, si
     size_t need = largest_need(s, choice), device = s->budget[SL_TIER_DEVICE] / SL_ALIGN * SL_ALIGN;
     room = device > need ? SL_MIN(device - need, persistent) : 0;
     lack = SL_MIN(lack - SL_MIN(lack, s->budget[SL_TIER_HOST]), persistent);
-    if (lack && s->a->n_entries >= SMALL_ENTRIES) /* few tries: leave some host memory for what moves */
+    if (lack && !s->small) /* few tries: leave some host memory for what moves */
         lack = SL_MIN(lack + s->budget[SL_TIER_HOST] / 8, persistent);
     *bytes = step == 0 ? 0 : step == 1 ? lack : step == 2 ? (lack + room) / 2 : room;
     if (step > 0 && (room == 0 || s->fixed))
@@ -166,7 +167,7 @@ static bool home_bytes(const sl_search *s, const sl_choice *choice, int step, si
 size_t sl_search_grain(const sl_search *s, sl_tier tier)
 {
     size_t grain = SL_ALIGN, total = persistent_bytes(s);
-    if (tier == SL_TIER_HOST && s->a->n_entries >= SMALL_ENTRIES)
+    if (tier == SL_TIER_HOST && !s->small)
         while (grain < total / 64)
             grain *= 2;
     return grain;
@@ -175,7 +176,7 @@ size_t sl_search_grain(const sl_search *s, sl_tier tier)
 static sl_status fits_with(sl_search *s, const size_t budget[SL_TIER_COUNT], bool *feasible)
 {
     static const sl_gaps order[GAPS_COUNT] = {GAPS_DROP_OR_EVICT, GAPS_DROP_OR_KEEP, GAPS_EVICT, GAPS_KEEP};
-    int n = s->a->n_entries < SMALL_ENTRIES ? GAPS_COUNT : 1;
+    int n = s->small ? GAPS_COUNT : 1;
     for (int g = 0; g < n && !*feasible; g++) {
         sl_outcome outcome;
         set_gaps(s, &s->best, order[g]);
@@ -189,7 +190,7 @@ static sl_status fits_with(sl_search *s, const size_t budget[SL_TIER_COUNT], boo
 sl_status sl_search_feasible(sl_search *s, bool *feasible)
 {
     sl_choice *choice = &s->best;
-    bool small = s->a->n_entries < SMALL_ENTRIES;
+    bool small = s->small;
     size_t budget[SL_TIER_COUNT];
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         budget[tier] = s->budget[tier] / sl_search_grain(s, (sl_tier) tier) * sl_search_grain(s, (sl_tier) tier);
@@ -238,7 +239,7 @@ sl_status sl_search_consider(sl_search *s, sl_outcome *outcome)
         sl_choice_copy(s->a, &s->best, &s->trial);
         sl_plan_destroy(s->plan);
         s->plan = NULL;
-        if (s->a->n_entries >= SMALL_ENTRIES) /* running it again would take longer than keeping it */
+        if (!s->small) /* running it again would take longer than keeping it */
             return sl_sweep_export(s->sweep, &s->plan);
     }
     return SL_OK;
@@ -323,7 +324,7 @@ static sl_status try_prices(sl_search *s, bool on_host)
     aim(s, 0, &targets);
     sl_prices_choose(prices, &targets, s->trial.gap);
     memcpy(s->actual, s->trial.gap, (size_t) s->a->n_entries);
-    int variants = s->a->n_entries >= SMALL_ENTRIES ? 1 : (int) SL_COUNT(shares);
+    int variants = s->small ? (int) SL_COUNT(shares) : 1;
     for (int i = 0; i < variants && status == SL_OK && !sl_search_over(s); i++) {
         aim(s, i, &targets);
         for (int again = 0; again < 2; again++)
@@ -382,7 +383,7 @@ static sl_status improve(sl_search *s, bool small)
 sl_status sl_search_improve(sl_search *s)
 {
     sl_choice frugal = {0};
-    bool small = s->a->n_entries < SMALL_ENTRIES;
+    bool small = s->small;
     sl_status status = sl_choice_new(s->a, &frugal);
     if (status == SL_OK) {
         sl_choice_copy(s->a, &frugal, &s->best);
