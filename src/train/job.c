@@ -291,7 +291,7 @@ static void resolve_program(const sl_options *o, sl_setup *setup)
     p->momentum = (float) sl_options_f64(o, "momentum");
     p->chunks_per_round = sl_options_i64(o, "chunks-per-round");
     p->gated = setup->clip > 0 || setup->on_nan == SL_ON_NAN_SKIP;
-    p->norm = p->gated;
+    p->norm = true; /* a gradient that is not finite is noticed in its own step */
     int64_t packed = SL_MAX(p->chunking.chunk_tokens / p->chunking.seqlen, 1);
     setup->max_documents = setup->mask_documents ? SL_MIN(p->chunking.seqlen, MAX_DOCUMENTS) : 1;
     p->max_segments = packed * setup->max_documents;

@@ -21,7 +21,7 @@ TEST(defaults)
     CHECK_I64(s.program.chunking.sequences, 8);
     CHECK_I64(s.program.chunking.chunk_tokens, 1024);
     CHECK(s.program.precision == SL_PRECISION_F32);
-    CHECK(s.program.gated);
+    CHECK(!s.program.gated && s.program.norm);
     CHECK(s.budget[SL_TIER_DEVICE] == SIZE_MAX && s.budget[SL_TIER_HOST] == SIZE_MAX);
     CHECK_I64(s.schedule.warmup, 5);
     CHECK_NEAR(s.schedule.least, 3e-5, 1e-12);
