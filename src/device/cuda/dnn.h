@@ -9,7 +9,6 @@
 #include "device/cuda/cuda.h"
 
 #define SL_DNN_MOST 64
-#define SL_DNN_BOUND 16
 
 typedef cudnnBackendDescriptor_t sl_dnn_tensor;
 
