@@ -65,9 +65,9 @@ typedef struct sl_device_class {
     /* SL_OK, or SL_E_UNSUPPORTED and why. */
     sl_status (*supports)(sl_device *device, const sl_launch *launch);
     /* Optional (NULL: not offered). A device that can record a list of commands once and run it again is asked here first, with
-     * something that identifies the list: *started true means it runs already and only step_end remains; otherwise the caller
+     * a number that no other list has: *started true means it runs already and only step_end remains; otherwise the caller
      * goes on with step_begin and issues the commands, which the device may record for the next time. */
-    sl_status (*replay)(sl_device *device, const void *list, bool *started);
+    sl_status (*replay)(sl_device *device, uint64_t list, bool *started);
     sl_status (*step_begin)(sl_device *device);
     sl_status (*launch)(sl_device *device, sl_stream stream, const sl_launch *launch,
                         sl_span *span); /* *launch outlives the step */
@@ -75,7 +75,8 @@ typedef struct sl_device_class {
     sl_status (*record)(sl_device *device, sl_stream stream, int64_t event);
     sl_status (*wait)(sl_device *device, sl_stream stream, int64_t event);
     sl_status (*step_end)(sl_device *device); /* waits; reports the first error with its launch's op */
-    /* Outside steps: host program's memory to and from any tier, synchronous (initialisation, checkpoints, data). */
+    /* Outside steps: host program's memory to and from any tier, synchronous (initialisation, checkpoints, data). `from` NULL
+     * writes zeros. */
     sl_status (*write)(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes);
     sl_status (*read)(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes);
     /* The machine's profile as far as the device can tell without measuring. */

@@ -81,6 +81,7 @@ static const sl_plugin_host services = {
     .pages_map = sl_pages_map,
     .pages_unmap = sl_pages_unmap,
     .clock_s = sl_clock_s,
+    .hardware_find = sl_hardware_find,
     .host_open = host_open,
     .host_close = host_close,
     .host_workspace = host_workspace,

@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 
-#define SL_PLUGIN_ABI 1
+#define SL_PLUGIN_ABI 2
 
 typedef struct sl_plugin_host {
     int32_t abi;         /* SL_PLUGIN_ABI of the program; a plugin of another one refuses */
@@ -19,6 +19,7 @@ typedef struct sl_plugin_host {
     sl_status (*pages_map)(size_t bytes, void **out);
     void (*pages_unmap)(void *memory, size_t bytes);
     double (*clock_s)(void);
+    sl_status (*hardware_find)(const char *name, sl_hardware *hardware); /* a built-in profile */
     /* The HOST stream: ops beside host memory, with the CPU device's kernels. */
     sl_status (*host_open)(int threads, void **host);
     void (*host_close)(void *host);

@@ -5,6 +5,7 @@
  *
  * Few of a plan's dependencies need a command. Streams run in order, so a stream that has waited for action 7 of another
  * stream has waited for its actions 0..6 too: `waited` below remembers the latest by pair of streams and drops the rest. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "core/mem.h"
@@ -195,8 +196,10 @@ static sl_status bind(sl_engine *engine)
 
 sl_status sl_engine_create(sl_device *device, const sl_program *program, const sl_plan *plan, sl_engine **out)
 {
+    static atomic_uint_fast64_t engines;
     sl_engine *engine;
     SL_TRY(sl_alloc(&engine, 1, sizeof *engine));
+    engine->id = atomic_fetch_add(&engines, 1) + 1;
     engine->device = device;
     engine->program = program;
     engine->plan = plan;
@@ -283,7 +286,7 @@ sl_status sl_engine_step(sl_engine *engine)
     sl_device *device = engine->device;
     bool started = false;
     if (device->class->replay)
-        SL_TRY(device->class->replay(device, engine, &started));
+        SL_TRY(device->class->replay(device, engine->id, &started));
     if (started)
         return device->class->step_end(device);
     SL_TRY(device->class->step_begin(device));

@@ -19,7 +19,8 @@ sl_status sl_engine_create(sl_device *device, const sl_program *program, const s
 void sl_engine_destroy(sl_engine *engine);
 
 /* Between steps: the content of a persistent, data or result object, at its home. */
-sl_status sl_engine_write(sl_engine *engine, int32_t object, size_t offset, const void *bytes, size_t length);
+sl_status sl_engine_write(sl_engine *engine, int32_t object, size_t offset, const void *bytes,
+                          size_t length); /* NULL: zeros */
 sl_status sl_engine_read(sl_engine *engine, int32_t object, size_t offset, void *bytes, size_t length);
 
 /* One step, start to end. */

@@ -17,6 +17,7 @@ typedef struct sl_engine_item {
 } sl_engine_item;
 
 struct sl_engine {
+    uint64_t id; /* of its command list, for devices that replay lists */
     sl_device *device;
     const sl_program *program;
     const sl_plan *plan;

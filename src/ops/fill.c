@@ -13,6 +13,10 @@
 
 #define SIGMA_OF_BYTES 147.80 /* of the sum of four uniform bytes */
 
+/* Operands longer than this repeat themselves: drawing a large matrix of an 8B model would take longer than timing it, and no
+ * kernel can tell. */
+enum { PERIOD = 1 << 22 };
+
 sl_status sl_op_case_launch(sl_op_id op, const sl_op_case *op_case, sl_launch *launch)
 {
     const sl_op_def *def = sl_op(op);
@@ -47,21 +51,31 @@ static float normal(uint32_t word)
     return (float) ((sum - 510) / SIGMA_OF_BYTES);
 }
 
+/* Copies the first PERIOD elements to the places behind them. */
+static void repeat(const sl_operand *x)
+{
+    size_t width = sl_dtype_bytes(x->type.dtype), bytes = sl_type_bytes(&x->type);
+    for (size_t done = PERIOD * width; done < bytes; done += PERIOD * width)
+        memcpy((char *) x->data + done, x->data, SL_MIN(bytes - done, PERIOD * width));
+}
+
 static void fill_normal(const sl_operand *x, uint64_t seed, int operand, float scale)
 {
-    int64_t count = sl_type_count(&x->type);
+    int64_t count = SL_MIN(sl_type_count(&x->type), (int64_t) PERIOD);
     for (int64_t i = 0; i < count; i += 4) {
         sl_rng4 words = random_words(seed, operand, i / 4);
         for (int64_t j = i; j < SL_MIN(i + 4, count); j++)
             sl_put(x, j, scale * normal(words.v[j - i]));
     }
+    repeat(x);
 }
 
 static void fill_squares(const sl_operand *x, uint64_t seed, int operand, float scale)
 {
     fill_normal(x, seed, operand, scale);
-    for (int64_t i = 0; i < sl_type_count(&x->type); i++)
+    for (int64_t i = 0; i < SL_MIN(sl_type_count(&x->type), (int64_t) PERIOD); i++)
         sl_put(x, i, sl_get(x, i) * sl_get(x, i));
+    repeat(x);
 }
 
 static void fill_index(const sl_operand *x, uint64_t seed, int operand, int64_t range)

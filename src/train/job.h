@@ -50,6 +50,7 @@ typedef struct sl_setup {
     const char *init_from; /* Hugging Face folder or safetensors file; NULL: random */
     const char *hardware;  /* profile to plan for; NULL: the device's own */
     bool measured;         /* costs: measured here, or from the roofline of the profile */
+    bool runs;             /* the plan will run on `device`, so workspaces are what its kernels need */
 } sl_setup;
 
 sl_status sl_setup_resolve(const sl_job *job, sl_setup *setup);

@@ -67,7 +67,7 @@ static sl_status measure_costs(const sl_setup *setup, sl_cost_memo *memo, const 
 /* From a profile. The device, where it is present, tells the workspaces its kernels really need; it is opened without memory. */
 static sl_status roofline_costs(const sl_setup *setup, const sl_program *program, sl_costs **costs)
 {
-    bool elsewhere = setup->hardware && strcmp(setup->hardware, "this") != 0;
+    bool elsewhere = !setup->runs && setup->hardware && strcmp(setup->hardware, "this") != 0;
     sl_hardware hardware;
     sl_device *device = NULL;
     SL_TRY(sl_hardware_find(setup->hardware ? setup->hardware : "this", &hardware));

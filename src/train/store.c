@@ -83,16 +83,12 @@ sl_status sl_store_write_part(void *store_part, size_t offset, void *bytes, size
 
 sl_status sl_store_zero(sl_store *store)
 {
-    memset(store->buffer, 0, SL_PARAM_BUFFER_BYTES);
     for (sl_part part = 0; part < SL_PART_COUNT; part++)
         for (int32_t g = 0; g < store->program->n_groups; g++) {
             int32_t object = object_of(store, part, g);
             if (object < 0)
                 continue;
-            size_t bytes = store->program->objects[object].bytes;
-            for (size_t at = 0; at < bytes; at += SL_PARAM_BUFFER_BYTES)
-                SL_TRY(store->access.write(store->access.context, object, at, store->buffer,
-                                           SL_MIN(bytes - at, (size_t) SL_PARAM_BUFFER_BYTES)));
+            SL_TRY(store->access.write(store->access.context, object, 0, NULL, store->program->objects[object].bytes));
         }
     return SL_OK;
 }
@@ -105,44 +101,54 @@ typedef struct draw {
     const sl_param *param;
     uint64_t seed, name;
     int64_t first, count; /* elements */
-    float *out;
-    sl_bf16 *rounded; /* instead of `out` where it is not NULL */
+    float *out;           /* one of them may be NULL */
+    sl_bf16 *rounded;
 } draw;
 
-/* Element i of four consecutive ones that share a Philox block, by Box-Muller. `attempt` counts redraws. */
-static double normal_at(const draw *d, int64_t i, uint64_t attempt)
+/* The four consecutive elements of a Philox block, by Box-Muller. `attempt` counts redraws. */
+static void draw_normals(const draw *d, int64_t block, uint64_t attempt, double z[4])
 {
-    sl_rng4 bits = sl_philox(d->seed, (uint64_t) (i / 4) | attempt << 56, d->name);
-    const uint32_t *v = bits.v + (i & 2);
-    double u = ((double) v[0] + 0.5) / 4294967296.0, angle = 6.283185307179586 * ((double) v[1] / 4294967296.0);
-    return sqrt(-2 * log(u)) * (i & 1 ? sin(angle) : cos(angle));
+    sl_rng4 bits = sl_philox(d->seed, (uint64_t) block | attempt << 56, d->name);
+    for (int i = 0; i < 4; i += 2) {
+        double u = ((double) bits.v[i] + 0.5) / 4294967296.0;
+        double angle = 6.283185307179586 * ((double) bits.v[i + 1] / 4294967296.0), radius = sqrt(-2 * log(u));
+        z[i] = radius * cos(angle);
+        z[i + 1] = radius * sin(angle);
+    }
 }
 
-static float value_at(const draw *d, int64_t i)
+static void draw_block(const draw *d, int64_t block, float values[4])
 {
     const sl_param *param = d->param;
-    if (param->init == SL_INIT_ZEROS)
-        return 0;
-    if (param->init == SL_INIT_ONES)
-        return 1;
-    double z = normal_at(d, i, 0);
-    if (param->init == SL_INIT_TRUNCATED)
-        for (uint64_t attempt = 1; fabs(z) > 3 && attempt < 256; attempt++)
-            z = normal_at(d, i, attempt);
-    return (float) (z * (double) param->init_std);
+    double z[4], again[4];
+    draw_normals(d, block, 0, z);
+    for (int i = 0; i < 4; i++) {
+        if (param->init == SL_INIT_TRUNCATED)
+            for (uint64_t attempt = 1; fabs(z[i]) > 3 && attempt < 256; attempt++) {
+                draw_normals(d, block, attempt, again);
+                z[i] = again[i];
+            }
+        values[i] = (float) (z[i] * (double) param->init_std);
+    }
 }
 
 static void draw_tile(void *context, int64_t tile, int thread)
 {
     const draw *d = context;
+    bool constant = d->param->init == SL_INIT_ZEROS || d->param->init == SL_INIT_ONES;
+    float one = d->param->init == SL_INIT_ONES ? 1 : 0, values[4] = {one, one, one, one};
     (void) thread;
-    int64_t end = SL_MIN((tile + 1) * TILE, d->count);
-    for (int64_t i = tile * TILE; i < end; i++) {
-        float value = value_at(d, d->first + i);
-        if (d->rounded)
-            d->rounded[i] = sl_f32_to_bf16(value);
-        else
-            d->out[i] = value;
+    int64_t end = d->first + SL_MIN((tile + 1) * TILE, d->count);
+    for (int64_t i = d->first + tile * TILE; i < end;) {
+        int64_t block = i / 4, stop = SL_MIN(4 * block + 4, end);
+        if (!constant)
+            draw_block(d, block, values);
+        for (; i < stop; i++) {
+            if (d->out)
+                d->out[i - d->first] = values[i - 4 * block];
+            if (d->rounded)
+                d->rounded[i - d->first] = sl_f32_to_bf16(values[i - 4 * block]);
+        }
     }
 }
 
@@ -162,19 +168,16 @@ sl_status sl_store_read_drawn(void *drawn, size_t offset, void *bytes, size_t le
     return SL_OK;
 }
 
-/* f32 values of elements [first, first + count) into every part that holds weights. `values` is the front of the buffer. */
-static sl_status put_values(sl_store *store, int32_t param, int64_t first, int64_t count, float *values)
+/* Drawn elements into every part that holds weights. */
+static sl_status put_values(sl_store *store, int32_t param, const draw *d)
 {
     sl_store_part weight = {store, param, SL_PART_WEIGHT}, master = {store, param, SL_PART_MASTER};
-    sl_dtype dtype = sl_store_dtype(store, SL_PART_WEIGHT);
+    size_t first = (size_t) d->first, count = (size_t) d->count;
     if (sl_store_has(store, SL_PART_MASTER))
-        SL_TRY(sl_store_write_part(&master, (size_t) first * 4, values, (size_t) count * 4));
-    if (dtype == SL_F32)
-        return sl_store_write_part(&weight, (size_t) first * 4, values, (size_t) count * 4);
-    sl_bf16 *rounded = (sl_bf16 *) (values + count);
-    for (int64_t i = 0; i < count; i++)
-        rounded[i] = sl_f32_to_bf16(values[i]);
-    return sl_store_write_part(&weight, (size_t) first * 2, rounded, (size_t) count * 2);
+        SL_TRY(sl_store_write_part(&master, first * 4, d->out, count * 4));
+    if (d->rounded)
+        return sl_store_write_part(&weight, first * 2, d->rounded, count * 2);
+    return sl_store_write_part(&weight, first * 4, d->out, count * 4);
 }
 
 sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
@@ -184,12 +187,14 @@ sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
     for (int32_t p = 0; p < store->program->n_params; p++) {
         const sl_param *param = &store->program->params[p];
         draw d = {.param = param, .seed = seed, .out = store->buffer};
+        if (sl_store_dtype(store, SL_PART_WEIGHT) == SL_BF16)
+            d.rounded = (sl_bf16 *) (d.out + PIECE);
         d.name = sl_hash64(param->name, strlen(param->name), 0);
         int64_t elements = sl_type_count(&param->type);
         for (d.first = 0; d.first < elements; d.first += d.count) {
             d.count = SL_MIN(elements - d.first, (int64_t) PIECE);
             sl_pool_run(pool, draw_tile, &d, SL_DIV_UP(d.count, TILE));
-            SL_TRY(put_values(store, p, d.first, d.count, d.out));
+            SL_TRY(put_values(store, p, &d));
         }
     }
     return SL_OK;

@@ -27,7 +27,8 @@ const char *sl_part_prefix(sl_part part);
 typedef struct sl_store_access {
     void *context;
     sl_status (*read)(void *context, int32_t object, size_t offset, void *bytes, size_t length);
-    sl_status (*write)(void *context, int32_t object, size_t offset, const void *bytes, size_t length);
+    sl_status (*write)(void *context, int32_t object, size_t offset, const void *bytes,
+                       size_t length); /* NULL: zeros */
 } sl_store_access;
 
 typedef struct sl_store {

@@ -160,6 +160,7 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     SL_TRY_GOTO(sl_options_copy(job->options, &t->options), fail);
     t->job.options = t->options;
     SL_TRY_GOTO(sl_setup_resolve(&t->job, &t->setup), fail);
+    t->setup.runs = true;
     SL_TRY_GOTO(check_device(&t->setup), fail);
     SL_TRY_GOTO(open_data(t), fail);
     SL_TRY_GOTO(open_folder(t), fail);

@@ -25,7 +25,10 @@ static sl_status memory_write(void *context, int32_t object, size_t offset, cons
 {
     memory_store *m = context;
     REQUIRE(m->bytes[object] && offset + length <= m->program->objects[object].bytes);
-    memcpy(m->bytes[object] + offset, bytes, length);
+    if (bytes)
+        memcpy(m->bytes[object] + offset, bytes, length);
+    else
+        memset(m->bytes[object] + offset, 0, length);
     return SL_OK;
 }
 

@@ -203,7 +203,10 @@ static sl_status cpu_write(sl_device *device, sl_tier tier, void *to, const void
 {
     (void) tier;
     SL_TRY(check_outside(self(device), to, bytes));
-    memcpy(to, from, bytes);
+    if (from)
+        memcpy(to, from, bytes);
+    else
+        memset(to, 0, bytes);
     return SL_OK;
 }
 

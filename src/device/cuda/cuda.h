@@ -41,6 +41,7 @@ typedef struct sl_cuda sl_cuda;
 /* What a kernel needs to know of the machine it runs on. */
 typedef struct sl_cuda_info {
     int multiprocessors, capability; /* 90 = 9.0 */
+    double clock_hz, memory_bytes_per_s;
     size_t l2_bytes, shared_bytes;   /* shared memory a block may opt in to */
     bool tf32;                       /* f32 matrix products may round their inputs to TF32 (SLUICE_TF32=1) */
 } sl_cuda_info;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/cuda/cuda.h"
 #include "device/plugin.h"
@@ -23,7 +24,7 @@ sl_status (*sl_cuda_fail)(sl_status status, const char *format, ...);
 #define SL_CUDA_LISTS 4 /* command lists with a recording: training and validation, twice over */
 
 typedef struct recording {
-    const void *list;
+    uint64_t list; /* 0: free */
     int64_t steps; /* issued plainly so far */
     cudaGraphExec_t graph;
 } recording;
@@ -117,15 +118,28 @@ void sl_cuda_cache_add(sl_cuda *cuda, sl_op_id op, const void *key, size_t bytes
 
 /* ---- opening and closing ---- */
 
-static void touch_pages(void *context, int64_t tile, int thread)
+/* Host memory worked on by all cores, 64 MiB at a time. */
+typedef struct pages {
+    char *memory;
+    size_t bytes, step; /* every step-th byte is written */
+} pages;
+#define PAGES_PIECE ((size_t) 64 << 20)
+
+static int64_t pages_tiles(const pages *p)
+{
+    return (int64_t) ((p->bytes + PAGES_PIECE - 1) / PAGES_PIECE);
+}
+
+static void zero_pages(void *context, int64_t tile, int thread)
 {
     (void) thread;
-    sl_cuda *cuda = context;
-    size_t piece = (size_t) 64 << 20, begin = (size_t) tile * piece, end = begin + piece;
-    if (end > cuda->arena_bytes[SL_TIER_HOST])
-        end = cuda->arena_bytes[SL_TIER_HOST];
-    for (size_t at = begin; at < end; at += 4096)
-        ((volatile char *) cuda->arena[SL_TIER_HOST])[at] = 0;
+    const pages *p = context;
+    size_t begin = (size_t) tile * PAGES_PIECE, end = begin + PAGES_PIECE < p->bytes ? begin + PAGES_PIECE : p->bytes;
+    if (p->step == 1)
+        memset(p->memory + begin, 0, end - begin);
+    else
+        for (size_t at = begin; at < end; at += p->step)
+            ((volatile char *) p->memory)[at] = 0;
 }
 
 static sl_status open_memory(sl_cuda *cuda, const sl_device_config *config)
@@ -148,7 +162,8 @@ static sl_status open_memory(sl_cuda *cuda, const sl_device_config *config)
     sl_status status = sl_cuda_host->pages_map(bytes, &cuda->arena[SL_TIER_HOST]);
     if (status != SL_OK)
         return status;
-    sl_cuda_host->host_parallel(cuda->host, touch_pages, cuda, (int64_t) ((bytes + ((size_t) 64 << 20) - 1) >> 26));
+    pages p = {cuda->arena[SL_TIER_HOST], bytes, 4096};
+    sl_cuda_host->host_parallel(cuda->host, zero_pages, &p, pages_tiles(&p));
     SL_CUDA(cudaHostRegister(cuda->arena[SL_TIER_HOST], bytes, cudaHostRegisterDefault));
     cuda->registered = true;
     return SL_OK;
@@ -180,8 +195,18 @@ static sl_status describe(sl_cuda *cuda)
     SL_CUDA(cudaSetDevice(0));
     SL_CUDA(cudaGetDeviceProperties(&p, 0));
     const char *tf32 = getenv("SLUICE_TF32");
-    cuda->info = (sl_cuda_info){p.multiProcessorCount, 10 * p.major + p.minor, (size_t) p.l2CacheSize,
-                                p.sharedMemPerBlockOptin, tf32 && strcmp(tf32, "1") == 0};
+    int clock_khz = 0, memory_khz = 0;
+    cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0);
+    cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0);
+    cuda->info = (sl_cuda_info){
+        .multiprocessors = p.multiProcessorCount,
+        .capability = 10 * p.major + p.minor,
+        .clock_hz = 1e3 * clock_khz,
+        .memory_bytes_per_s = 2e3 * memory_khz * p.memoryBusWidth / 8, /* double data rate */
+        .l2_bytes = (size_t) p.l2CacheSize,
+        .shared_bytes = p.sharedMemPerBlockOptin,
+        .tf32 = tf32 && strcmp(tf32, "1") == 0,
+    };
     if (cuda->info.capability < 80)
         return sl_cuda_fail(SL_E_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 or newer is needed", p.name,
                             p.major, p.minor);
@@ -287,13 +312,13 @@ static sl_status cuda_supports(sl_device *device, const sl_launch *launch)
     return kernel->supports ? kernel->supports((sl_cuda *) device, launch) : SL_OK;
 }
 
-static sl_status cuda_replay(sl_device *device, const void *list, bool *started)
+static sl_status cuda_replay(sl_device *device, uint64_t list, bool *started)
 {
     sl_cuda *cuda = (sl_cuda *) device;
     *started = false;
     cuda->current = NULL;
     for (int i = 0; i < SL_CUDA_LISTS && !cuda->current; i++)
-        if (cuda->lists[i].list == list || !cuda->lists[i].list)
+        if (cuda->lists[i].list == list || cuda->lists[i].list == 0)
             cuda->current = &cuda->lists[i];
     if (!cuda->current)
         return SL_OK;
@@ -457,11 +482,53 @@ static sl_status cuda_transfer(sl_device *device, sl_tier tier, void *to, const 
     return SL_OK;
 }
 
-static void cuda_hardware(sl_device *device, sl_hardware *hardware)
+static sl_status cuda_write(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
 {
     sl_cuda *cuda = (sl_cuda *) device;
+    if (from)
+        return cuda_transfer(device, tier, to, from, bytes);
+    if (tier == SL_TIER_HOST) {
+        pages p = {to, bytes, 1};
+        sl_cuda_host->host_parallel(cuda->host, zero_pages, &p, pages_tiles(&p));
+        return SL_OK;
+    }
+    SL_CUDA(cudaMemsetAsync(to, 0, bytes, cuda->stream[SL_STREAM_COMPUTE]));
+    SL_CUDA(cudaStreamSynchronize(cuda->stream[SL_STREAM_COMPUTE]));
+    return SL_OK;
+}
+
+/* A built-in profile of the same chip where there is one; else what clock and multiprocessors promise, with the shares that
+ * Ada and Ampere cards usually reach. */
+static void cuda_hardware(sl_device *device, sl_hardware *hardware)
+{
+    static const struct {
+        const char *name, *profile;
+    } known[] = {
+        {"H200", "h200"}, {"H100", "h100"}, {"A100", "a100"}, {"RTX 5090", "rtx5090"}, {"RTX 3090", "rtx3090"}};
+    sl_cuda *cuda = (sl_cuda *) device;
+    const sl_cuda_info *info = &cuda->info;
+    double clocks = (double) info->multiprocessors * info->clock_hz;
+    *hardware = (sl_hardware){
+        .peak_flops = {[SL_F32] = clocks * (info->capability == 80 ? 128 : 256),
+                       [SL_BF16] = clocks * (info->capability == 80        ? 2048
+                                             : info->capability == 90      ? 4096
+                                             : info->capability / 10 == 10 ? 8192
+                                                                           : 512)},
+        .matmul_efficiency = 0.75,
+        .attention_efficiency = {0.6, 0.5},
+        .memory_bandwidth = {info->memory_bytes_per_s * 0.9, 60e9},
+        .link_bandwidth = {24e9, 24e9},
+        .link_bandwidth_both = 21e9,
+        .link_latency_s = 10e-6,
+        .launch_latency_s = 4e-6,
+        .host_optimizer_bandwidth = 50e9,
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strstr(cuda->name, known[i].name))
+            sl_cuda_host->hardware_find(known[i].profile, hardware);
     snprintf(hardware->name, sizeof hardware->name, "%.63s", cuda->name);
     hardware->memory_bytes[SL_TIER_DEVICE] = cuda->total;
+    hardware->memory_bytes[SL_TIER_HOST] = (size_t) sysconf(_SC_PHYS_PAGES) * (size_t) sysconf(_SC_PAGESIZE);
 }
 
 static const char *cuda_numerics(sl_device *device)
@@ -484,7 +551,7 @@ const sl_device_class sl_cuda_class = {
     .record = cuda_record,
     .wait = cuda_wait,
     .step_end = cuda_step_end,
-    .write = cuda_transfer,
+    .write = cuda_write,
     .read = cuda_transfer,
     .hardware = cuda_hardware,
     .numerics = cuda_numerics,

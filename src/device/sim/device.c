@@ -326,7 +326,10 @@ static sl_status sim_write(sl_device *device, sl_tier tier, void *to, const void
     (void) tier;
     if (self(device)->in_step || !in_arena(self(device), to, bytes))
         return sl_fail(SL_E_INTERNAL, "%zu bytes written inside a step or beyond the arena", bytes);
-    memcpy(to, from, bytes);
+    if (from)
+        memcpy(to, from, bytes);
+    else
+        memset(to, 0, bytes);
     return SL_OK;
 }
 
