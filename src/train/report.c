@@ -173,13 +173,39 @@ sl_status sl_trainer_report(sl_trainer *t, const char **json)
 
 /* ---- events ---- */
 
+static const char *precision_name(sl_precision precision)
+{
+    return precision == SL_PRECISION_F32 ? "f32" : precision == SL_PRECISION_BF16 ? "bf16" : "bf16-master";
+}
+
+/* What a roofline needs. The peak is what MFU is measured against. */
+static void put_hardware(sl_trainer *t, sl_json_writer *w)
+{
+    sl_hardware hardware = {0};
+    t->device->class->hardware(t->device, &hardware);
+    sl_json_begin_object(w, "hardware");
+    sl_json_put_string(w, "name", hardware.name);
+    sl_json_put_f64(w, "peak_flops", t->prepared.costs->peak_flops);
+    sl_json_put_f64(w, "memory_bandwidth", hardware.memory_bandwidth[SL_TIER_DEVICE]);
+    sl_json_put_f64(w, "link_in_bandwidth", t->prepared.costs->link_bytes_per_s[0]);
+    sl_json_put_f64(w, "link_out_bandwidth", t->prepared.costs->link_bytes_per_s[1]);
+    sl_json_end_object(w);
+}
+
 sl_status sl_run_event_start(sl_trainer *t)
 {
     char time[32];
     sl_summary p;
     sl_clock_utc(time);
     sl_json_writer *w = sl_events_begin(t->events, "run");
+    sl_json_put_string(w, "kind", "run");
     sl_json_put_string(w, "sluice", SL_VERSION);
+    sl_json_put_string(w, "model", t->setup.model.name);
+    sl_json_put_i64(w, "parameters", sl_model_parameters(&t->setup.model));
+    sl_json_put_i64(w, "tokens_per_step", t->prepared.program->tokens);
+    sl_json_put_i64(w, "seqlen", t->setup.program.chunking.seqlen);
+    sl_json_put_string(w, "device", t->setup.device);
+    sl_json_put_string(w, "precision", precision_name(t->setup.program.precision));
     sl_json_put_string(w, "time", time);
     sl_json_put_i64(w, "first_step", t->first_step);
     sl_json_put_string(w, "numerics", t->identity.numerics);
@@ -198,6 +224,7 @@ sl_status sl_run_event_start(sl_trainer *t)
     sl_json_put_i64(w, "rounds", t->prepared.program->n_rounds);
     sl_json_put_i64(w, "chunks", t->prepared.program->n_chunks);
     sl_json_put_i64(w, "actions", t->prepared.plan->n_actions);
+    put_hardware(t, w);
     put_summary(w, &p);
     put_streams(w, &p);
     return sl_events_end(t->events);
@@ -211,6 +238,7 @@ sl_status sl_run_event_step(sl_trainer *t, const sl_step_result *r)
     sl_json_put_f64(w, "grad_norm", r->grad_norm);
     sl_json_put_f64(w, "learning_rate", r->learning_rate);
     sl_json_put_f64(w, "seconds", r->seconds);
+    sl_json_put_f64(w, "data_s", t->data_s);
     sl_json_put_f64(w, "tokens_per_s", r->tokens_per_s);
     if (r->skipped)
         sl_json_put_bool(w, "skipped", true);
@@ -235,38 +263,67 @@ sl_status sl_run_event_checkpoint(sl_trainer *t, double seconds)
     return sl_events_end(t->events);
 }
 
-/* Predicted and measured time of the last step, summed over the tasks of each op and over the copies. */
+/* Predicted and measured time of the last step and its work, summed over the tasks of each op (on the device; beside host memory)
+ * and over the copies. */
+typedef struct op_sums {
+    int64_t count;
+    double predicted, measured, recomputed; /* seconds; recomputed: of those measured */
+    double flops, bytes;                    /* flops: as the kernels do them */
+} op_sums;
+
+static void add_action(sl_trainer *t, const sl_action *a, const sl_span *span, op_sums *sums)
+{
+    const sl_program *program = t->prepared.program;
+    double seconds = span->end - span->start;
+    sums->count++;
+    sums->predicted += a->end_s - a->start_s;
+    sums->measured += seconds;
+    if (a->kind == SL_ACTION_COPY) {
+        sums->bytes += (double) program->objects[a->object].bytes;
+        return;
+    }
+    const sl_work *work = &program->kinds[program->tasks[a->task].kind].work;
+    sums->recomputed += a->recompute ? seconds : 0;
+    sums->flops += work->hardware_flops;
+    sums->bytes += work->read_bytes + work->write_bytes;
+}
+
+static void put_op(sl_json_writer *w, const char *name, const char *stream, const op_sums *sums)
+{
+    if (!sums->count)
+        return;
+    sl_json_begin_object(w, NULL);
+    sl_json_put_string(w, "op", name);
+    sl_json_put_string(w, "stream", stream);
+    sl_json_put_i64(w, "count", sums->count);
+    sl_json_put_f64(w, "predicted_s", sums->predicted);
+    sl_json_put_f64(w, "measured_s", sums->measured);
+    sl_json_put_f64(w, "recomputed_s", sums->recomputed);
+    sl_json_put_f64(w, "flops", sums->flops);
+    sl_json_put_f64(w, "bytes", sums->bytes);
+    sl_json_end_object(w);
+}
+
 static void put_ops(sl_trainer *t, sl_json_writer *w)
 {
     const sl_plan *plan = t->prepared.plan;
     const sl_span *spans = sl_engine_spans(t->train.engine);
-    struct {
-        int64_t count;
-        double predicted, measured;
-    } sums[SL_OP_COUNT + 2] = {0}; /* the last two: copies towards and away from the device */
+    op_sums device[SL_OP_COUNT] = {0}, host[SL_OP_COUNT] = {0}, in = {0}, out = {0};
     for (int32_t i = 0; i < plan->n_actions; i++) {
         const sl_action *a = &plan->actions[i];
-        int64_t at = a->kind == SL_ACTION_TASK   ? (int64_t) t->prepared.program->tasks[a->task].op
-                     : a->stream == SL_STREAM_IN ? (int64_t) SL_OP_COUNT
-                                                 : (int64_t) SL_OP_COUNT + 1;
-        sums[at].count++;
-        sums[at].predicted += a->end_s - a->start_s;
-        sums[at].measured += spans[i].end - spans[i].start;
+        if (a->kind == SL_ACTION_COPY)
+            add_action(t, a, &spans[i], a->stream == SL_STREAM_IN ? &in : &out);
+        else
+            add_action(t, a, &spans[i],
+                       &(a->stream == SL_STREAM_HOST ? host : device)[t->prepared.program->tasks[a->task].op]);
     }
     sl_json_begin_array(w, "ops");
-    for (int64_t i = 0; i < SL_COUNT(sums); i++) {
-        if (!sums[i].count)
-            continue;
-        sl_json_begin_object(w, NULL);
-        sl_json_put_string(w, "op",
-                           i < SL_OP_COUNT    ? sl_op((sl_op_id) i)->name
-                           : i == SL_OP_COUNT ? "copy in"
-                                              : "copy out");
-        sl_json_put_i64(w, "count", sums[i].count);
-        sl_json_put_f64(w, "predicted_s", sums[i].predicted);
-        sl_json_put_f64(w, "measured_s", sums[i].measured);
-        sl_json_end_object(w);
+    for (int i = 0; i < SL_OP_COUNT; i++) {
+        put_op(w, sl_op((sl_op_id) i)->name, "compute", &device[i]);
+        put_op(w, sl_op((sl_op_id) i)->name, "host", &host[i]);
     }
+    put_op(w, "copy in", "in", &in);
+    put_op(w, "copy out", "out", &out);
     sl_json_end_array(w);
 }
 

@@ -40,6 +40,7 @@ struct sl_trainer {
     double *sorted;
     int64_t n_times;
     double first_time;
+    double data_s; /* of the last step: reading and writing its data */
     int64_t val_step, checkpoint_step;
     double val_loss;
     char checkpoint[1024];
@@ -60,6 +61,8 @@ sl_status sl_run_event_start(sl_trainer *trainer);
 sl_status sl_run_event_step(sl_trainer *trainer, const sl_step_result *result);
 sl_status sl_run_event_validation(sl_trainer *trainer, double seconds);
 sl_status sl_run_event_checkpoint(sl_trainer *trainer, double seconds);
+/* The last step's actions and memory (timeline.c). */
+sl_status sl_run_event_timeline(sl_trainer *trainer);
 sl_status sl_run_event_end(sl_trainer *trainer, const char *reason);
 
 #endif

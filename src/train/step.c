@@ -111,6 +111,7 @@ static sl_status train_once(sl_trainer *t, sl_step_result *result)
     double start = sl_clock_s();
     float gate[4] = {1, 0, 0, 0}; /* factor, norm, skip */
     SL_TRY(sl_run_fill(t, side, SL_SPLIT_TRAIN, t->progress.position));
+    t->data_s = sl_clock_s() - start;
     SL_TRY(sl_engine_step(side->engine));
     SL_TRY(sl_run_loss(t, side, &result->loss));
     if (side->program->gate_object >= 0)
@@ -175,6 +176,8 @@ sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
     bool last = t->progress.step == t->setup.steps;
     result.done = last || stop;
     SL_TRY(sl_run_event_step(t, &result));
+    if (result.done || t->progress.step == t->first_step + 2)
+        SL_TRY(sl_run_event_timeline(t));
     if (t->validation.engine && due(t->setup.val_every, t->progress.step, last) && !stop)
         SL_TRY(sl_trainer_validate(t, &t->val_loss));
     if (t->setup.out && due(t->setup.checkpoint_every, t->progress.step, result.done))
