@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "bench/results.h"
 #include "core/options.h"
 
 #define SL_COMMAND(name, summary) int sl_cli_##name(int argc, char **argv);
@@ -25,6 +26,9 @@ const char *sl_cli_budget(size_t bytes, char out[32]); /* SIZE_MAX: "unlimited" 
 const char *sl_cli_flops(double tflops, char out[32]); /* "12.3 TFLOP/s", "85 GFLOP/s" */
 const char *sl_cli_limit(const char *limit);           /* what holds a step back */
 const char *sl_cli_plural(int64_t count);              /* "s" unless it is one */
+
+/* Tables, or the JSON object, on stdout; with `path` the object goes there too. (bench.c) */
+sl_status sl_cli_results(const sl_results *results, bool json, const char *path);
 
 /* A line that is redrawn in place on a terminal, cut to its width; elsewhere nothing. */
 void sl_cli_status_line(const char *text);

@@ -1,0 +1,156 @@
+/* Results for people: facts, then each table with its columns aligned, then the notes. Widths count characters, not bytes; bars
+ * are drawn in eighths of a character, on terminals only. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "bench/internal.h"
+
+enum { GAP = 2, BAR_CHARACTERS = 16, MOST_COLUMNS = 32 };
+
+/* Characters of a UTF-8 text: bytes that do not continue one. */
+static int width_of(const char *text)
+{
+    int width = 0;
+    for (; *text; text++)
+        width += ((unsigned char) *text & 0xc0) != 0x80;
+    return width;
+}
+
+static void format_number(double value, int decimals, char out[64])
+{
+    if (decimals >= 0)
+        snprintf(out, 64, "%.*f", decimals, value);
+    else
+        snprintf(out, 64, "%.4g", value);
+}
+
+static const char *format_cell(const sl_cell *cell, const sl_column *column, char out[64])
+{
+    switch (cell->kind) {
+    case SL_CELL_TEXT:
+        return cell->as.text;
+    case SL_CELL_COUNT:
+        return sl_format_count(cell->as.count, out);
+    case SL_CELL_NUMBER:
+        format_number(cell->as.number, column ? column->decimals : -1, out);
+        return out;
+    case SL_CELL_FLAG:
+        return cell->as.count ? "yes" : "no";
+    default:
+        return "-";
+    }
+}
+
+/* "fwd_ms" with unit "ms" -> "fwd ms"; a unit that the name does not end in is put behind it. */
+static void heading(const sl_column *column, char out[64])
+{
+    size_t length = strlen(column->name), unit = strlen(column->unit);
+    bool told = unit == 0 || (length >= unit && strcasecmp(column->name + length - unit, column->unit) == 0);
+    snprintf(out, 64, "%s%s%s", column->name, told ? "" : " ", told ? "" : column->unit);
+    for (char *c = out; *c; c++)
+        if (*c == '_')
+            *c = ' ';
+}
+
+static void pad(sl_text *out, int count)
+{
+    if (count > 0)
+        sl_text_printf(out, "%*s", count, "");
+}
+
+static void end_line(sl_text *out)
+{
+    while (out->length && out->data && out->data[out->length - 1] == ' ')
+        out->data[--out->length] = 0; /* no blanks before a line's end */
+    sl_text_append(out, "\n", 1);
+}
+
+static void put_aligned(sl_text *out, const char *text, int width, bool right)
+{
+    int room = width - width_of(text);
+    pad(out, right ? room : 0);
+    sl_text_append(out, text, strlen(text));
+    pad(out, right ? 0 : room);
+}
+
+static void put_bar(sl_text *out, double share)
+{
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    int units = (int) lround(8 * BAR_CHARACTERS * fmin(fmax(share, 0), 1));
+    sl_text_append(out, "  ", 2);
+    for (int i = 0; i < units / 8; i++)
+        sl_text_append(out, "█", strlen("█"));
+    sl_text_append(out, eighths[units % 8], strlen(eighths[units % 8]));
+}
+
+/* A column with a text in any row stands left, all others right. */
+static void measure(const sl_table *table, int *width, bool *right, double *largest)
+{
+    char text[64];
+    for (int64_t c = 0; c < table->n_columns; c++) {
+        heading(&table->columns[c], text);
+        width[c] = width_of(text);
+        right[c] = true;
+        for (const sl_row *row = table->first; row; row = row->next) {
+            const sl_cell *cell = &row->cells[c];
+            width[c] = SL_MAX(width[c], width_of(format_cell(cell, &table->columns[c], text)));
+            right[c] &= cell->kind != SL_CELL_TEXT && cell->kind != SL_CELL_FLAG;
+            if (table->columns[c].bar && cell->kind == SL_CELL_NUMBER)
+                *largest = fmax(*largest, cell->as.number);
+        }
+    }
+}
+
+static void put_table(const sl_table *table, int columns, sl_text *out)
+{
+    int width[MOST_COLUMNS], total = 0;
+    bool right[MOST_COLUMNS];
+    char text[64];
+    double largest = 0;
+    SL_ASSERT(table->n_columns <= MOST_COLUMNS);
+    measure(table, width, right, &largest);
+    sl_text_printf(out, "\n%s\n", table->title);
+    for (int64_t c = 0; c < table->n_columns; c++) {
+        heading(&table->columns[c], text);
+        pad(out, GAP);
+        put_aligned(out, text, width[c], right[c]);
+        total += width[c] + GAP;
+    }
+    end_line(out);
+    for (const sl_row *row = table->first; row; row = row->next) {
+        double share = -1;
+        for (int64_t c = 0; c < table->n_columns; c++) {
+            pad(out, GAP);
+            put_aligned(out, format_cell(&row->cells[c], &table->columns[c], text), width[c], right[c]);
+            if (table->columns[c].bar && row->cells[c].kind == SL_CELL_NUMBER && largest > 0)
+                share = row->cells[c].as.number / largest;
+        }
+        if (share >= 0 && columns >= total + BAR_CHARACTERS + GAP)
+            put_bar(out, share);
+        end_line(out);
+    }
+}
+
+void sl_results_text(const sl_results *results, int columns, sl_text *out)
+{
+    char text[64];
+    int widest = 0;
+    for (const sl_entry *fact = results->facts.first; fact; fact = fact->next)
+        widest = SL_MAX(widest, width_of(fact->key));
+    for (const sl_entry *fact = results->facts.first; fact; fact = fact->next) {
+        if (fact->value.kind == SL_CELL_NONE)
+            continue;
+        char key[64];
+        heading(&(sl_column){.name = fact->key, .unit = ""}, key);
+        put_aligned(out, key, widest + GAP, false);
+        sl_text_printf(out, "%s\n", format_cell(&fact->value, NULL, text));
+    }
+    for (const sl_table *table = results->first; table; table = table->next)
+        put_table(table, columns, out);
+    if (results->notes.first)
+        sl_text_append(out, "\n", 1);
+    for (const sl_entry *note = results->notes.first; note; note = note->next)
+        sl_text_printf(out, "%s\n", note->value.as.text);
+}
