@@ -4,6 +4,10 @@
 #include "core/pool.h"
 #include "device/cpu/optimizer_job.h"
 
+#ifdef __AVX512F__
+#include "device/cpu/adamw_bf16_avx512.h"
+#endif
+
 typedef uint32_t adamw_words[3][4][SL_NOISE_LANES];
 
 SL_INLINE void adamw_step(const optimizer_job *job, optimizer_kind kind, int64_t i0, int64_t j, int lanes, vi limit,
@@ -25,10 +29,25 @@ SL_INLINE void adamw_step(const optimizer_job *job, optimizer_kind kind, int64_t
     optimizer_put(job->p, i, p, lanes, kind.p_bf16, kind.stochastic && !kind.master, words[0], j);
 }
 
+/* The front of a tile that has a faster form: whole blocks that decay alike, everything in bf16. Returns where it ends. */
+SL_INLINE int64_t adamw_front(const optimizer_job *job, int64_t first, int64_t end, optimizer_kind kind)
+{
+#ifdef __AVX512F__
+    const bool all = job->decayed >= end, none = job->decayed <= first;
+    const int64_t blocks = (end - first) / SL_NOISE_BLOCK;
+    if (kind.g_bf16 && kind.p_bf16 && kind.state_bf16 && !kind.master && kind.stochastic && (all || none) && blocks) {
+        adamw_bf16_blocks(job, first / SL_NOISE_BLOCK, blocks, all ? job->adamw.decay : 1.0f);
+        return first + blocks * SL_NOISE_BLOCK;
+    }
+#endif
+    (void) job, (void) end, (void) kind;
+    return first;
+}
+
 SL_INLINE void adamw_blocks(const optimizer_job *job, int64_t tile, optimizer_kind kind)
 {
     const int64_t end = SL_MIN((tile + 1) * OPTIMIZER_TILE, job->count);
-    for (int64_t i0 = tile * OPTIMIZER_TILE; i0 < end; i0 += SL_NOISE_BLOCK) {
+    for (int64_t i0 = adamw_front(job, tile * OPTIMIZER_TILE, end, kind); i0 < end; i0 += SL_NOISE_BLOCK) {
         const int64_t count = SL_MIN(SL_NOISE_BLOCK, end - i0);
         const vi limit = optimizer_limit(job, i0);
         adamw_words words;
