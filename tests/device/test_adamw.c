@@ -2,6 +2,7 @@
  * or in part, with tails, and with infinity and NaN among the numbers. */
 #include "test.h"
 
+#include "core/bf16.h"
 #include "core/mem.h"
 #include "device/cpu/kernel.h"
 #include "ops/fill.h"
