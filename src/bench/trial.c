@@ -1,0 +1,247 @@
+#include "bench/trial.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "bench/machine.h"
+#include "core/clock.h"
+#include "core/rng.h"
+#include "plan/rounds.h"
+#include "train/prepare.h"
+
+static sl_status build(void *context, sl_graph *graph)
+{
+    return sl_model_build(context, graph);
+}
+
+typedef struct costs_context {
+    const sl_hardware *hardware;
+    sl_device *device;
+} costs_context;
+
+static sl_status find_costs(void *context, const sl_program *program, sl_costs **costs)
+{
+    const costs_context *c = context;
+    return sl_costs_roofline(program, c->hardware, c->device, costs);
+}
+
+/* As train/job.c settles it: what one launch works on belongs to the kind of device. */
+static int64_t chunk_tokens(const sl_trial_config *c)
+{
+    int64_t target = strcmp(c->device, "cpu") == 0 || strcmp(c->device, "sim") == 0 ? 1024 : 8192;
+    return c->chunk_tokens ? c->chunk_tokens : sl_chunk_tokens_default(c->seqlen, c->batch, target);
+}
+
+/* What the machine has to give. On the CPU both tiers come out of one memory; a GPU's own context takes a little of its own. */
+static void find_limits(const sl_trial *t, size_t limit[SL_TIER_COUNT])
+{
+    double free_bytes = (double) sl_machine_available_bytes();
+    bool shared = t->hardware.shared_cores;
+    double most[SL_TIER_COUNT] = {
+        shared ? 0.6 * free_bytes : 0.95 * (double) t->hardware.memory_bytes[SL_TIER_DEVICE],
+        (shared ? 0.3 : 0.8) * free_bytes,
+    };
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        limit[tier] = t->config.budget[tier] ? t->config.budget[tier] : (size_t) most[tier];
+}
+
+static void forget_plan(sl_trial *t)
+{
+    sl_plan_destroy(t->plan);
+    sl_costs_destroy(t->costs);
+    sl_program_destroy(t->program);
+    t->plan = NULL, t->costs = NULL, t->program = NULL;
+}
+
+/* First without budgets, where everything stays on the device and lies as low as it can; only what is too large for the machine
+ * is planned within it. */
+static sl_status make_plan(sl_trial *t, sl_device *bare)
+{
+    const sl_trial_config *c = &t->config;
+    int64_t chunk = chunk_tokens(c);
+    sl_program_config config = {
+        .chunking = {c->seqlen, c->batch, chunk},
+        .precision = c->precision,
+        .beta1 = 0.9f,
+        .beta2 = 0.999f,
+        .eps = 1e-8f,
+        .weight_decay = 0.01f,
+        .forward_only = c->forward_only,
+        .max_segments = SL_MAX(chunk / c->seqlen, 1),
+    };
+    sl_plan_config plan = {.budget = {SIZE_MAX, SIZE_MAX}};
+    costs_context costs = {&t->hardware, bare};
+    size_t limit[SL_TIER_COUNT], extent[SL_TIER_COUNT];
+    find_limits(t, limit);
+    SL_TRY(sl_plan_best(&config, build, &t->model, find_costs, &costs, &plan, &t->program, &t->costs, &t->plan));
+    sl_plan_extent(t->plan, extent);
+    if (extent[SL_TIER_DEVICE] <= limit[SL_TIER_DEVICE] && extent[SL_TIER_HOST] <= limit[SL_TIER_HOST])
+        return SL_OK;
+    forget_plan(t);
+    memcpy(plan.budget, limit, sizeof limit);
+    return sl_plan_best(&config, build, &t->model, find_costs, &costs, &plan, &t->program, &t->costs, &t->plan);
+}
+
+sl_status sl_trial_plan(const sl_trial_config *config, sl_trial *t)
+{
+    sl_device *bare;
+    sl_device_config none = {.threads = config->threads, .max_commands = 1, .max_events = 1};
+    *t = (sl_trial){.config = *config, .model = *config->model};
+    SL_TRY(sl_device_open(config->device, &none, &bare));
+    bare->class->hardware(bare, &t->hardware);
+    sl_status status = make_plan(t, bare);
+    sl_device_close(bare);
+    if (status != SL_OK)
+        sl_trial_close(t);
+    return status;
+}
+
+/* ---- a batch of random tokens ---- */
+
+static void fill_chunk(const sl_trial *t, const sl_chunk *chunk, int32_t *part[SL_INPUT_COUNT])
+{
+    int64_t seqlen = t->config.seqlen, n = chunk->tokens, capacity = t->program->config.max_segments;
+    bool sliced = t->program->config.chunking.chunk_tokens < seqlen;
+    int64_t first = chunk->first_sequence * seqlen + (sliced ? chunk->slice_offset : 0);
+    for (int64_t i = 0; i < n; i++) {
+        sl_rng4 words = sl_philox(t->config.seed, (uint64_t) (first + i), 77);
+        part[SL_INPUT_TOKENS][i] = (int32_t) (words.v[0] % (uint64_t) t->model.vocab);
+        part[SL_INPUT_TARGETS][i] = (int32_t) (words.v[1] % (uint64_t) t->model.vocab);
+        part[SL_INPUT_POSITIONS][i] = (int32_t) ((sliced ? chunk->slice_offset + i : i % seqlen));
+    }
+    int64_t end = sliced ? seqlen : n;
+    for (int64_t j = 0; j <= capacity; j++)
+        part[SL_INPUT_SEGMENTS][j] = (int32_t) SL_MIN(j * seqlen, end);
+}
+
+static sl_status write_chunk(sl_trial *t, const sl_chunk *chunk, int32_t *part[SL_INPUT_COUNT])
+{
+    size_t n = (size_t) chunk->tokens, segments = (size_t) t->program->config.max_segments + 1;
+    for (int kind = 0; kind < SL_INPUT_STEP; kind++)
+        if (chunk->data[kind] >= 0)
+            SL_TRY(sl_engine_write(t->engine, chunk->data[kind], 0, part[kind],
+                                   (kind == SL_INPUT_SEGMENTS ? segments : n) * sizeof(int32_t)));
+    return SL_OK;
+}
+
+static sl_status write_batch(sl_trial *t)
+{
+    int64_t tokens = t->program->config.chunking.chunk_tokens, segments = t->program->config.max_segments + 1;
+    int32_t *memory, *part[SL_INPUT_COUNT];
+    sl_status status = SL_OK;
+    SL_TRY(sl_alloc(&memory, 3 * tokens + segments, sizeof *memory));
+    for (int kind = 0; kind < SL_INPUT_STEP; kind++)
+        part[kind] = memory + kind * tokens;
+    for (int32_t c = 0; c < t->program->n_chunks && status == SL_OK; c++) {
+        fill_chunk(t, &t->program->chunks[c], part);
+        status = write_chunk(t, &t->program->chunks[c], part);
+    }
+    sl_free(memory);
+    return status;
+}
+
+static sl_status write_step(sl_trial *t)
+{
+    if (t->program->step_object < 0)
+        return SL_OK;
+    double step = (double) (t->steps + 1);
+    sl_step_params params = {
+        .learning_rate = 1e-4f,
+        .bias1 = (float) (1 - pow((double) t->program->config.beta1, step)),
+        .bias2 = (float) (1 - pow((double) t->program->config.beta2, step)),
+        .loss_scale = (float) (1 / (double) t->program->tokens),
+        .step = (uint32_t) (t->steps + 1),
+        .seed_lo = (uint32_t) t->config.seed,
+        .seed_hi = (uint32_t) (t->config.seed >> 32),
+    };
+    return sl_engine_write(t->engine, t->program->step_object, 0, &params, sizeof params);
+}
+
+static sl_status engine_read(void *engine, int32_t object, size_t offset, void *bytes, size_t length)
+{
+    return sl_engine_read(engine, object, offset, bytes, length);
+}
+
+static sl_status engine_write(void *engine, int32_t object, size_t offset, const void *bytes, size_t length)
+{
+    return sl_engine_write(engine, object, offset, bytes, length);
+}
+
+static sl_status fill(sl_trial *t)
+{
+    sl_pool *pool;
+    sl_store_access access = {t->engine, engine_read, engine_write};
+    SL_TRY(sl_store_open(&t->store, t->program, access));
+    SL_TRY(sl_pool_create(t->config.threads, &pool));
+    sl_status status = sl_store_init_random(&t->store, t->config.seed, pool);
+    sl_pool_destroy(pool);
+    if (status == SL_OK)
+        status = write_batch(t);
+    return status;
+}
+
+static sl_status open_device(sl_trial *t)
+{
+    sl_device_config config = {.threads = t->config.threads};
+    sl_plan_extent(t->plan, config.arena_bytes);
+    sl_engine_needs(t->plan, &config.max_commands, &config.max_events);
+    SL_TRY(sl_device_open(t->config.device, &config, &t->device));
+    sl_watch_open(&t->watch, t->device);
+    SL_TRY(sl_engine_create(&t->watch.base, t->program, t->plan, &t->engine));
+    sl_engine_set_peak_flops(t->engine, t->costs->peak_flops);
+    return SL_OK;
+}
+
+sl_status sl_trial_open(const sl_trial_config *config, sl_trial *t)
+{
+    SL_TRY(sl_trial_plan(config, t));
+    sl_status status = open_device(t);
+    if (status == SL_OK)
+        status = fill(t);
+    if (status != SL_OK)
+        sl_trial_close(t);
+    return status;
+}
+
+void sl_trial_close(sl_trial *t)
+{
+    sl_store_close(&t->store);
+    sl_engine_destroy(t->engine);
+    sl_device_close(t->device);
+    forget_plan(t);
+    *t = (sl_trial){0};
+}
+
+/* ---- steps ---- */
+
+sl_status sl_trial_step(sl_trial *t, double *seconds)
+{
+    SL_TRY(write_step(t));
+    double start = sl_clock_s();
+    SL_TRY(sl_engine_step(t->engine));
+    *seconds = sl_clock_s() - start;
+    t->steps++;
+    return SL_OK;
+}
+
+sl_status sl_trial_loss(sl_trial *t, double *loss)
+{
+    double sum = 0;
+    for (int32_t c = 0; c < t->program->n_chunks; c++) {
+        float one;
+        size_t at = (size_t) t->program->chunks[c].loss_slot * sizeof one;
+        SL_TRY(sl_engine_read(t->engine, t->program->losses_object, at, &one, sizeof one));
+        sum += (double) one;
+    }
+    *loss = sum / (double) t->program->tokens;
+    return SL_OK;
+}
+
+void sl_trial_phases(const sl_trial *t, double seconds[3])
+{
+    const sl_span *spans = sl_engine_spans(t->engine);
+    memset(seconds, 0, 3 * sizeof *seconds);
+    for (int32_t i = 0; i < t->plan->n_actions; i++)
+        if (t->plan->actions[i].kind == SL_ACTION_TASK)
+            seconds[t->program->tasks[t->plan->actions[i].task].phase] += spans[i].end - spans[i].start;
+}

@@ -1,0 +1,52 @@
+/*
+ * A trial: a model's step, or its forward pass alone, planned and run on a device with random tokens. What `sluice train` does
+ * without data, checkpoints and log: program, roofline costs, plan, device, engine, weights.
+ */
+#ifndef SL_BENCH_TRIAL_H
+#define SL_BENCH_TRIAL_H
+
+#include "bench/watch.h"
+#include "engine/engine.h"
+#include "model/model.h"
+#include "train/store.h"
+
+typedef struct sl_trial_config {
+    const sl_model *model;
+    int64_t seqlen, batch;
+    int64_t chunk_tokens; /* 0: as `sluice train` would on this device */
+    sl_precision precision;
+    bool forward_only;
+    const char *device;
+    int threads;
+    uint64_t seed;
+    size_t budget[SL_TIER_COUNT]; /* 0: what the machine has to give */
+} sl_trial_config;
+
+typedef struct sl_trial {
+    sl_trial_config config;
+    sl_model model;
+    sl_program *program;
+    sl_costs *costs;
+    sl_plan *plan;
+    sl_device *device;
+    sl_watch watch;
+    sl_engine *engine;
+    sl_store store;
+    sl_hardware hardware;
+    int64_t steps; /* run so far */
+} sl_trial;
+
+/* Program, costs and plan only: no memory is taken. SL_E_DOES_NOT_FIT is an ordinary answer. */
+sl_status sl_trial_plan(const sl_trial_config *config, sl_trial *trial);
+/* And the device, with weights and a batch of random tokens in it. */
+sl_status sl_trial_open(const sl_trial_config *config, sl_trial *trial);
+void sl_trial_close(sl_trial *trial); /* a zero trial is fine */
+
+/* One step; host seconds from its first call to its last. */
+sl_status sl_trial_step(sl_trial *trial, double *seconds);
+/* Mean loss of the last step. */
+sl_status sl_trial_loss(sl_trial *trial, double *loss);
+/* Seconds of the last step's tasks by phase, as the device timed them. */
+void sl_trial_phases(const sl_trial *trial, double seconds[3]);
+
+#endif
