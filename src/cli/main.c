@@ -108,7 +108,8 @@ static int close_output(int code)
 
 int main(int argc, char **argv)
 {
-    signal(SIGXFSZ, SIG_IGN); /* a file over its limit is a failed write with a message, not a kill */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a run's progress is of use in a pipe or a log, too */
+    signal(SIGXFSZ, SIG_IGN);         /* a file over its limit is a failed write with a message, not a kill */
     sl_log_set(print_log, NULL, SL_LOG_INFO);
     sl_status status = sl_fault_arm_from_env();
     if (status != SL_OK)

@@ -102,7 +102,8 @@ static const sl_option table[] = {
     {"out", "DIR", SL_OPT_STRING, NULL, "Files",
      "The run's folder: event log and checkpoints. Without it nothing is written."},
     {"checkpoint-every", "STEPS", SL_OPT_I64, "0", "Files",
-     "Write a checkpoint after every so many steps; 0: only after the last (and on SIGINT or SIGTERM)."},
+     "Write a checkpoint after every so many steps; 0: only after the last (and on SIGINT or SIGTERM); -1: never, for "
+     "benchmarks."},
     {"keep", "N", SL_OPT_I64, "3", "Files",
      "Checkpoints to keep; older ones are removed once a new one is safely on disk."},
     {"resume", NULL, SL_OPT_FLAG, "false", "Files",
@@ -190,7 +191,7 @@ static sl_status check_ranges(const sl_options *o)
         int64_t least;
     } counts[] = {
         {"seqlen", 1}, {"steps", 1}, {"val-every", 0},       {"val-steps", 1},        {"threads", 0},
-        {"keep", 1},   {"seed", 0},  {"document-token", -1}, {"chunks-per-round", 0}, {"checkpoint-every", 0}};
+        {"keep", 1},   {"seed", 0},  {"document-token", -1}, {"chunks-per-round", 0}, {"checkpoint-every", -1}};
     static const struct {
         const char *name;
         double low, high;

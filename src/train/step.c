@@ -149,7 +149,7 @@ static void account(sl_trainer *t, const sl_step_result *result)
 
 static bool due(int64_t every, int64_t step, bool last)
 {
-    return last || (every > 0 && step % every == 0);
+    return every >= 0 && (last || (every > 0 && step % every == 0));
 }
 
 sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
@@ -163,7 +163,7 @@ sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
         return sl_fail(SL_E_USAGE, "all %" PRId64 " steps are done: give more --steps to go on", t->setup.steps);
     if (atomic_load_explicit(&t->stop, memory_order_relaxed)) {
         t->interrupted = true;
-        if (t->setup.out && t->progress.step > 0)
+        if (t->setup.out && t->progress.step > 0 && t->setup.checkpoint_every >= 0)
             SL_TRY(sl_trainer_checkpoint(t));
         return sl_fail(SL_E_INTERRUPTED, "stopped as asked after step %" PRId64 "; go on with --resume",
                        t->progress.step);
