@@ -1,13 +1,14 @@
 #!/bin/bash
 # Matrix products against PyTorch, and against OpenBLAS and oneDNN where they are installed, in one run.
 #   bench/gemm.sh [arguments of gemm_torch.py]        PYTHON: an interpreter with torch; CC: the compiler
+# GEMM_FLAGS: for the compiler, to try other blockings, as -DKC=512 -DTILE_ROWS=128 for AMX (gemm_amx.c).
 # OpenBLAS is looked for at run time (GEMM_OPENBLAS: its path), oneDNN at compile time (DNNL: a prefix with include/ and lib/).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cc=${CC:-cc}
-flags="-std=gnu17 -D_GNU_SOURCE -O2 -g -ffp-contract=off -fno-math-errno -I$root/include -I$root/src"
+flags="-std=gnu17 -D_GNU_SOURCE -O2 -g -ffp-contract=off -fno-math-errno -I$root/include -I$root/src ${GEMM_FLAGS:-}"
 avx2="-mavx2 -mfma -mf16c"
 avx512="$avx2 -mavx512f -mavx512bw -mavx512vl -mavx512dq"
 amx="$avx512 -mamx-tile -mamx-bf16"

@@ -134,6 +134,9 @@ static void check_isa(const char *name, const sl_gemm_isa *isa, bool f32)
         }
     /* k cut into blocks, and rows with it. */
     check_gemm(name, isa, (shape){1030, 20, 1700}, 2, SL_BF16, SL_BF16);
+    /* The same in stripes of columns. */
+    for (int variant = 0; variant < 4; variant++)
+        check_gemm(name, isa, (shape){70, 300, 1700}, variant, SL_BF16, SL_BF16);
 }
 
 #endif

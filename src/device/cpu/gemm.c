@@ -16,6 +16,16 @@
  * and accumulation, no masks in the inner loop. While k fits one block (kb = k) a work tile's sums live in the thread's
  * own scratch; else those of all tiles of mb x nb are kept, which is why mb is bounded then.
  *
+ * Few rows (m) leave little work per packed element of B, and half of what a thread reads of the shared block lies in another
+ * core's cache. So where A needs no packing of its own a thread takes a stripe of columns instead and packs it for itself:
+ *
+ *   for stripes of C, sc columns                          parallel, taken dynamically
+ *     for k in blocks of kb
+ *       pack B[kb, sc]                                    the thread's own, still in L2 when it is used
+ *       for work tiles of C[m, sc]: as above
+ *
+ * The price is that every stripe reads A again, from beyond L2 if A is large.
+ *
  * Work tiles are wide in both directions because what a tile reads beyond L2, per multiply-add, goes with 1/rows +
  * 1/columns; and small enough that a block has some twenty of them for the threads to share.
  *
@@ -29,8 +39,9 @@ typedef struct blocking {
     int64_t nb, mb, kb, kc; /* multiples of nr, mr, kc, k_step, or the whole */
     int64_t tile_rows, tile_columns;
     int64_t tile_floats; /* f32 sums of a work tile */
-    size_t b_bytes, a_bytes,
-        sums; /* packed B; packed A per thread; work tiles whose sums are kept, 0: one per thread */
+    size_t b_bytes;      /* packed B */
+    size_t sums;         /* work tiles whose sums are kept, 0: one per thread */
+    bool striped;        /* nb is a stripe; packed B and kept sums are each thread's own */
 } blocking;
 
 static int64_t min64(int64_t a, int64_t b)
@@ -45,17 +56,32 @@ static int64_t even_block(int64_t total, int64_t limit, int64_t step)
     return SL_ROUND_UP(SL_DIV_UP(total, blocks), step);
 }
 
-static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm)
+/* Stripes pay while there are some for every thread; their number is made even among the threads. */
+static bool choose_stripes(const sl_gemm_isa *isa, const sl_gemm *gemm, int64_t threads, blocking *cut)
+{
+    if (gemm->a.transposed || gemm->m > isa->stripe_rows[gemm->b.transposed])
+        return false;
+    const int64_t panels = SL_DIV_UP(gemm->n, isa->nr), wide = isa->stripe_columns / isa->nr;
+    const int64_t stripes = SL_ROUND_UP(SL_DIV_UP(panels, wide), threads);
+    if (stripes > panels || (threads > 1 && stripes < 2 * threads))
+        return false;
+    cut->striped = true;
+    cut->nb = SL_DIV_UP(panels, stripes) * isa->nr;
+    return true;
+}
+
+static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm, int threads)
 {
     blocking cut = {0};
     cut.kc = even_block(gemm->k, isa->kc, isa->k_step);
     cut.kb = gemm->k <= isa->block_k ? SL_ROUND_UP(gemm->k, cut.kc) : even_block(gemm->k, isa->block_k, cut.kc);
     const int64_t columns = SL_MAX(isa->nr, isa->block_elements / cut.kb);
-    cut.nb = even_block(gemm->n, SL_ROUND_UP(columns - isa->nr + 1, isa->nr), isa->nr);
+    if (!choose_stripes(isa, gemm, threads, &cut))
+        cut.nb = even_block(gemm->n, SL_ROUND_UP(columns - isa->nr + 1, isa->nr), isa->nr);
     const bool k_cut = cut.kb < gemm->k;
-    cut.mb = k_cut ? even_block(gemm->m, isa->block_rows, isa->mr) : SL_ROUND_UP(gemm->m, isa->mr);
+    cut.mb = k_cut && !cut.striped ? even_block(gemm->m, isa->block_rows, isa->mr) : SL_ROUND_UP(gemm->m, isa->mr);
     cut.tile_rows = even_block(cut.mb, isa->tile_rows, isa->mr);
-    cut.tile_columns = even_block(cut.nb, isa->tile_columns, isa->nr);
+    cut.tile_columns = cut.striped ? cut.nb : even_block(cut.nb, isa->tile_columns, isa->nr);
     cut.tile_floats = cut.tile_rows * cut.tile_columns;
     cut.b_bytes = SL_ROUND_UP((size_t) (SL_ROUND_UP(cut.kb, isa->k_step) * cut.nb) * isa->packed_bytes, 64);
     cut.sums = k_cut ? (size_t) (SL_DIV_UP(cut.mb, cut.tile_rows) * SL_DIV_UP(cut.nb, cut.tile_columns)) : 0;
@@ -66,9 +92,11 @@ size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int thread
 {
     if (!gemm->m || !gemm->n || !gemm->k)
         return 0;
-    const blocking cut = choose_blocking(isa, gemm);
-    const size_t n = (size_t) threads;
-    return cut.b_bytes + n * isa->a_bytes + (cut.sums ? cut.sums : n) * (size_t) cut.tile_floats * 4;
+    const blocking cut = choose_blocking(isa, gemm, threads);
+    const size_t n = (size_t) threads, tile_bytes = (size_t) cut.tile_floats * 4;
+    if (cut.striped)
+        return n * (cut.b_bytes + isa->a_bytes + SL_MAX(cut.sums, (size_t) 1) * tile_bytes);
+    return cut.b_bytes + n * isa->a_bytes + (cut.sums ? cut.sums : n) * tile_bytes;
 }
 
 /* One block of the loops above, as the tile functions see it. */
@@ -128,6 +156,27 @@ static void multiply_tile(void *context, int64_t tile, int thread)
         isa->finish(at->gemm, at->row + row, rows, at->column + column, columns, sums);
 }
 
+/* Tile = a stripe. `at` is the thread's own: its memory stands for the shared one, and it is thread 0 of it. */
+static void stripe_tile(void *context, int64_t tile, int thread)
+{
+    block at = *(const block *) context;
+    const blocking *cut = at.cut;
+    const size_t sums = SL_MAX(cut->sums, (size_t) 1) * (size_t) cut->tile_floats * 4;
+    at.packed_b += (size_t) thread * (cut->b_bytes + at.isa->a_bytes + sums);
+    at.packed_a = at.packed_b + cut->b_bytes;
+    at.sums = (float *) (void *) (at.packed_a + at.isa->a_bytes);
+    at.column = tile * cut->nb;
+    at.columns = min64(cut->nb, at.gemm->n - at.column);
+    at.rows = at.gemm->m;
+    for (at.k0 = 0; at.k0 < at.gemm->k; at.k0 += cut->kb) {
+        at.k_count = min64(cut->kb, at.gemm->k - at.k0);
+        for (int64_t i = 0; i < SL_DIV_UP(at.columns, at.isa->nr) * SL_DIV_UP(at.k_count, cut->kc); i++)
+            pack_b_tile(&at, i, 0);
+        for (int64_t i = 0; i < SL_DIV_UP(at.rows, cut->tile_rows); i++)
+            multiply_tile(&at, i, 0);
+    }
+}
+
 /* k = 0, never asked for by a model, is a product too: C = bias + residual (+ C). */
 static void finish_empty(const sl_gemm_isa *isa, const sl_gemm *gemm)
 {
@@ -145,9 +194,13 @@ void sl_gemm_run(const sl_gemm_isa *isa, const sl_gemm *gemm, void *workspace, s
         finish_empty(isa, gemm);
         return;
     }
-    const blocking cut = choose_blocking(isa, gemm);
-    const size_t threads = (size_t) (pool ? sl_pool_threads(pool) : 1);
+    const size_t threads = (size_t) sl_pool_threads(pool);
+    const blocking cut = choose_blocking(isa, gemm, (int) threads);
     block at = {.isa = isa, .gemm = gemm, .cut = &cut, .packed_b = workspace};
+    if (cut.striped) {
+        sl_pool_run(pool, stripe_tile, &at, SL_DIV_UP(gemm->n, cut.nb));
+        return;
+    }
     at.packed_a = at.packed_b + cut.b_bytes;
     at.sums = (float *) (void *) (at.packed_a + threads * isa->a_bytes);
     for (at.column = 0; at.column < gemm->n; at.column += cut.nb) {

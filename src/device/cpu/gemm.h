@@ -46,6 +46,8 @@ typedef struct sl_gemm_isa {
     int k_step;                  /* packed k is a multiple of this */
     int kc;                      /* most k of one pass over a register tile: a panel of B stays in L1 */
     int tile_rows, tile_columns; /* most of a work tile, about */
+    int stripe_rows[2];          /* most rows of C for which threads take stripes; [1]: B is stored along k */
+    int stripe_columns;          /* of a stripe, about */
     int block_k;                 /* most k packed of B at once */
     int block_rows;              /* most rows whose sums are kept when k is cut */
     int64_t block_elements;      /* of packed B, about */
@@ -69,7 +71,7 @@ typedef struct sl_gemm_isa {
 
 extern const sl_gemm_isa sl_gemm_avx2, sl_gemm_avx512, sl_gemm_amx;
 
-/* Bytes a product needs at most; looks at sizes and dtypes only. */
+/* Bytes a product needs at most; looks at sizes, dtypes and transpositions only. */
 size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int threads);
 /* `workspace` is 64-byte aligned. Every element of C is one chain of fused multiply-adds in ascending k (per k pair on
  * AMX), whatever the sizes of tiles and blocks, so neither they nor the thread count touch its bits. */

@@ -19,8 +19,19 @@
 
 #define MR 32
 #define NR 32
+/* bench/gemm.sh may try others (GEMM_FLAGS). */
+#ifndef KC
 #define KC 1024
+#endif
+#ifndef TILE_ROWS
 #define TILE_ROWS 64
+#endif
+#ifndef STRIPE_ROWS
+#define STRIPE_ROWS 1024
+#endif
+#ifndef STRIPE_COLUMNS
+#define STRIPE_COLUMNS 128
+#endif
 #define A_STRIDE (KC + 32) /* no power of two: the rows of a tile must not share a cache set */
 #include "device/cpu/gemm_finish.h"
 
@@ -125,6 +136,13 @@ static sl_gemm_rows pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows,
     return (sl_gemm_rows){packed, A_STRIDE, false};
 }
 
+/* What comes after a tile's worth of B: along k the next panel's rows, across k the rows below. */
+SL_INLINE void fetch_ahead(const sl_bf16 *from, const bool along_k, int64_t leading)
+{
+    for (int i = 0; i < (along_k ? 16 : DEPTH); i++)
+        _mm_prefetch((const char *) (from + ((along_k ? NR : DEPTH) + i) * leading), _MM_HINT_T1);
+}
+
 static void pack_b(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed)
 {
     const sl_bf16 *data = b->data;
@@ -138,10 +156,15 @@ static void pack_b(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_
                 continue;
             }
             if (b->transposed) {
-                load_tile(data + (first + j) * b->leading + k0 + k, true, b->leading, wide, deep, tile);
+                const sl_bf16 *from = data + (first + j) * b->leading + k0 + k;
+                fetch_ahead(from, true, b->leading);
+                load_tile(from, true, b->leading, wide, deep, tile);
                 transpose_pairs(tile);
             } else {
-                load_tile(data + (k0 + k) * b->leading + first + j, false, b->leading, wide, deep, tile);
+                const sl_bf16 *from = data + (k0 + k) * b->leading + first + j;
+                if (j == 0) /* a line holds both halves of the panel */
+                    fetch_ahead(from, false, b->leading);
+                load_tile(from, false, b->leading, wide, deep, tile);
             }
             store_tile(tile, to, 64);
         }
@@ -228,6 +251,8 @@ const sl_gemm_isa sl_gemm_amx = {
     .kc = KC,
     .tile_rows = TILE_ROWS,
     .tile_columns = 768,
+    .stripe_rows = {STRIPE_ROWS, STRIPE_ROWS},
+    .stripe_columns = STRIPE_COLUMNS,
     .block_k = 1536,
     .block_rows = 1024,
     .block_elements = 768 * 1024,

@@ -22,6 +22,8 @@
 #define MR 6
 #define NR (NV * VF_LANES)
 #define TILE_ROWS 132
+#define STRIPE_ROWS 512
+#define STRIPE_COLUMNS 128
 #include "device/cpu/gemm_finish.h"
 
 SL_INLINE void prefetch(const void *data, int64_t index, bool bf16)
@@ -50,16 +52,22 @@ SL_INLINE void pack_b_rows(const void *data, bool bf16, int64_t leading, int64_t
         }
 }
 
-/* B stored across k: rows are copied. */
+/* B stored across k: rows are copied. A panel's rows are short and far apart: no stream that the hardware would see. */
 SL_INLINE void pack_b_columns(const void *data, bool bf16, int64_t leading, int64_t width, int64_t count, float *packed)
 {
-    for (int64_t k = 0; k < count; k++)
+    enum { ROWS_AHEAD = 32 };
+    for (int64_t k = 0; k < count; k++) {
+        SL_UNROLL
+        for (int j = 0; j < NR; j += bf16 ? 32 : 16) {
+            prefetch(data, (k + ROWS_AHEAD) * leading + j, bf16);
+            prefetch(data, k * leading + NR + j, bf16);
+        }
         for (int j = 0; j < NR; j += VF_LANES) {
             const int64_t there = SL_MIN(VF_LANES, width - j);
             vf_store(packed + k * NR + j, there > 0 ? vf_get(data, k * leading + j, (int) there, bf16) : vf_zero(),
                      VF_LANES);
-            prefetch(data, k * leading + NR + j, bf16);
         }
+    }
 }
 
 static void pack_b(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed)
@@ -223,6 +231,8 @@ const sl_gemm_isa GEMM_ISA = {
     .kc = KC,
     .tile_rows = TILE_ROWS,
     .tile_columns = TILE_COLUMNS,
+    .stripe_rows = {STRIPE_ROWS, 4 * STRIPE_ROWS},
+    .stripe_columns = STRIPE_COLUMNS,
     .block_k = 1536,
     .block_rows = 1024,
     .block_elements = 1 << 20,
