@@ -76,6 +76,7 @@ bool sl_machine_probe_hwloc(sl_machine *m)
     if (hwloc_topology_init(&topology) != 0)
         return false;
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    hwloc_topology_set_icache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL);
     if (hwloc_topology_load(topology) != 0) {
         hwloc_topology_destroy(topology);
         return false;

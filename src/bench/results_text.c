@@ -43,15 +43,32 @@ static const char *format_cell(const sl_cell *cell, const sl_column *column, cha
     }
 }
 
-/* "fwd_ms" with unit "ms" -> "fwd ms"; a unit that the name does not end in is put behind it. */
+/* Does a name such as "fwd_ms" or "link_gbps" already tell its unit? */
+static bool tells_unit(const char *name, const char *unit)
+{
+    static const struct {
+        const char *unit, *ending;
+    } spelled[] = {{"GB/s", "gbps"}, {"TFLOP/s", "tflops"}, {"GFLOP/s", "gflops"}, {"%", "percent"}, {"us", "us"}};
+    const char *ending = unit;
+    for (int64_t i = 0; i < SL_COUNT(spelled); i++)
+        if (strcmp(spelled[i].unit, unit) == 0)
+            ending = spelled[i].ending;
+    size_t length = strlen(name), end = strlen(ending);
+    return !unit[0] || (length >= end && strcasecmp(name + length - end, ending) == 0);
+}
+
+/* "fwd_ms" -> "fwd ms", "link_gbps" -> "link GB/s", "nominal" -> "nominal TFLOP/s" */
 static void heading(const sl_column *column, char out[64])
 {
-    size_t length = strlen(column->name), unit = strlen(column->unit);
-    bool told = unit == 0 || (length >= unit && strcasecmp(column->name + length - unit, column->unit) == 0);
-    snprintf(out, 64, "%s%s%s", column->name, told ? "" : " ", told ? "" : column->unit);
+    bool told = tells_unit(column->name, column->unit);
+    const char *end = strrchr(column->name, '_');
+    size_t stem = told && column->unit[0] ? (size_t) (end ? end - column->name : 0) : strlen(column->name);
+    int n = snprintf(out, 64, "%.*s", (int) SL_MIN(stem, (size_t) 48), column->name);
     for (char *c = out; *c; c++)
         if (*c == '_')
             *c = ' ';
+    if (column->unit[0])
+        snprintf(out + n, (size_t) (64 - n), "%s%s", n ? " " : "", column->unit);
 }
 
 static void pad(sl_text *out, int count)

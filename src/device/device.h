@@ -98,8 +98,11 @@ void sl_device_close(sl_device *device); /* NULL is fine */
 /* Built-in profiles (h200, h100, a100, rtx5090, rtx3090) by name, a JSON file by path, or "this" for the machine we are on. */
 sl_status sl_hardware_find(const char *name_or_path, sl_hardware *hardware);
 const char *const *sl_hardware_names(int64_t *count);
-/* The file format, a flat JSON object with one key per figure, all required. `path` is for messages. */
+/* The file format, a flat JSON object with one key per figure, all required; or what `sluice system --json` printed, which holds
+ * one as "profile". `path` is for messages. */
 sl_status sl_hardware_parse(const char *path, const char *text, size_t length, sl_hardware *hardware);
 sl_status sl_hardware_write(const sl_hardware *hardware, const char *path);
+struct sl_json_writer;
+void sl_hardware_put(const sl_hardware *hardware, struct sl_json_writer *w); /* its members, into an open object */
 
 #endif

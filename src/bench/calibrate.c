@@ -1,0 +1,174 @@
+#include "bench/calibrate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/trial.h"
+
+enum { STEPS = 4 };
+
+typedef struct totals {
+    double matmul_flops, matmul_s, attention_flops[2], attention_s[2], device_bytes, device_s, host_bytes, host_s;
+    double gap_s;
+    int64_t gaps;
+} totals;
+
+static void add_task(const sl_trial *t, const sl_action *action, double seconds, totals *sum)
+{
+    const sl_task *task = &t->program->tasks[action->task];
+    const sl_work *work = &t->program->kinds[task->kind].work;
+    double bytes = work->read_bytes + work->write_bytes;
+    if (action->stream == SL_STREAM_HOST) {
+        sum->host_bytes += bytes;
+        sum->host_s += seconds;
+        return;
+    }
+    switch (sl_op(task->op)->category) {
+    case SL_CAT_DOT_PRODUCT:
+        sum->matmul_flops += work->hardware_flops;
+        sum->matmul_s += seconds;
+        break;
+    case SL_CAT_ATTENTION: {
+        int backward = task->op == SL_OP_ATTENTION_BWD;
+        sum->attention_flops[backward] += work->hardware_flops;
+        sum->attention_s[backward] += seconds;
+        break;
+    }
+    default:
+        sum->device_bytes += bytes;
+        sum->device_s += seconds;
+    }
+}
+
+/* A task's time is the shortest of its times over the steps: whatever else the machine did meanwhile only ever adds. */
+static void keep_shortest(const sl_trial *t, sl_span *shortest, bool first)
+{
+    const sl_span *spans = sl_engine_spans(t->engine);
+    int32_t before = -1;
+    for (int32_t i = 0; i < t->plan->n_actions; i++) {
+        /* `start` serves as the gap before the task, `end` as its time. */
+        double gap = before >= 0 ? SL_MAX(0, spans[i].start - spans[before].end) : 0,
+               seconds = spans[i].end - spans[i].start;
+        shortest[i].start = first ? gap : SL_MIN(gap, shortest[i].start);
+        shortest[i].end = first ? seconds : SL_MIN(seconds, shortest[i].end);
+        if (t->plan->actions[i].kind == SL_ACTION_TASK && t->plan->actions[i].stream == SL_STREAM_COMPUTE)
+            before = i;
+    }
+}
+
+/* Gaps count only between tasks where nothing had to be waited for. */
+static void add_up(const sl_trial *t, const sl_span *shortest, totals *sum)
+{
+    bool behind = false;
+    for (int32_t i = 0; i < t->plan->n_actions; i++) {
+        const sl_action *action = &t->plan->actions[i];
+        if (action->kind != SL_ACTION_TASK)
+            continue;
+        add_task(t, action, shortest[i].end, sum);
+        if (action->stream != SL_STREAM_COMPUTE)
+            continue;
+        if (behind && action->n_deps == 0) {
+            sum->gap_s += shortest[i].start;
+            sum->gaps++;
+        }
+        behind = true;
+    }
+}
+
+static double rate(double work, double seconds)
+{
+    return seconds > 0 ? work / seconds : 0;
+}
+
+static sl_status run_model(const sl_trial_config *config, sl_rates *rates)
+{
+    sl_trial trial;
+    totals sum = {0};
+    sl_span *shortest = NULL;
+    double seconds;
+    SL_TRY(sl_trial_open(config, &trial));
+    trial.watch.hide_replay = true; /* every task with a time of its own */
+    sl_status status = sl_alloc(&shortest, trial.plan->n_actions, sizeof *shortest);
+    if (status == SL_OK)
+        status = sl_trial_step(&trial, &seconds);
+    for (int i = 0; i < STEPS && status == SL_OK; i++) {
+        status = sl_trial_step(&trial, &seconds);
+        if (status == SL_OK)
+            keep_shortest(&trial, shortest, i == 0);
+    }
+    if (status == SL_OK)
+        add_up(&trial, shortest, &sum);
+    sl_free(shortest);
+    sl_trial_close(&trial);
+    *rates = (sl_rates){
+        .matmul_flops = rate(sum.matmul_flops, sum.matmul_s),
+        .attention_flops = {rate(sum.attention_flops[0], sum.attention_s[0]),
+                            rate(sum.attention_flops[1], sum.attention_s[1])},
+        .device_bytes = rate(sum.device_bytes, sum.device_s),
+        .host_bytes = rate(sum.host_bytes, sum.host_s),
+        .launch_s = sum.gaps ? sum.gap_s / (double) sum.gaps : 0,
+    };
+    return status;
+}
+
+/* A few layers of a model as wide as what such a machine trains. */
+static sl_status pick_model(bool gpu, bool quick, sl_model *model, sl_trial_config *config)
+{
+    SL_TRY(sl_model_find(gpu ? "llama3-8b" : quick ? "byte-small" : "small", model));
+    model->layers = gpu ? 2 : quick ? 2 : 3;
+    if (gpu)
+        model->vocab = quick ? 16384 : 65536; /* the head as a part of the whole that it has in a full model */
+    else if (!quick)
+        model->vocab = 4096;
+    config->model = model;
+    config->seqlen = gpu ? 4096 : 256;
+    config->batch = gpu ? 4 : 4;
+    return SL_OK;
+}
+
+sl_status sl_calibrate(const char *device, int threads, bool quick, sl_calibration *calibration)
+{
+    sl_device *bare;
+    sl_hardware hardware;
+    sl_device_config none = {.threads = threads, .max_commands = 1, .max_events = 1};
+    SL_TRY(sl_device_open(device, &none, &bare));
+    bare->class->hardware(bare, &hardware);
+    sl_device_close(bare);
+    sl_model model;
+    sl_trial_config config = {.device = device, .threads = threads, .seed = 1};
+    SL_TRY(pick_model(!hardware.shared_cores, quick, &model, &config));
+    *calibration = (sl_calibration){0};
+    snprintf(calibration->model, sizeof calibration->model, "%s, %lld layers, %lld sequences of %lld", model.name,
+             (long long) model.layers, (long long) config.batch, (long long) config.seqlen);
+    config.precision = SL_PRECISION_F32;
+    SL_TRY(run_model(&config, &calibration->rates[SL_F32]));
+    config.precision = SL_PRECISION_BF16_MASTER;
+    return run_model(&config, &calibration->rates[SL_BF16]);
+}
+
+static double share(double part, double whole)
+{
+    return whole > 0 && part > 0 ? SL_MIN(part / whole, 1) : 0.5;
+}
+
+void sl_calibrate_profile(const sl_calibration *c, const double best[SL_DTYPE_COUNT], sl_hardware *hw)
+{
+    bool gpu = !hw->shared_cores;
+    sl_dtype main_dtype = gpu ? SL_BF16 : SL_F32, other = gpu ? SL_F32 : SL_BF16;
+    const sl_rates *r = &c->rates[main_dtype];
+    double peak = gpu ? hw->peak_flops[main_dtype] : SL_MAX(best[main_dtype], r->matmul_flops);
+    hw->peak_flops[main_dtype] = peak;
+    hw->matmul_efficiency = share(r->matmul_flops, peak);
+    /* One share serves both dtypes, so the other one's peak is set to what makes its rate come out right. */
+    if (c->rates[other].matmul_flops > 0)
+        hw->peak_flops[other] = c->rates[other].matmul_flops / hw->matmul_efficiency;
+    for (int d = 0; d < 2; d++)
+        hw->attention_efficiency[d] = share(r->attention_flops[d], peak);
+    if (r->device_bytes > 0)
+        hw->memory_bandwidth[SL_TIER_DEVICE] = r->device_bytes;
+    /* Where one policy keeps its state on the device, the other may not. */
+    double host = r->host_bytes > 0 ? r->host_bytes : c->rates[other].host_bytes;
+    hw->host_optimizer_bandwidth = host > 0 ? host : hw->memory_bandwidth[SL_TIER_HOST];
+    if (r->launch_s > 0)
+        hw->launch_latency_s = SL_MIN(r->launch_s, 1e-3);
+}

@@ -1,0 +1,112 @@
+#include "bench/system.h"
+
+#include <stdio.h>
+
+#include "bench/calibrate.h"
+#include "bench/disk.h"
+#include "bench/limiter.h"
+
+static sl_status disk_table(const sl_system_config *c, sl_results *results)
+{
+    static const sl_column columns[] = {
+        {"access", "", 0, false}, {"rate", "", 1, false}, {"unit", "", 0, false}, {"how", "", 0, false}};
+    sl_disk_rates r;
+    char title[160], how[96];
+    SL_TRY(sl_disk_measure(c->disk, c->quick ? (size_t) 32 << 20 : (size_t) 512 << 20, c->quick ? 0.2 : 1, &r));
+    snprintf(title, sizeof title, "Storage of %.80s: %s", c->disk, r.kind);
+    sl_table *t = SL_TABLE(results, "disk", title, columns);
+    const char *cache = r.direct ? "past the page cache" : "page cache dropped first, where it can be";
+    SL_ROW(t, sl_cell_text("write in order"), sl_cell_number(1e-6 * r.write_bytes_per_s), sl_cell_text("MB/s"),
+           sl_cell_text("4 MiB pieces, flush included"));
+    SL_ROW(t, sl_cell_text("read in order"), sl_cell_number(1e-6 * r.read_bytes_per_s), sl_cell_text("MB/s"),
+           sl_cell_text(cache));
+    static const char *const readers[] = {"4 KiB anywhere, 1 reader", "4 KiB anywhere, 4 readers",
+                                          "4 KiB anywhere, 16 readers"};
+    for (int i = 0; i < 3; i++)
+        SL_ROW(t, sl_cell_text(readers[i]), sl_cell_number(r.small_per_s[i]), sl_cell_text("reads/s"),
+               sl_cell_text(cache));
+    snprintf(how, sizeof how, "std %.1f, from %.1f to %.1f", 1e6 * r.small_s.std, 1e6 * r.small_s.min,
+             1e6 * r.small_s.max);
+    SL_ROW(t, sl_cell_text("one 4 KiB read"), sl_cell_number(1e6 * r.small_s.mean), sl_cell_text("us"),
+           sl_cell_text(how));
+    return SL_OK;
+}
+
+static void calibration_table(const sl_calibration *c, sl_results *results)
+{
+    static const sl_column columns[] = {
+        {"tasks", "", 0, false}, {"f32", "", -1, false}, {"bf16", "", -1, false}, {"unit", "", 0, false}};
+    char title[160];
+    const sl_rates *a = &c->rates[SL_F32], *b = &c->rates[SL_BF16];
+    snprintf(title, sizeof title, "Sustained rates inside training steps (%s)", c->model);
+    sl_table *t = SL_TABLE(results, "sustained", title, columns);
+    SL_ROW(t, sl_cell_text("matrix products"), sl_cell_number(1e-12 * a->matmul_flops),
+           sl_cell_number(1e-12 * b->matmul_flops), sl_cell_text("TFLOP/s"));
+    for (int d = 0; d < 2; d++)
+        SL_ROW(t, sl_cell_text(d ? "attention backward" : "attention forward"),
+               sl_cell_number(1e-12 * a->attention_flops[d]), sl_cell_number(1e-12 * b->attention_flops[d]),
+               sl_cell_text("TFLOP/s"));
+    SL_ROW(t, sl_cell_text("everything else on the device"), sl_cell_number(1e-9 * a->device_bytes),
+           sl_cell_number(1e-9 * b->device_bytes), sl_cell_text("GB/s"));
+    SL_ROW(t, sl_cell_text("updates beside host memory"),
+           a->host_bytes > 0 ? sl_cell_number(1e-9 * a->host_bytes) : sl_cell_none(),
+           b->host_bytes > 0 ? sl_cell_number(1e-9 * b->host_bytes) : sl_cell_none(), sl_cell_text("GB/s"));
+    SL_ROW(t, sl_cell_text("between two tasks"), sl_cell_number(1e6 * a->launch_s), sl_cell_number(1e6 * b->launch_s),
+           sl_cell_text("us"));
+}
+
+static void put_profile(const void *context, sl_json_writer *w)
+{
+    sl_json_begin_object(w, "profile");
+    sl_hardware_put(context, w);
+    sl_json_end_object(w);
+}
+
+static sl_status measure(const sl_system_config *c, const sl_machine *m, sl_results *results)
+{
+    sl_hardware profile;
+    sl_device *bare;
+    sl_device_config none = {.threads = c->threads, .max_commands = 1, .max_events = 1};
+    SL_TRY(sl_device_open(c->device, &none, &bare));
+    bare->class->hardware(bare, &profile);
+    sl_device_close(bare);
+    sl_system_figures figures = {0};
+    sl_calibration calibration;
+    SL_TRY(sl_system_measure(c, m, results, &figures, &profile));
+    if (c->progress)
+        c->progress("training steps");
+    SL_TRY(sl_calibrate(c->device, c->threads, c->quick, &calibration));
+    calibration_table(&calibration, results);
+    if (c->disk) {
+        if (c->progress)
+            c->progress("storage");
+        SL_TRY(disk_table(c, results));
+    }
+    const char *names[] = {"this machine, f32, measured", "this machine, bf16, measured"};
+    double bandwidth[] = {figures.device_bandwidth, figures.device_bandwidth};
+    sl_ridge_table(names, figures.best_flops, bandwidth, SL_COUNT(names), results);
+    sl_limiter_table(figures.best_flops[SL_BF16] / figures.device_bandwidth, "This machine", results);
+    sl_calibrate_profile(&calibration, figures.best_flops, &profile);
+    sl_results_extend(results, put_profile, &profile, sizeof profile);
+    return SL_OK;
+}
+
+sl_status sl_system_run(const sl_system_config *c, sl_results **out)
+{
+    sl_machine machine;
+    sl_results *results;
+    SL_TRY(sl_results_create("system", "system", &results));
+    sl_machine_probe(&machine);
+    sl_status status = sl_machine_facts(c->device, c->threads, results);
+    sl_system_describe(&machine, c, results);
+    if (status == SL_OK && !c->probe_only)
+        status = measure(c, &machine, results);
+    if (status == SL_OK)
+        status = sl_results_status(results);
+    if (status != SL_OK) {
+        sl_results_destroy(results);
+        return status;
+    }
+    *out = results;
+    return SL_OK;
+}

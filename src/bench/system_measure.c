@@ -1,0 +1,391 @@
+/*
+ * What is measured: the fastest matrix product per dtype, memory bandwidth by copy and triad, both directions of the link alone and
+ * together and by size, and what odd dimensions cost. Each figure stands beside the nominal one where that is known.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/numerics.h"
+#include "bench/peak.h"
+#include "bench/rig.h"
+#include "bench/system.h"
+#include "core/clock.h"
+#include "core/pool.h"
+#include "plan/measure.h"
+
+static sl_cell rate_cell(double rate, double unit)
+{
+    return rate > 0 ? sl_cell_number(rate / unit) : sl_cell_none();
+}
+
+static sl_cell percent_cell(double measured, double nominal)
+{
+    return measured > 0 && nominal > 0 ? sl_cell_number(100 * measured / nominal) : sl_cell_none();
+}
+
+static void tell(const sl_system_config *c, const char *what)
+{
+    if (c->progress)
+        c->progress(what);
+}
+
+/* ---- peaks (S2) ---- */
+
+/* Squares whose product takes about as long as given, and half of it: the better one counts. */
+static sl_status fastest_product(sl_rig *rig, sl_dtype dtype, double guess, double seconds, double *best, int64_t *side)
+{
+    int64_t n = (int64_t) cbrt(guess * seconds / 2) / 256 * 256;
+    for (int i = 0; i < 2; i++, n = n / 512 * 256) {
+        sl_launch launch;
+        sl_stats stats;
+        int64_t d = SL_MAX(512, SL_MIN(n, 8192));
+        size_t used = rig->used;
+        SL_TRY(sl_rig_matmul(rig, dtype, d, d, d, &launch));
+        SL_TRY(sl_rig_time(rig, &launch, 1, 2, 20, 25 * seconds, &stats));
+        double rate = 2.0 * (double) d * (double) d * (double) d / stats.min;
+        rig->used = used;
+        if (rate > *best)
+            *best = rate, *side = d;
+    }
+    return SL_OK;
+}
+
+static size_t product_bytes(void)
+{
+    return 3 * (size_t) 8192 * 8192 * 4 + ((size_t) 128 << 20);
+}
+
+static sl_status peak_table(const sl_system_config *c, sl_results *results, sl_system_figures *f)
+{
+    static const sl_column columns[] = {{"dtype", "", 0, false},
+                                        {"tflops", "TFLOP/s", 3, true},
+                                        {"nominal", "TFLOP/s", 3, false},
+                                        {"percent", "%", 1, false},
+                                        {"how", "", 0, false}};
+    sl_table *t = SL_TABLE(results, "peaks", "Arithmetic", columns);
+    double seconds = c->quick ? 0.01 : 0.04, vector[2] = {0, 0};
+    sl_rig rig;
+    char how[128];
+    SL_TRY(sl_rig_open(c->device, c->threads, c->quick ? (size_t) 512 << 20 : product_bytes(), &rig));
+    bool cpu = rig.hardware.shared_cores;
+    if (cpu)
+        for (int i = 0; i < 2; i++)
+            vector[i] = sl_peak_measure(i ? 64 : 32, c->threads, c->quick ? 0.1 : 0.5);
+    sl_status status = SL_OK;
+    for (int dtype = SL_F32; dtype <= SL_BF16 && status == SL_OK; dtype++) {
+        int64_t side = 0;
+        double nominal = rig.hardware.peak_flops[dtype], best = 0;
+        if (cpu)
+            nominal = SL_MAX(nominal, vector[0]); /* clocks go above the nominal one */
+        status = fastest_product(&rig, (sl_dtype) dtype, rig.hardware.peak_flops[dtype], seconds, &best, &side);
+        f->best_flops[dtype] = best;
+        snprintf(how, sizeof how, "matrix product %lld^3%s", (long long) side,
+                 !cpu                   ? ""
+                 : nominal == vector[0] ? "; nominal: the vector units as measured below"
+                                        : "; nominal: lanes, units and nominal clock");
+        if (status == SL_OK)
+            SL_ROW(t, sl_cell_text(sl_dtype_name((sl_dtype) dtype)), rate_cell(best, 1e12), rate_cell(nominal, 1e12),
+                   percent_cell(best, nominal), sl_cell_text(how));
+    }
+    sl_rig_close(&rig);
+    SL_TRY(status);
+    if (vector[0] > 0) {
+        SL_ROW(t, sl_cell_text("f32"), rate_cell(vector[0], 1e12), sl_cell_none(), sl_cell_none(),
+               sl_cell_text("multiply-adds on registers, all cores"));
+        SL_ROW(t, sl_cell_text("f64"), rate_cell(vector[1], 1e12), sl_cell_none(), sl_cell_none(),
+               sl_cell_text("multiply-adds on registers, all cores"));
+    }
+    SL_ROW(t, sl_cell_text("tf32, f16, int8, fp8"), sl_cell_none(), sl_cell_none(), sl_cell_none(),
+           sl_cell_text(cpu ? "no dtypes of this device" : "no dtypes of Sluice yet (TF32: SLUICE_TF32=1)"));
+    return SL_OK;
+}
+
+/* ---- what products do with bits (S9) ---- */
+
+static sl_status numerics_table(const sl_system_config *c, sl_results *results)
+{
+    static const sl_column columns[] = {{"question", "", 0, false}, {"answer", "", 0, false}};
+    sl_table *t = SL_TABLE(results, "numerics", "What the matrix multiply does with numbers", columns);
+    sl_rig rig;
+    sl_numerics n;
+    SL_TRY(sl_rig_open(c->device, c->threads, (size_t) 64 << 20, &rig));
+    sl_status status = sl_numerics_probe(&rig, &n);
+    sl_rig_close(&rig);
+    SL_TRY(status);
+    SL_ROW(t, sl_cell_text("f32 inputs are used as"), sl_cell_text(sl_numerics_f32(&n)));
+    SL_ROW(t, sl_cell_text("bf16 products are added up in"), sl_cell_text(sl_numerics_sums(&n)));
+    return SL_OK;
+}
+
+/* ---- memory bandwidth (S3) ---- */
+
+static sl_status device_bandwidth(sl_rig *rig, sl_op_id op, size_t bytes, double seconds, double *rate)
+{
+    int64_t columns = 1024, rows = (int64_t) (bytes / 4) / columns;
+    sl_launch launch = {.op = op};
+    sl_stats stats;
+    size_t used = rig->used;
+    launch.attrs.scale.value = 0.5f;
+    if (op != SL_OP_SCALE)
+        launch.attrs = (sl_attrs){.raw = {0}};
+    launch.in[0].type = launch.out[0].type = sl_type_2d(SL_F32, rows, columns);
+    if (op == SL_OP_ADD)
+        launch.in[1].type = launch.in[0].type;
+    sl_work work;
+    SL_TRY(sl_rig_place(rig, &launch));
+    SL_TRY(sl_rig_fill(rig, &launch, 1));
+    SL_TRY(sl_rig_time(rig, &launch, 1, 2, 50, seconds, &stats));
+    sl_op(op)->work(&launch, &work);
+    *rate = (work.read_bytes + work.write_bytes) / stats.median;
+    rig->used = used;
+    return SL_OK;
+}
+
+typedef struct host_job {
+    float *a, *b, *c;
+    int64_t tile;
+    bool triad;
+} host_job;
+
+static void host_tile(void *context, int64_t tile, int thread)
+{
+    host_job *j = context;
+    float *a = j->a + tile * j->tile, *b = j->b + tile * j->tile, *c = j->c + tile * j->tile;
+    (void) thread;
+    if (j->triad)
+        for (int64_t i = 0; i < j->tile; i++)
+            c[i] = a[i] + 0.5f * b[i];
+    else
+        memcpy(c, a, (size_t) j->tile * sizeof *a);
+}
+
+/* Copy and triad over host memory with all threads; GB/s of reads and writes. */
+static sl_status host_bandwidth(int threads, size_t bytes, double seconds, double rate[2])
+{
+    host_job job = {.tile = 1 << 18};
+    int64_t tiles = (int64_t) (bytes / sizeof(float)) / job.tile, count = tiles * job.tile;
+    void *memory;
+    sl_pool *pool;
+    SL_TRY(sl_pages_map(3 * (size_t) count * sizeof(float), &memory));
+    sl_status status = sl_pool_create(threads, &pool);
+    if (status != SL_OK) {
+        sl_pages_unmap(memory, 3 * (size_t) count * sizeof(float));
+        return status;
+    }
+    job.a = memory, job.b = job.a + count, job.c = job.b + count;
+    for (int64_t i = 0; i < 3 * count; i++)
+        job.a[i] = 1.0f;
+    for (int triad = 0; triad < 2; triad++) {
+        double began = sl_clock_s(), best = INFINITY;
+        job.triad = triad;
+        for (int run = 0; run < 3 || sl_clock_s() - began < seconds; run++) {
+            double start = sl_clock_s();
+            sl_pool_run(pool, host_tile, &job, tiles);
+            best = fmin(best, sl_clock_s() - start);
+        }
+        rate[triad] = (triad ? 3.0 : 2.0) * (double) count * sizeof(float) / best;
+    }
+    sl_pool_destroy(pool);
+    sl_pages_unmap(memory, 3 * (size_t) count * sizeof(float));
+    return SL_OK;
+}
+
+/* From data sheets. */
+static double nominal_bandwidth(const char *name)
+{
+    static const struct {
+        const char *name;
+        double bytes_per_s;
+    } known[] = {{"H200", 4.8e12},
+                 {"H100 NVL", 3.9e12},
+                 {"H100 PCIe", 2.0e12},
+                 {"H100", 3.35e12},
+                 {"A100-SXM4-40GB", 1.555e12},
+                 {"A100-PCIE-40GB", 1.555e12},
+                 {"A100", 2.039e12},
+                 {"V100", 0.9e12},
+                 {"RTX 5090", 1.792e12},
+                 {"RTX 3090", 0.936e12},
+                 {"B200", 8.0e12},
+                 {"L40S", 0.864e12}};
+    for (int64_t i = 0; i < SL_COUNT(known); i++)
+        if (strstr(name, known[i].name))
+            return known[i].bytes_per_s;
+    return 0;
+}
+
+static sl_status bandwidth_table(const sl_system_config *c, sl_results *results, sl_system_figures *f)
+{
+    static const sl_column columns[] = {{"memory", "", 0, false},
+                                        {"pattern", "", 0, false},
+                                        {"gbps", "GB/s", 1, true},
+                                        {"nominal", "GB/s", 0, false},
+                                        {"percent", "%", 1, false}};
+    sl_table *t = SL_TABLE(results, "bandwidth", "Memory bandwidth, reads and writes together", columns);
+    sl_rig rig;
+    double copy = 0, triad = 0, host[2] = {0, 0};
+    double seconds = c->quick ? 0.15 : 1;
+    SL_TRY(sl_rig_open(c->device, c->threads, (size_t) 1 << 30, &rig));
+    bool shared = rig.hardware.shared_cores;
+    size_t bytes = c->quick && shared ? (size_t) 64 << 20 : (size_t) 256 << 20;
+    double nominal = nominal_bandwidth(rig.hardware.name);
+    sl_status status = device_bandwidth(&rig, SL_OP_SCALE, bytes, seconds, &copy);
+    if (status == SL_OK)
+        status = device_bandwidth(&rig, SL_OP_ADD, bytes, seconds, &triad);
+    sl_rig_close(&rig);
+    SL_TRY(status);
+    SL_TRY(host_bandwidth(c->threads, c->quick ? (size_t) 64 << 20 : (size_t) 256 << 20, seconds, host));
+    const char *label = shared ? "device (this RAM)" : "device";
+    SL_ROW(t, sl_cell_text(label), sl_cell_text("copy: y = s x"), rate_cell(copy, 1e9), rate_cell(nominal, 1e9),
+           percent_cell(copy, nominal));
+    SL_ROW(t, sl_cell_text(label), sl_cell_text("triad: c = a + b"), rate_cell(triad, 1e9), rate_cell(nominal, 1e9),
+           percent_cell(triad, nominal));
+    SL_ROW(t, sl_cell_text("host"), sl_cell_text("copy"), rate_cell(host[0], 1e9), sl_cell_none(), sl_cell_none());
+    SL_ROW(t, sl_cell_text("host"), sl_cell_text("triad"), rate_cell(host[1], 1e9), sl_cell_none(), sl_cell_none());
+    f->device_bandwidth = SL_MAX(copy, triad);
+    f->host_bandwidth = SL_MAX(host[0], host[1]);
+    return SL_OK;
+}
+
+/* ---- the link (S4) ---- */
+
+static sl_status copy_of(sl_bench *b, bool out, size_t bytes, double *seconds)
+{
+    enum { RUNS = 5 };
+    double times[RUNS];
+    sl_stats stats;
+    unsigned char *dev = b->arena[SL_TIER_DEVICE], *host = b->arena[SL_TIER_HOST];
+    for (int i = -1; i < RUNS; i++) {
+        sl_span span = {0};
+        SL_TRY(b->class->step_begin(b->device));
+        sl_status issued = b->class->copy(b->device, out ? SL_STREAM_OUT : SL_STREAM_IN, out ? host : dev,
+                                          out ? dev : host, bytes, &span);
+        sl_status ended = b->class->step_end(b->device);
+        SL_TRY(ended != SL_OK ? ended : issued);
+        if (i >= 0)
+            times[i] = span.end - span.start;
+    }
+    sl_stats_of(times, RUNS, &stats);
+    *seconds = stats.median;
+    return SL_OK;
+}
+
+static sl_status size_table(sl_bench *b, bool quick, sl_results *results)
+{
+    static const sl_column columns[] = {{"kib", "KiB", 0, false},
+                                        {"in_us", "us", 1, false},
+                                        {"in_gbps", "GB/s", 2, true},
+                                        {"out_us", "us", 1, false},
+                                        {"out_gbps", "GB/s", 2, false}};
+    sl_table *t = SL_TABLE(results, "link_sizes", "One copy by its size: latency, then bandwidth", columns);
+    for (int64_t kib = 4; kib <= (quick ? 16 << 10 : 64 << 10); kib *= 4) {
+        double seconds[2], bytes = (double) (kib << 10);
+        for (int out = 0; out < 2; out++)
+            SL_TRY(copy_of(b, out, (size_t) kib << 10, &seconds[out]));
+        SL_ROW(t, sl_cell_count(kib), sl_cell_number(1e6 * seconds[0]), rate_cell(bytes / seconds[0], 1e9),
+               sl_cell_number(1e6 * seconds[1]), rate_cell(bytes / seconds[1], 1e9));
+    }
+    return SL_OK;
+}
+
+static sl_status link_tables(const sl_system_config *c, const sl_machine *m, sl_results *results, sl_hardware *profile)
+{
+    static const sl_column columns[] = {{"direction", "", 0, false},
+                                        {"gbps", "GB/s", 2, true},
+                                        {"nominal", "GB/s", 2, false},
+                                        {"percent", "%", 1, false}};
+    sl_table *t = SL_TABLE(results, "links", "Copies between host and device memory", columns);
+    size_t piece = c->quick ? (size_t) 16 << 20 : (size_t) 64 << 20;
+    double nominal = 0;
+    sl_bench bench;
+    sl_measured figures = {0};
+    for (int i = 0; i < m->n_pci && !profile->shared_cores; i++)
+        if (strcmp(m->pci[i].kind, "GPU") == 0)
+            nominal = SL_MAX(nominal, m->pci[i].link_bytes_per_s);
+    SL_TRY(sl_bench_open(&bench, c->device, c->threads, (size_t) 64 << 20, 2 * piece));
+    sl_status status = sl_bench_links(&bench, piece, &figures);
+    if (status == SL_OK)
+        status = size_table(&bench, c->quick, results);
+    sl_device_close(bench.device);
+    SL_TRY(status);
+    SL_ROW(t, sl_cell_text("to the device, alone"), rate_cell(figures.link[0], 1e9), rate_cell(nominal, 1e9),
+           percent_cell(figures.link[0], nominal));
+    SL_ROW(t, sl_cell_text("from the device, alone"), rate_cell(figures.link[1], 1e9), rate_cell(nominal, 1e9),
+           percent_cell(figures.link[1], nominal));
+    SL_ROW(t, sl_cell_text("to the device, both busy"), rate_cell(figures.link_both[0], 1e9), rate_cell(nominal, 1e9),
+           percent_cell(figures.link_both[0], nominal));
+    SL_ROW(t, sl_cell_text("from the device, both busy"), rate_cell(figures.link_both[1], 1e9), rate_cell(nominal, 1e9),
+           percent_cell(figures.link_both[1], nominal));
+    sl_results_note(results, "A small copy takes %.1f us from the event it waits for to the one behind it.",
+                    1e6 * figures.latency_s);
+    for (int d = 0; d < 2; d++)
+        profile->link_bandwidth[d] = figures.link[d];
+    profile->link_bandwidth_both = SL_MIN(figures.link_both[0], figures.link_both[1]);
+    profile->link_latency_s = figures.latency_s;
+    return SL_OK;
+}
+
+/* ---- alignment and layout (S12) ---- */
+
+static sl_status alignment_table(const sl_system_config *c, sl_results *results)
+{
+    static const sl_column columns[] = {{"dtype", "", 0, false},
+                                        {"layout", "", 0, false},
+                                        {"side", "", 0, false},
+                                        {"tflops", "TFLOP/s", 3, true},
+                                        {"of_aligned", "%", 1, false}};
+    static const int64_t extra[] = {0, 1, 2, 8};
+    sl_table *t = SL_TABLE(results, "alignment",
+                           "Matrix products: dimensions that are no multiple, operands transposed", columns);
+    sl_rig rig;
+    SL_TRY(sl_rig_open(c->device, c->threads, (size_t) 512 << 20, &rig));
+    int64_t side = rig.hardware.shared_cores ? (c->quick ? 512 : 1024) : 4096;
+    double limit = c->quick ? 0.05 : 0.3;
+    for (int dtype = SL_F32; dtype <= SL_BF16; dtype++) {
+        double aligned = 0;
+        for (int64_t i = 0; i < SL_COUNT(extra) + 3; i++) {
+            static const char *const layouts[] = {"x W^T", "x W", "x^T W", "x^T W^T"};
+            int layout = i < SL_COUNT(extra) ? 0 : (int) (i - SL_COUNT(extra) + 1);
+            int64_t n = side + (layout ? 0 : extra[i]);
+            sl_launch launch = {.op = SL_OP_MATMUL};
+            sl_stats stats;
+            launch.attrs.matmul.trans_b = layout == 0 || layout == 3;
+            launch.attrs.matmul.trans_a = layout >= 2;
+            launch.in[0].type = launch.in[1].type = launch.out[0].type = sl_type_2d((sl_dtype) dtype, n, n);
+            rig.used = 0;
+            sl_status status = sl_rig_place(&rig, &launch);
+            if (status == SL_OK)
+                status = sl_rig_fill(&rig, &launch, 1);
+            if (status == SL_OK)
+                status = sl_rig_time(&rig, &launch, 1, 1, 20, limit, &stats);
+            if (status != SL_OK) {
+                sl_rig_close(&rig);
+                return status;
+            }
+            double rate = 2.0 * (double) n * (double) n * (double) n / stats.median;
+            aligned = i == 0 ? rate : aligned;
+            SL_ROW(t, sl_cell_text(sl_dtype_name((sl_dtype) dtype)), sl_cell_text(layouts[layout]), sl_cell_count(n),
+                   rate_cell(rate, 1e12), percent_cell(rate, aligned));
+        }
+    }
+    sl_rig_close(&rig);
+    return SL_OK;
+}
+
+sl_status sl_system_measure(const sl_system_config *c, const sl_machine *m, sl_results *results,
+                            sl_system_figures *figures, sl_hardware *profile)
+{
+    tell(c, "arithmetic");
+    SL_TRY(peak_table(c, results, figures));
+    SL_TRY(numerics_table(c, results));
+    tell(c, "memory bandwidth");
+    SL_TRY(bandwidth_table(c, results, figures));
+    profile->memory_bandwidth[SL_TIER_DEVICE] = figures->device_bandwidth;
+    profile->memory_bandwidth[SL_TIER_HOST] = figures->host_bandwidth;
+    tell(c, "the link");
+    SL_TRY(link_tables(c, m, results, profile));
+    tell(c, "alignment");
+    return alignment_table(c, results);
+}

@@ -1,0 +1,66 @@
+/* `sluice system`: what this machine is, what it can do, and the profile to plan for it from elsewhere. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/system.h"
+#include "cli/cli.h"
+
+static const char usage[] =
+    "usage: sluice system [--json] [--out FILE] [--quick] [--probe]\n"
+    "\n"
+    "Describes this machine and measures it: arithmetic per dtype, memory, the link in both directions,\n"
+    "storage, each beside the nominal figure where that is known; ridge points, and what limits typical\n"
+    "operations here. The JSON holds a hardware profile: `sluice system --out this.json` here, then\n"
+    "`sluice plan --hw this.json ...` anywhere.";
+
+static const sl_option table[] = {
+    {"quick", NULL, SL_OPT_FLAG, "false", "Run", "shorter measurements: about a quarter of a minute on two cores"},
+    {"probe", NULL, SL_OPT_FLAG, "false", "Run", "describe only, measure nothing (and write no profile)"},
+    {"device", "auto|cpu|cuda", SL_OPT_STRING, "auto", "Run",
+     "which device to measure; auto takes the best one present"},
+    {"threads", "N", SL_OPT_I64, "0", "Run", "CPU threads; 0: one per core"},
+    {"disk", "DIR|none", SL_OPT_STRING, ".", "Run", "folder whose storage to measure"},
+    {"json", NULL, SL_OPT_FLAG, "false", "Output", "print one JSON object instead of tables"},
+    {"out", "FILE", SL_OPT_STRING, NULL, "Output", "write the JSON object to a file as well"},
+};
+
+static sl_status run(const sl_options *options)
+{
+    const char *disk = sl_options_string(options, "disk");
+    const sl_device_class *class;
+    sl_results *results = NULL;
+    int64_t threads = sl_options_i64(options, "threads");
+    if (threads < 0 || threads > 1024)
+        return sl_fail(SL_E_USAGE, "--threads %lld is out of range: give 0 to 1024", (long long) threads);
+    SL_TRY(sl_device_find(sl_options_string(options, "device"), &class));
+    sl_system_config config = {
+        .device = class->name,
+        .threads = (int) threads,
+        .quick = sl_options_flag(options, "quick"),
+        .probe_only = sl_options_flag(options, "probe"),
+        .disk = strcmp(disk, "none") == 0 ? NULL : disk,
+        .progress = sl_cli_status_line,
+    };
+    sl_status status = sl_system_run(&config, &results);
+    sl_cli_status_clear();
+    SL_TRY(status);
+    status = sl_cli_results(results, sl_options_flag(options, "json"),
+                            sl_options_is_set(options, "out") ? sl_options_string(options, "out") : NULL);
+    sl_results_destroy(results);
+    return status;
+}
+
+int sl_cli_system(int argc, char **argv)
+{
+    if (sl_cli_help(table, SL_COUNT(table), usage, argc, argv))
+        return 0;
+    sl_options *options;
+    sl_status status = sl_options_create(table, SL_COUNT(table), &options);
+    if (status != SL_OK)
+        return sl_cli_fail(status);
+    status = sl_options_parse_args(options, argc, argv);
+    if (status == SL_OK)
+        status = run(options);
+    sl_options_destroy(options);
+    return status == SL_OK ? 0 : sl_cli_fail(status);
+}

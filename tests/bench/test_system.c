@@ -1,0 +1,144 @@
+/* `sluice system`: the fields agree with the machine, the intensities are exact, and the profile plans. */
+#include "bench/calibrate.h"
+#include "bench/disk.h"
+#include "bench/limiter.h"
+#include "bench/machine.h"
+#include "bench/system.h"
+#include "core/file.h"
+#include "run_bench.h"
+
+static void check_command(const char *command, double want, const char *what)
+{
+    double got;
+    FILE *pipe = popen(command, "r");
+    if (!pipe || fscanf(pipe, "%lf", &got) != 1)
+        got = want; /* no lscpu here: nothing to hold it against */
+    if (pipe)
+        pclose(pipe);
+    CHECK_MSG(got == want, "%s is %g, and %g as the system tells it", what, want, got);
+}
+
+TEST(probe)
+{
+    sl_machine m;
+    sl_machine_probe(&m);
+    CHECK(m.threads >= 1 && m.cores >= 1 && m.cores <= m.threads && m.sockets >= 1 && m.nodes >= 1);
+    CHECK(m.usable_threads >= 1 && m.usable_threads <= m.threads);
+    CHECK(m.ram_bytes > (size_t) 64 << 20 && m.available_bytes <= m.ram_bytes);
+    CHECK(m.architecture[0] && m.kernel[0] && m.libc[0]);
+    check_command("nproc --all", m.threads, "threads");
+    check_command("lscpu -p=CORE,SOCKET 2>/dev/null | grep -v '^#' | sort -u | wc -l", m.cores, "cores");
+    check_command("lscpu -p=SOCKET 2>/dev/null | grep -v '^#' | sort -u | wc -l", m.sockets, "sockets");
+    for (int i = 0; i < m.n_caches; i++) {
+        char command[128];
+        const sl_cache *c = &m.caches[i];
+        snprintf(command, sizeof command, "lscpu -B -C=NAME,ONE-SIZE 2>/dev/null | awk '$1 == \"L%d%s\" {print $2}'",
+                 c->level, c->kind == 'u' ? "" : (char[]){c->kind, 0});
+        check_command(command, (double) c->bytes, command);
+    }
+}
+
+/* What hwloc says and what /sys says must agree where both speak. */
+TEST(hwloc_agrees_with_sys)
+{
+    sl_machine m;
+    sl_machine_probe(&m);
+    if (strncmp(m.source, "hwloc", 5) != 0) {
+        printf("without hwloc: /sys is all there is\n");
+        return;
+    }
+    CHECK_MSG(m.threads == (int) sysconf(_SC_NPROCESSORS_ONLN), "hwloc: %d threads", m.threads);
+}
+
+TEST(intensities)
+{
+    int64_t count;
+    const sl_intensity *t = sl_intensities(&count);
+    CHECK_I64(count, 5);
+    CHECK_NEAR(t[0].flops / t[0].bytes, 315.08, 0.005);
+    CHECK_NEAR(t[1].flops / t[1].bytes, 0.9988, 0.00005);
+    CHECK_NEAR(t[2].flops / t[2].bytes, 2.25, 0);
+    CHECK_NEAR(t[3].flops / t[3].bytes, 0.25, 0);
+    CHECK(t[4].flops / t[4].bytes < 10);
+    CHECK_STR(sl_limiter(315, 138.9), "arithmetic");
+    CHECK_STR(sl_limiter(1, 138.9), "memory");
+    CHECK_STR(sl_limiter(315, 400), "memory"); /* a machine with much arithmetic for its memory */
+}
+
+TEST(disk)
+{
+    sl_disk_rates r;
+    CHECK_OK(sl_disk_measure(test_dir(), (size_t) 8 << 20, 0.05, &r));
+    CHECK(r.write_bytes_per_s > 0 && r.read_bytes_per_s > 0 && r.small_s.n > 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(r.small_per_s[i] > 0);
+    CHECK_FAILS(sl_disk_measure("/no/such/folder", (size_t) 8 << 20, 0.05, &r), SL_E_IO);
+}
+
+/* Rates and profile are two spellings of one thing: the roofline must give the rates back. */
+TEST(profile_carries_the_rates)
+{
+    sl_calibration c = {
+        .rates = {[SL_F32] = {6e10, {2e10, 3e10}, 9e9, 0, 2e-6}, [SL_BF16] = {3e10, {1e10, 1e10}, 5e9, 4e9, 0}}};
+    double best[SL_DTYPE_COUNT] = {8e10, 9e10};
+    sl_hardware hw = {.shared_cores = true, .memory_bandwidth = {1e10, 2e10}};
+    sl_calibrate_profile(&c, best, &hw);
+    CHECK_NEAR(hw.peak_flops[SL_F32] * hw.matmul_efficiency, 6e10, 1);
+    CHECK_NEAR(hw.peak_flops[SL_BF16] * hw.matmul_efficiency, 3e10, 1);
+    CHECK_NEAR(hw.peak_flops[SL_F32] * hw.attention_efficiency[1], 3e10, 1);
+    CHECK_NEAR(hw.memory_bandwidth[SL_TIER_DEVICE], 9e9, 0);
+    CHECK_NEAR(hw.host_optimizer_bandwidth, 4e9, 0);
+    CHECK_NEAR(hw.launch_latency_s, 2e-6, 0);
+    sl_hardware gpu = {.peak_flops = {[SL_F32] = 67e12, [SL_BF16] = 989e12}, .memory_bandwidth = {4e12, 1e11}};
+    c.rates[SL_BF16] = (sl_rates){600e12, {500e12, 400e12}, 3e12, 0, 3e-6};
+    c.rates[SL_F32] = (sl_rates){40e12, {20e12, 20e12}, 3e12, 0, 3e-6};
+    sl_calibrate_profile(&c, best, &gpu);
+    CHECK_NEAR(gpu.peak_flops[SL_BF16], 989e12, 0); /* MFU keeps its measure */
+    CHECK_NEAR(gpu.peak_flops[SL_BF16] * gpu.matmul_efficiency, 600e12, 1e6);
+    CHECK_NEAR(gpu.peak_flops[SL_F32] * gpu.matmul_efficiency, 40e12, 1e6);
+}
+
+TEST(measured)
+{
+    sl_system_config config = {.device = "cpu", .threads = 2, .quick = true, .disk = test_dir()};
+    sl_hardware hw;
+    sl_json_writer w = {0};
+    CHECK_OK(sl_system_run(&config, &bench_results));
+    static const char *const tables[] = {"machine",   "caches",    "numa",      "pci",    "software",
+                                         "peaks",     "numerics",  "bandwidth", "links",  "link_sizes",
+                                         "alignment", "sustained", "disk",      "ridges", "limiter"};
+    for (int64_t i = 0; i < SL_COUNT(tables); i++)
+        CHECK_MSG(sl_results_find(bench_results, tables[i]) != NULL, "there is no table \"%s\"", tables[i]);
+    CHECK(bench_number("peaks", 0, "tflops") > 0);
+    CHECK(bench_number("links", 3, "gbps") > 0);
+    for (int64_t r = 0; r < 4; r++) /* V100's verdicts as published */
+        CHECK_STR(bench_text("limiter", r, "limited_by_on_v100"), r == 0 ? "arithmetic" : "memory");
+    CHECK_STR(bench_text("limiter", 3, "limited_by"), "memory"); /* ReLU is, on every machine */
+    CHECK_NEAR(bench_number("ridges", bench_row("ridges", "machine", "V100, f16, nominal"), "ridge_flop_per_byte"),
+               138.9, 0.05);
+    CHECK_NEAR(bench_number("ridges", bench_row("ridges", "machine", "H200, bf16, nominal"), "ridge_flop_per_byte"),
+               206, 0.5);
+    sl_results_json(bench_results, &w);
+    CHECK_OK(sl_hardware_parse("system.json", w.text.data, w.text.length, &hw));
+    CHECK(hw.shared_cores && hw.peak_flops[SL_F32] > 1e9 && hw.matmul_efficiency <= 1);
+    CHECK_OK(sl_file_write_atomic(test_path("p.json"), w.text.data, w.text.length));
+    sl_text_free(&w.text);
+    char command[1024];
+    snprintf(command, sizeof command,
+             "'%s' plan --hw '%s' --model byte-nano --seqlen 64 --tokens-per-step 128 --json >/dev/null", SL_BINARY,
+             test_path("p.json"));
+    CHECK_I64(system(command), 0);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(probe);
+    RUN(hwloc_agrees_with_sys);
+    RUN(intensities);
+    RUN(disk);
+    RUN(profile_carries_the_rates);
+    RUN(measured);
+    sl_results_destroy(bench_results);
+    return test_end();
+}
