@@ -1,0 +1,165 @@
+/* `sluice report`: what other commands wrote, as a page to look at. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "core/file.h"
+#include "report/report.h"
+
+static const char usage[] =
+    "usage: sluice report FILE|DIR... [--out PAGE.html] [--trace TRACE.json] [--csv TABLE.csv]\n"
+    "\n"
+    "Shows what other commands wrote: the folder of a run (or its events.jsonl), a sweep, the JSON of a\n"
+    "bench or of `sluice system`. Writes one HTML page with all pictures inside, which opens anywhere and\n"
+    "needs no network. Several files become one page. A run that is still going can be looked at too.\n"
+    "With --trace it writes the streams of a step for https://ui.perfetto.dev or chrome://tracing, with\n"
+    "--csv a run's steps or the table's rows.";
+
+static const sl_option table[] = {
+    {"out", "FILE", SL_OPT_STRING, NULL, "Output",
+     "The page. Default: report.html in the run's folder, or beside the file with .html for its ending."},
+    {"trace", "FILE", SL_OPT_STRING, NULL, "Output", "Trace of the step the log recorded last (one run only)."},
+    {"csv", "FILE", SL_OPT_STRING, NULL, "Output", "Steps of a run, or the table's rows (one file only)."},
+    {"quiet", NULL, SL_OPT_FLAG, "false", "Output", "Print only where the files are."},
+};
+
+enum { MOST_FILES = 64 };
+
+typedef struct job {
+    const char *paths[MOST_FILES];
+    sl_input *inputs[MOST_FILES];
+    int64_t count;
+} job;
+
+/* Files stand before, between or behind the options. */
+static sl_status parse(sl_options *options, job *j, int argc, char **argv)
+{
+    for (int i = 0; i < argc;) {
+        if (strncmp(argv[i], "--", 2) == 0) {
+            bool alone = strchr(argv[i], '=') || strcmp(argv[i], "--quiet") == 0 || strcmp(argv[i], "--no-quiet") == 0;
+            int take = SL_MIN(alone ? 1 : 2, argc - i);
+            SL_TRY(sl_options_parse_args(options, take, argv + i));
+            i += take;
+            continue;
+        }
+        if (j->count == MOST_FILES)
+            return sl_fail(SL_E_USAGE, "more than %d files: give fewer, each page is made for people", MOST_FILES);
+        j->paths[j->count++] = argv[i++];
+    }
+    if (j->count == 0)
+        return sl_fail(SL_E_USAGE, "report needs a file or a run's folder: sluice report runs/first");
+    return SL_OK;
+}
+
+static sl_status default_page(const char *path, char out[1024])
+{
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *dot = strrchr(name, '.');
+    int length = dot && dot > name ? (int) (dot - path) : (int) strlen(path);
+    int wrote = sl_dir_exists(path)                 ? snprintf(out, 1024, "%s/report.html", path)
+                : strcmp(name, "events.jsonl") == 0 ? snprintf(out, 1024, "%.*sreport.html", (int) (name - path), path)
+                                                    : snprintf(out, 1024, "%.*s.html", length, path);
+    if (wrote >= 1024)
+        return sl_fail(SL_E_USAGE, "the file's path has %zu bytes: give --out", strlen(path));
+    return SL_OK;
+}
+
+static sl_status write_text(const char *path, sl_text *text)
+{
+    sl_status status = sl_text_status(text);
+    if (status == SL_OK)
+        status = sl_file_write_atomic(path, text->data ? text->data : "", text->length);
+    sl_text_free(text);
+    return status;
+}
+
+static sl_status write_page(const job *j, const char *path)
+{
+    sl_text page = {0};
+    sl_report_page(&page, (const sl_input *const *) j->inputs, j->count);
+    return write_text(path, &page);
+}
+
+static sl_status write_trace(const job *j, const char *path)
+{
+    sl_text trace = {0};
+    if (j->count > 1)
+        return sl_fail(SL_E_USAGE, "--trace takes one run: give one file, or leave --trace out");
+    sl_status status = sl_report_trace(&trace, j->inputs[0]);
+    if (status != SL_OK) {
+        sl_text_free(&trace);
+        return status;
+    }
+    return write_text(path, &trace);
+}
+
+static sl_status write_csv(const job *j, const char *path)
+{
+    sl_text csv = {0};
+    if (j->count > 1)
+        return sl_fail(SL_E_USAGE, "--csv takes one file: give one, or leave --csv out");
+    sl_report_csv(&csv, j->inputs[0]);
+    return write_text(path, &csv);
+}
+
+static sl_status show(const job *j)
+{
+    struct winsize window = {0};
+    bool terminal = isatty(STDOUT_FILENO);
+    int width = terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col : 80;
+    for (int64_t i = 0; i < j->count; i++) {
+        sl_text text = {0};
+        sl_report_terminal(&text, j->inputs[i], terminal ? width : 0);
+        sl_status status = sl_text_status(&text);
+        if (status == SL_OK && text.data)
+            printf("%s\n", text.data);
+        sl_text_free(&text);
+        SL_TRY(status);
+    }
+    return SL_OK;
+}
+
+static sl_status report(const sl_options *options, job *j)
+{
+    const char *page = sl_options_string(options, "out"), *trace = sl_options_string(options, "trace");
+    const char *csv = sl_options_string(options, "csv");
+    char path[1024];
+    for (int64_t i = 0; i < j->count; i++)
+        SL_TRY(sl_input_read(j->paths[i], &j->inputs[i]));
+    if (!page) {
+        SL_TRY(default_page(j->paths[0], path));
+        page = path;
+    }
+    SL_TRY(write_page(j, page));
+    if (trace)
+        SL_TRY(write_trace(j, trace));
+    if (csv)
+        SL_TRY(write_csv(j, csv));
+    if (!sl_options_flag(options, "quiet"))
+        SL_TRY(show(j));
+    printf("page    %s\n", page);
+    if (trace)
+        printf("trace   %s (open it at https://ui.perfetto.dev)\n", trace);
+    if (csv)
+        printf("csv     %s\n", csv);
+    return SL_OK;
+}
+
+int sl_cli_report(int argc, char **argv)
+{
+    if (sl_cli_help(table, SL_COUNT(table), usage, argc, argv))
+        return 0;
+    job j = {.count = 0};
+    sl_options *options;
+    sl_status status = sl_options_create(table, SL_COUNT(table), &options);
+    if (status != SL_OK)
+        return sl_cli_fail(status);
+    status = parse(options, &j, argc, argv);
+    if (status == SL_OK)
+        status = report(options, &j);
+    for (int64_t i = 0; i < j.count; i++)
+        sl_input_destroy(j.inputs[i]);
+    sl_options_destroy(options);
+    return status == SL_OK ? 0 : sl_cli_fail(status);
+}

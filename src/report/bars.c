@@ -1,0 +1,189 @@
+/* Bars beside each other's names, a bar in parts, and heat maps: drawings without axes. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/chart.h"
+
+/* A text cut to a width, with an ellipsis. */
+static const char *cut(const char *text, double width, double size, char out[128])
+{
+    snprintf(out, 128, "%s", text);
+    while (sl_text_width(out, size) > width && out[0]) {
+        size_t end = strlen(out);
+        if (end >= 3 && strcmp(out + end - 3, "…") == 0)
+            end -= 3;
+        do
+            end--;
+        while (end > 0 && ((unsigned char) out[end] & 0xc0) == 0x80);
+        out[end] = 0;
+        if (end < 120)
+            strcat(out, "…");
+        if (end == 0)
+            break;
+    }
+    return out;
+}
+
+void sl_draw_bars(sl_text *out, const void *what, double width)
+{
+    const sl_bars *bars = what;
+    enum { ROW = 22, SIZE = 12 };
+    double largest = 0, names = 0, height = ROW * bars->n_bars + 4, numbers = 0;
+    char text[128], number[64], shown[32];
+    for (int i = 0; i < bars->n_bars; i++) {
+        largest = isfinite(bars->bars[i].value) ? fmax(largest, bars->bars[i].value) : largest;
+        names = fmax(names, sl_text_width(bars->bars[i].label, SIZE));
+        snprintf(number, sizeof number, "%s%s%s", sl_show_as(bars->bars[i].value, bars->quantity, shown),
+                 *bars->unit ? " " : "", bars->unit);
+        numbers = fmax(numbers, sl_text_width(number, SIZE));
+    }
+    names = fmin(names, 0.42 * width);
+    double left = names + 10, room = fmax(width - left - numbers - 12, 20);
+    sl_svg_begin(out, width, height, bars->name);
+    for (int i = 0; i < bars->n_bars; i++) {
+        const sl_bar *bar = &bars->bars[i];
+        double y = 2 + ROW * i, length = largest > 0 && bar->value > 0 ? room * (bar->value / largest) : 0;
+        sl_svg_text(out, left - 8, y + 15, "end", "lab", cut(bar->label, names, SIZE, text));
+        sl_text_printf(out, "<rect class=\"f %s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" rx=\"2\"><title>",
+                       bar->color, left, y + 2, fmax(length, 1), ROW - 6);
+        sl_html(out, bar->label);
+        sl_text_printf(out, "</title></rect>");
+        snprintf(number, sizeof number, "%s%s%s", sl_show_as(bar->value, bars->quantity, shown), *bars->unit ? " " : "",
+                 bars->unit);
+        sl_svg_text(out, left + fmax(length, 1) + 6, y + 15, "start", "num", number);
+    }
+    sl_svg_end(out);
+}
+
+void sl_draw_parts(sl_text *out, const void *what, double width)
+{
+    const sl_parts *parts = what;
+    double sum = 0, x = 0;
+    char share[32];
+    for (int i = 0; i < parts->n_parts; i++)
+        sum += fmax(parts->parts[i].value, 0);
+    sl_svg_begin(out, width, 34, parts->name);
+    for (int i = 0; i < parts->n_parts && sum > 0; i++) {
+        const sl_part *part = &parts->parts[i];
+        double length = width * fmax(part->value, 0) / sum;
+        if (length < 0.05)
+            continue;
+        sl_text_printf(out, "<rect class=\"f %s\" x=\"%.1f\" y=\"2\" width=\"%.1f\" height=\"30\"><title>", part->color,
+                       x, length);
+        sl_html(out, part->name);
+        sl_text_printf(out, ": %s</title></rect>", sl_show_as(part->value / sum, SL_SHARE, share));
+        if (length > sl_text_width(share, 12) + 10)
+            sl_svg_text(out, x + length / 2, 21, "middle", "onbar", share);
+        x += length;
+    }
+    sl_svg_end(out);
+}
+
+/* ---- heat maps ---- */
+
+/* From cold to hot; light enough on dark pages and dark enough on light ones, and still ordered without colour. */
+static const double ramp[][3] = {{49, 54, 124},  {38, 99, 149},  {33, 145, 140},
+                                 {84, 184, 108}, {176, 210, 74}, {246, 226, 92}};
+
+static void heat_color(double share, int rgb[3])
+{
+    int steps = (int) (sizeof ramp / sizeof *ramp) - 1;
+    double at = fmin(fmax(share, 0), 1) * steps;
+    int i = at >= steps ? steps - 1 : (int) at;
+    for (int c = 0; c < 3; c++)
+        rgb[c] = (int) lround(ramp[i][c] + (at - i) * (ramp[i + 1][c] - ramp[i][c]));
+}
+
+static void heat_text(double value, sl_quantity quantity, char out[32])
+{
+    if (quantity == SL_SHARE)
+        snprintf(out, 32, "%.0f", fmin(100 * value, 1e6));
+    else
+        sl_show_short(value, out);
+}
+
+static void draw_cell(sl_text *out, const sl_heat *h, int row, int column, const double box[4], double share)
+{
+    double value = h->values[row * h->n_x + column];
+    char text[32];
+    int rgb[3];
+    bool fits = isfinite(value);
+    heat_color(share, rgb);
+    if (fits)
+        sl_text_printf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#%02x%02x%02x\"><title>",
+                       box[0], box[1], box[2], box[3], rgb[0], rgb[1], rgb[2]);
+    else
+        sl_text_printf(out, "<rect class=\"empty\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
+                       box[0], box[1], box[2], box[3]);
+    sl_html(out, h->x_names[column]);
+    sl_text_printf(out, " × ");
+    sl_html(out, h->y_names[row]);
+    sl_text_printf(out, ": %s</title></rect>", fits ? sl_show_as(value, h->quantity, text) : "does not fit");
+    heat_text(value, h->quantity, text);
+    if (sl_text_width(text, 11) > box[2] - 2 || box[3] < 12)
+        return;
+    double bright = 0.3 * rgb[0] + 0.59 * rgb[1] + 0.11 * rgb[2];
+    sl_svg_text(out, box[0] + box[2] / 2, box[1] + box[3] / 2 + 4, "middle",
+                !fits          ? "cell off"
+                : bright > 130 ? "cell dark"
+                               : "cell light",
+                text);
+}
+
+/* Numbers under a row of cells: every one, or as many as there is room for. */
+static void draw_x_names(sl_text *out, const sl_heat *h, double left, double cell, double y)
+{
+    double last = -1e9;
+    for (int i = 0; i < h->n_x; i++) {
+        double x = left + (i + 0.5) * cell, half = sl_text_width(h->x_names[i], 11) / 2;
+        if (x - half < last + 5)
+            continue;
+        sl_svg_text(out, x, y, "middle", "num", h->x_names[i]);
+        last = x + half;
+    }
+}
+
+static void draw_key(sl_text *out, const sl_heat *h, double low, double high, double left, double right, double y)
+{
+    char text[32];
+    int rgb[3];
+    double from = left + 0.5 * (right - left) - 60;
+    for (int i = 0; i < 24; i++) {
+        heat_color((i + 0.5) / 24, rgb);
+        sl_text_printf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"5.3\" height=\"8\" fill=\"#%02x%02x%02x\"/>",
+                       from + 5 * i, y, rgb[0], rgb[1], rgb[2]);
+    }
+    sl_svg_text(out, from - 6, y + 8, "end", "num", sl_show_as(low, h->quantity, text));
+    sl_svg_text(out, from + 126, y + 8, "start", "num", sl_show_as(high, h->quantity, text));
+}
+
+void sl_draw_heat(sl_text *out, const void *what, double width)
+{
+    const sl_heat *h = what;
+    double low = (double) INFINITY, high = -(double) INFINITY, names = 0;
+    for (int i = 0; i < h->n_x * h->n_y; i++)
+        if (isfinite(h->values[i])) {
+            low = fmin(low, h->values[i]);
+            high = fmax(high, h->values[i]);
+        }
+    for (int i = 0; i < h->n_y; i++)
+        names = fmax(names, sl_text_width(h->y_names[i], 11));
+    double left = names + 12, cell = (width - left - 6) / h->n_x, tall = fmin(fmax(cell * 0.6, 16), 30);
+    double top = 24, bottom = top + tall * h->n_y, height = bottom + 58;
+    sl_svg_begin(out, width, height, h->name);
+    sl_svg_text(out, 2, 12, "start", "lab", h->y_label);
+    for (int row = 0; row < h->n_y; row++) {
+        sl_svg_text(out, left - 6, top + (row + 0.5) * tall + 4, "end", "num", h->y_names[row]);
+        for (int column = 0; column < h->n_x; column++) {
+            double value = h->values[row * h->n_x + column], share = high > low ? (value - low) / (high - low) : 1;
+            draw_cell(out, h, row, column, (double[]){left + column * cell, top + row * tall, cell - 1, tall - 1},
+                      share);
+        }
+    }
+    draw_x_names(out, h, left, cell, bottom + 14);
+    sl_svg_text(out, (left + width) / 2, bottom + 30, "middle", "lab", h->x_label);
+    if (high >= low)
+        draw_key(out, h, low, high, left, width, bottom + 42);
+    sl_svg_end(out);
+}

@@ -1,0 +1,132 @@
+/*
+ * Shares of time rather than a tree of rules: a step that is half arithmetic and half waiting says so. Ops are judged by their
+ * intensity and not by the speed they reached, since a slow kernel above the ridge is still limited by arithmetic, its own.
+ * Without measurements (a run under way that has not written its end) the plan's busy and waiting times stand in, and recomputing
+ * is told from the share of arithmetic it is.
+ */
+#include "report/limits.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/scale.h"
+
+const char *const sl_bound_names[SL_BOUND_COUNT] = {"compute", "memory bandwidth", "memory size",
+                                                    "I/O",     "communication",    "overhead"};
+const char *const sl_bound_colors[SL_BOUND_COUNT] = {"b-compute", "b-bandwidth",     "b-size",
+                                                     "b-io",      "b-communication", "b-overhead"};
+
+static const char *const meanings[SL_BOUND_COUNT] = {
+    "goes into arithmetic",
+    "goes into ops that move bytes with little arithmetic on each",
+    "goes into recomputing what the device memory could not keep",
+    "goes into files: reading data, writing checkpoints",
+    "goes into waiting for copies between host and device memory",
+    "is neither work nor a wait that was seen: gaps between launches, and the host's own part",
+};
+
+static const char *const advice[SL_BOUND_COUNT] = {
+    "The machine is used as it should be. Faster: lower precision, or kernels nearer to the roof (see the roofline).",
+    "Fuse or enlarge small ops; larger chunks (--chunk-tokens) put more arithmetic on each byte of weights.",
+    "Give more --device-mem, or more --host-mem to keep activations there; smaller rounds (--chunks-per-round) need "
+    "less.",
+    "Put the data on a faster disk, or checkpoint less often (--checkpoint-every).",
+    "Give more --device-mem, or more tokens per step so that each copied byte is used more often.",
+    "Larger chunks (--chunk-tokens) or a larger model: the launches are too small for this machine.",
+};
+
+bool sl_below_ridge(const sl_log_hardware *hw, double flops, double bytes)
+{
+    if (!(hw->peak_flops > 0 && hw->memory_bandwidth > 0))
+        return false;
+    return flops * hw->memory_bandwidth < bytes * hw->peak_flops;
+}
+
+sl_bound sl_bound_of_plan(const char *limit)
+{
+    static const struct {
+        const char *word;
+        sl_bound bound;
+    } words[] = {{"compute", SL_BOUND_COMPUTE},        {"recompute", SL_BOUND_SIZE},
+                 {"link in", SL_BOUND_COMMUNICATION},  {"link out", SL_BOUND_COMMUNICATION},
+                 {"host compute", SL_BOUND_BANDWIDTH}, {"device bytes", SL_BOUND_SIZE},
+                 {"host bytes", SL_BOUND_SIZE}};
+    for (int64_t i = 0; limit && i < SL_COUNT(words); i++)
+        if (strcmp(words[i].word, limit) == 0)
+            return words[i].bound;
+    return SL_BOUND_COUNT;
+}
+
+static double known(double value)
+{
+    return isfinite(value) && value > 0 ? value : 0;
+}
+
+static void add_waits(const sl_figures *f, double *seconds)
+{
+    seconds[SL_BOUND_COMMUNICATION] += known(f->wait_s[1]) + known(f->wait_s[2]);
+    seconds[SL_BOUND_BANDWIDTH] += known(f->wait_s[3]);
+}
+
+static void add_ops(const sl_log *log, double *seconds)
+{
+    for (int64_t i = 0; i < log->n_ops; i++) {
+        const sl_log_op *op = &log->ops[i];
+        if (op->stream != 0)
+            continue;
+        double again = fmin(known(op->recomputed_s), known(op->measured_s));
+        seconds[SL_BOUND_SIZE] += again;
+        seconds[sl_below_ridge(&log->hardware, op->flops, op->bytes) ? SL_BOUND_BANDWIDTH : SL_BOUND_COMPUTE] +=
+            known(op->measured_s) - again;
+    }
+}
+
+/* Of a mean step: files stall now and then, so the last step alone tells little. */
+static double files_s(const sl_log *log)
+{
+    double data = 0;
+    int64_t n = 0;
+    for (int64_t i = log->n_steps > 1; i < log->n_steps; i++, n++)
+        data += known(log->steps[i].data_s);
+    return (n ? data / (double) n : 0) + (log->n_steps ? known(log->checkpoint_s) / (double) log->n_steps : 0);
+}
+
+static void add_plan(const sl_log *log, double *seconds)
+{
+    double busy = known(log->predicted.busy_s[0]), again = known(log->predicted.recompute_fraction);
+    sl_bound bound = sl_bound_of_plan(log->limit);
+    double recompute = busy * again / (1 + again);
+    seconds[SL_BOUND_SIZE] += recompute;
+    seconds[bound == SL_BOUND_BANDWIDTH ? SL_BOUND_BANDWIDTH : SL_BOUND_COMPUTE] += busy - recompute;
+    add_waits(&log->predicted, seconds);
+}
+
+bool sl_limits(const sl_log *log, sl_verdict *v)
+{
+    const sl_log_step *last = log->n_steps ? &log->steps[log->n_steps - 1] : NULL;
+    double whole = known(log->predicted.step_s); /* what the parts so far are of */
+    char share[32];
+    *v = (sl_verdict){.measured = log->n_ops > 0};
+    if (v->measured) { /* all of the last step */
+        add_ops(log, v->seconds);
+        add_waits(&log->measured, v->seconds);
+        whole = last ? known(last->seconds) - known(last->data_s) : 0;
+    } else
+        add_plan(log, v->seconds);
+    for (int i = 0; i < SL_BOUND_COUNT; i++)
+        v->step_s += v->seconds[i];
+    v->seconds[SL_BOUND_OVERHEAD] = fmax(whole - v->step_s, 0);
+    v->seconds[SL_BOUND_IO] = v->measured ? files_s(log) : 0;
+    v->step_s += v->seconds[SL_BOUND_OVERHEAD] + v->seconds[SL_BOUND_IO];
+    if (!(v->step_s > 0))
+        return false;
+    for (int i = 0; i < SL_BOUND_COUNT; i++)
+        if (v->seconds[i] > v->seconds[v->limit])
+            v->limit = (sl_bound) i;
+    snprintf(v->sentence, sizeof v->sentence, "Limited by %s: %s of a step's time %s%s.", sl_bound_names[v->limit],
+             sl_show_as(v->seconds[v->limit] / v->step_s, SL_SHARE, share), meanings[v->limit],
+             v->measured ? "" : " (predicted)");
+    snprintf(v->advice, sizeof v->advice, "%s", advice[v->limit]);
+    return true;
+}

@@ -1,0 +1,344 @@
+/*
+ * Charts for tables nobody has told us about. What a table is about shows in its columns:
+ *
+ *   - rates of arithmetic and of bytes in the same row (units FLOP/s and B/s): a roofline
+ *   - a first whole-number column with three or more values, that others follow: lines over it, one for each column of the same
+ *     unit, or one for each combination of the text columns where the numbers repeat
+ *   - otherwise: bars of the first column with a unit, beside the names in the text columns
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/panels.h"
+
+enum { MOST_SERIES = 8, MOST_BARS = 24, MOST_POINTS = 400 };
+
+/* "attention_gflop" in "GFLOP" -> "attention": the unit is told once. */
+static void short_name(const sl_table_column *column, char out[64])
+{
+    snprintf(out, 64, "%s", column->name);
+    size_t unit = strlen(column->unit), name = strlen(out);
+    if (unit && name > unit + 1 && out[name - unit - 1] == '_' && strcasecmp(out + name - unit, column->unit) == 0)
+        out[name - unit - 1] = 0;
+    for (char *at = out; *at; at++)
+        *at = *at == '_' ? ' ' : *at;
+}
+
+static double scale_of_unit(const char *unit, const char *ends)
+{
+    static const struct {
+        const char *letter;
+        double scale;
+    } letters[] = {{"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"k", 1e3}, {"", 1}};
+    for (int64_t i = 0; i < SL_COUNT(letters); i++) {
+        char whole[32];
+        snprintf(whole, sizeof whole, "%s%s", letters[i].letter, ends);
+        if (strcmp(unit, whole) == 0)
+            return letters[i].scale;
+    }
+    return 0;
+}
+
+static int64_t find_rate(const sl_grid *g, const char *ends, double *scale)
+{
+    for (int64_t c = 0; c < g->n_columns; c++) {
+        *scale = scale_of_unit(g->columns[c].unit, ends);
+        if (g->columns[c].numeric && *scale > 0)
+            return c;
+    }
+    return -1;
+}
+
+/* The texts of a row, joined: what the row is about. */
+static void row_label(const sl_grid *g, int64_t row, char out[96])
+{
+    size_t length = 0;
+    out[0] = 0;
+    for (int64_t c = 0; c < g->n_columns && length < 80; c++) {
+        const char *text = sl_grid_text(g, row, c);
+        if (g->columns[c].numeric || !*text || strlen(text) > 40)
+            continue;
+        int wrote = snprintf(out + length, 96 - length, "%s%s", length ? " " : "", text);
+        length += (size_t) SL_MAX(wrote, 0);
+    }
+    if (!out[0])
+        snprintf(out, 96, "row %lld", (long long) row + 1);
+}
+
+/* ---- roofline ---- */
+
+static double first_fact(const sl_tables *t, const char *const *keys, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double value = sl_tables_fact(t, keys[i]);
+        if (value > 0)
+            return value;
+    }
+    return 0;
+}
+
+static bool draw_roofline(sl_text *out, const sl_tables *t, const sl_grid *g, int number)
+{
+    static const char *const peaks[] = {"peak_flops", "peak_flops_bf16", "peak_flops_f32"};
+    static const char *const widths[] = {"memory_bandwidth", "device_memory_bandwidth"};
+    double flop_scale, byte_scale, best_rate = 0, best_bytes = 0;
+    int64_t flops = find_rate(g, "FLOP/s", &flop_scale), bytes = find_rate(g, "B/s", &byte_scale);
+    char id[32], title[160], sub[256], a[32], b[32];
+    sl_roof_point *points;
+    char(*names)[96];
+    int n = 0;
+    if (flops < 0 || bytes < 0 || g->n_rows == 0)
+        return false;
+    if (sl_alloc(&points, MOST_POINTS, sizeof *points) != SL_OK ||
+        sl_alloc(&names, MOST_POINTS, sizeof *names) != SL_OK) {
+        sl_free(points);
+        out->failed = true;
+        return true;
+    }
+    for (int64_t row = 0; row < g->n_rows && n < MOST_POINTS; row++) {
+        double rate = sl_grid_number(g, row, flops) * flop_scale, moved = sl_grid_number(g, row, bytes) * byte_scale;
+        if (!(rate > 0 && moved > 0))
+            continue;
+        row_label(g, row, names[n]);
+        const char *op = sl_grid_find(g, "op") >= 0 ? sl_grid_text(g, row, sl_grid_find(g, "op")) : names[n];
+        const char *category = sl_op_category(op);
+        points[n] = (sl_roof_point){names[n],
+                                    strcmp(category, "dot-product") == 0 ? "g-product"
+                                    : strcmp(category, "reduction") == 0 ? "g-reduction"
+                                                                         : "g-elementwise",
+                                    rate / moved, rate, 1};
+        best_rate = fmax(best_rate, rate);
+        best_bytes = fmax(best_bytes, moved);
+        n++;
+    }
+    double peak = first_fact(t, peaks, SL_COUNT(peaks)), width = first_fact(t, widths, SL_COUNT(widths));
+    bool known = peak > 0 && width > 0;
+    if (n > 0) {
+        snprintf(id, sizeof id, "roofline-%d", number);
+        snprintf(title, sizeof title, "Roofline: the best kernel reaches %sFLOP/s", sl_show_short(best_rate, a));
+        snprintf(sub, sizeof sub,
+                 known ? "The roof is what the machine's profile says: %sFLOP/s and %sB/s."
+                       : "The file tells no peaks, so the roof is drawn through the best that was measured: %sFLOP/s "
+                         "and %sB/s.",
+                 sl_show_short(known ? peak : best_rate, a), sl_show_short(known ? width : best_bytes, b));
+        sl_panel_begin(out, id, true, title, sub);
+        sl_legend_begin(out);
+        sl_legend_item(out, "g-product", "dot-product");
+        sl_legend_item(out, "g-reduction", "reduction");
+        sl_legend_item(out, "g-elementwise", "elementwise");
+        sl_legend_end(out);
+        sl_draw_twice(out, sl_draw_roof,
+                      &(sl_roof){title, known ? peak : best_rate, known ? width : best_bytes, points, n}, SL_FULL);
+        sl_panel_end(out);
+    }
+    sl_free(names);
+    sl_free(points);
+    return n > 0;
+}
+
+/* ---- lines ---- */
+
+/* The column that others are drawn over; -1: none. */
+static int64_t find_x(const sl_grid *g)
+{
+    int64_t patches = sl_grid_find(g, "patches");
+    if (patches >= 0 && g->columns[patches].numeric)
+        return patches;
+    for (int64_t c = 0; c < g->n_columns; c++) {
+        int64_t distinct = 0;
+        double last = -(double) INFINITY;
+        bool whole = g->columns[c].numeric;
+        for (int64_t row = 0; row < g->n_rows && whole; row++) {
+            double x = sl_grid_number(g, row, c);
+            whole = isfinite(x) && x == floor(x) && x > 0;
+            distinct += x > last;
+            last = fmax(last, x);
+        }
+        if (whole && distinct >= 3)
+            return c;
+        if (g->columns[c].numeric && *g->columns[c].unit)
+            return -1; /* a measured column stands before any that could be walked along */
+    }
+    return -1;
+}
+
+typedef struct line_set {
+    char names[MOST_SERIES][96];
+    double *x[MOST_SERIES], *y[MOST_SERIES];
+    int64_t count[MOST_SERIES];
+    int n;
+    bool many; /* more than can be told apart */
+} line_set;
+
+static void free_set(line_set *set)
+{
+    for (int i = 0; i < set->n; i++) {
+        sl_free(set->x[i]);
+        sl_free(set->y[i]);
+    }
+}
+
+static int add_line(line_set *set, const char *name, int64_t rows)
+{
+    for (int i = 0; i < set->n; i++)
+        if (strcmp(set->names[i], name) == 0)
+            return i;
+    if (set->n == MOST_SERIES) {
+        set->many = true;
+        return -1;
+    }
+    if (sl_alloc(&set->x[set->n], rows, sizeof(double)) != SL_OK)
+        return -1;
+    if (sl_alloc(&set->y[set->n], rows, sizeof(double)) != SL_OK) {
+        sl_free(set->x[set->n]);
+        return -1;
+    }
+    snprintf(set->names[set->n], sizeof set->names[0], "%.95s", name);
+    return set->n++;
+}
+
+static void add_point(line_set *set, int line, double x, double y)
+{
+    if (line < 0)
+        return;
+    set->x[line][set->count[line]] = x;
+    set->y[line][set->count[line]++] = y;
+}
+
+/* Does a value of x come twice? Then the text columns tell the lines apart. */
+static bool repeats(const sl_grid *g, int64_t x)
+{
+    for (int64_t row = 1; row < g->n_rows; row++)
+        if (!(sl_grid_number(g, row, x) > sl_grid_number(g, row - 1, x)))
+            return true;
+    return false;
+}
+
+static void collect(const sl_grid *g, int64_t x, int64_t first, line_set *set)
+{
+    bool by_text = repeats(g, x);
+    for (int64_t c = first; c < g->n_columns; c++) {
+        if (!g->columns[c].numeric || c == x || strcmp(g->columns[c].unit, g->columns[first].unit) != 0)
+            continue;
+        char name[96];
+        short_name(&g->columns[c], name);
+        for (int64_t row = 0; row < g->n_rows; row++) {
+            if (by_text)
+                row_label(g, row, name);
+            if (isfinite(sl_grid_number(g, row, c)))
+                add_point(set, add_line(set, name, g->n_rows), sl_grid_number(g, row, x), sl_grid_number(g, row, c));
+        }
+        if (by_text)
+            return;
+    }
+}
+
+static bool wide_range(double *const *values, const int64_t *counts, int n, double ratio)
+{
+    double low = (double) INFINITY, high = 0;
+    for (int s = 0; s < n; s++)
+        for (int64_t i = 0; i < counts[s]; i++) {
+            if (!(values[s][i] > 0))
+                return false;
+            low = fmin(low, values[s][i]);
+            high = fmax(high, values[s][i]);
+        }
+    return high > ratio * low;
+}
+
+static void draw_set(sl_text *out, const sl_grid *g, int64_t x, int64_t first, const line_set *set, const char *id,
+                     bool flops)
+{
+    sl_series series[MOST_SERIES];
+    char x_name[64], y_name[64], label[128], title[256];
+    short_name(&g->columns[x], x_name);
+    short_name(&g->columns[first], y_name);
+    for (int i = 0; i < set->n; i++)
+        series[i] = (sl_series){set->names[i], sl_series_color(i), set->x[i], set->y[i], set->count[i], SL_LINE};
+    snprintf(label, sizeof label, "%s%s%s", set->n == 1 || repeats(g, x) ? y_name : "",
+             set->n == 1 || repeats(g, x) ? ", " : "", *g->columns[first].unit ? g->columns[first].unit : "value");
+    snprintf(title, sizeof title, flops ? "FLOP scaling: %.150s" : "%.150s", g->title ? g->title : g->name);
+    sl_panel_begin(out, id, flops, title, NULL);
+    sl_legend_begin(out);
+    for (int i = 0; i < set->n; i++)
+        sl_legend_item(out, series[i].color, set->names[i]);
+    sl_legend_end(out);
+    sl_draw_twice(out, sl_draw_lines,
+                  &(sl_lines){.name = title,
+                              .x_label = x_name,
+                              .y_label = label,
+                              .log_x = wide_range(set->x, set->count, set->n, 12),
+                              .log_y = wide_range(set->y, set->count, set->n, 40),
+                              .zero_y = true,
+                              .series = series,
+                              .n_series = set->n},
+                  flops ? SL_FULL : SL_HALF);
+    sl_panel_end(out);
+}
+
+/* Lines for the first two units that are measured; false: the table is not of that kind. */
+static bool draw_lines(sl_text *out, const sl_tables *t, const sl_grid *g, int number)
+{
+    int64_t x = find_x(g);
+    int drawn = 0;
+    const char *last = "";
+    if (x < 0)
+        return false;
+    bool flops = strcmp(t->name, "flops") == 0;
+    for (int64_t c = 0; c < g->n_columns && drawn < 2; c++) {
+        const sl_table_column *column = &g->columns[c];
+        if (!column->numeric || c == x || !*column->unit || strcmp(column->unit, last) == 0)
+            continue;
+        line_set set = {.n = 0};
+        char id[48];
+        collect(g, x, c, &set);
+        snprintf(id, sizeof id, flops && drawn == 0 && number == 1 ? "flop-scaling" : "lines-%d-%d", number, drawn + 1);
+        if (set.n > 0 && !set.many) {
+            draw_set(out, g, x, c, &set, id, flops && drawn == 0);
+            drawn++;
+        }
+        free_set(&set);
+        last = column->unit;
+    }
+    return drawn > 0;
+}
+
+/* ---- bars ---- */
+
+static void draw_bars(sl_text *out, const sl_grid *g, int number)
+{
+    sl_bar bars[MOST_BARS];
+    char names[MOST_BARS][96], id[32], title[256], metric[64];
+    int64_t c = 0, n = 0;
+    while (c < g->n_columns && !(g->columns[c].numeric && *g->columns[c].unit))
+        c++;
+    bool named = false;
+    for (int64_t i = 0; i < g->n_columns; i++)
+        named = named || !g->columns[i].numeric;
+    if (c == g->n_columns || !named || g->n_rows < 2 || g->n_rows > MOST_BARS)
+        return;
+    for (int64_t row = 0; row < g->n_rows; row++) {
+        double value = sl_grid_number(g, row, c);
+        if (!isfinite(value))
+            continue;
+        row_label(g, row, names[n]);
+        bars[n] = (sl_bar){names[n], "s0", value};
+        n++;
+    }
+    if (n < 2)
+        return;
+    short_name(&g->columns[c], metric);
+    snprintf(id, sizeof id, "bars-%d", number);
+    snprintf(title, sizeof title, "%.120s: %s", g->title ? g->title : g->name, metric);
+    sl_panel_begin(out, id, false, title, NULL);
+    sl_draw_twice(out, sl_draw_bars, &(sl_bars){title, g->columns[c].unit, SL_PLAIN, bars, (int) n}, SL_HALF);
+    sl_panel_end(out);
+}
+
+void sl_panel_charts(sl_text *out, const sl_tables *t, const sl_grid *g, int number)
+{
+    if (!draw_roofline(out, t, g, number) && !draw_lines(out, t, g, number))
+        draw_bars(out, g, number);
+}

@@ -1,0 +1,157 @@
+/* Where the time of the last step went, op by op, and how near each op came to what the machine can do. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/panels.h"
+
+const char *sl_op_category(const char *op)
+{
+    static const char *const products[] = {"matmul", "attention", "attention_bwd", "head_loss", "head_loss_bwd"};
+    static const char *const reductions[] = {"rmsnorm", "rmsnorm_bwd", "layernorm", "layernorm_bwd", "bias_grad",
+                                             "sum",     "sum_squares", "grad_gate", "embedding_bwd", "segment_mean"};
+    if (strncmp(op, "copy", 4) == 0)
+        return "copy";
+    for (int64_t i = 0; i < SL_COUNT(products); i++)
+        if (strcmp(op, products[i]) == 0)
+            return "dot-product";
+    for (int64_t i = 0; i < SL_COUNT(reductions); i++)
+        if (strcmp(op, reductions[i]) == 0)
+            return "reduction";
+    return "elementwise";
+}
+
+static const char *category_color(const char *category)
+{
+    return strcmp(category, "dot-product") == 0 ? "g-product"
+           : strcmp(category, "reduction") == 0 ? "g-reduction"
+           : strcmp(category, "copy") == 0      ? "g-copy"
+                                                : "g-elementwise";
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = (*(const sl_log_op *const *) a)->measured_s, y = (*(const sl_log_op *const *) b)->measured_s;
+    return x > y ? -1 : x < y;
+}
+
+static double all_seconds(const sl_log *log)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < log->n_ops; i++)
+        sum += isfinite(log->ops[i].measured_s) ? fmax(log->ops[i].measured_s, 0) : 0;
+    return sum;
+}
+
+static void number_cell(sl_text *out, const char *text)
+{
+    sl_text_printf(out, "<td class=\"n\">%s</td>", text);
+}
+
+static void draw_row(sl_text *out, const sl_log *log, const sl_log_op *op, double all)
+{
+    char text[32];
+    const char *category = sl_op_category(op->name);
+    double share = all > 0 ? fmax(op->measured_s, 0) / all : 0, seconds = op->measured_s;
+    bool work = op->stream == 0 || op->stream == 3;
+    sl_text_printf(out, "<tr><th scope=\"row\">");
+    sl_html(out, op->name);
+    sl_text_printf(out, "%s</th><td>%s</td>", op->stream == 3 ? " <small>host</small>" : "", category);
+    number_cell(out, sl_show((double) op->count, text));
+    number_cell(out, sl_show_as(seconds, SL_SECONDS, text));
+    sl_text_printf(out,
+                   "<td class=\"n\"><span class=\"meter\"><i class=\"%s\" style=\"width:%.1f%%\"></i></span> %s</td>",
+                   category_color(category), 100 * share, sl_show_as(share, SL_SHARE, text));
+    number_cell(out, sl_show_as(op->count > 0 ? seconds / (double) op->count : (double) NAN, SL_SECONDS, text));
+    number_cell(out, sl_show_as(op->predicted_s, SL_SECONDS, text));
+    number_cell(out, work && op->flops > 0 && seconds > 0 ? sl_show(1e-9 * op->flops / seconds, text) : "–");
+    number_cell(out, op->bytes > 0 && seconds > 0 ? sl_show(1e-9 * op->bytes / seconds, text) : "–");
+    number_cell(out, work && op->flops > 0 && op->bytes > 0 ? sl_show(op->flops / op->bytes, text) : "–");
+    sl_text_printf(out, "<td>%s</td></tr>\n",
+                   !work                                                  ? "link"
+                   : log->hardware.memory_bandwidth <= 0                  ? "–"
+                   : sl_below_ridge(&log->hardware, op->flops, op->bytes) ? "memory"
+                                                                          : "compute");
+}
+
+static void draw_table(sl_text *out, const sl_log *log, const sl_log_op *const *ops, double all)
+{
+    sl_text_printf(out, "<div class=\"scroll\"><table><thead><tr><th>op</th><th>category</th><th class=\"n\">calls</th>"
+                        "<th class=\"n\">time</th><th class=\"n\">share</th><th class=\"n\">per call</th>"
+                        "<th class=\"n\">predicted</th><th class=\"n\">GFLOP/s</th><th class=\"n\">GB/s</th>"
+                        "<th class=\"n\">FLOP/B</th><th>bound by</th></tr></thead><tbody>\n");
+    for (int64_t i = 0; i < log->n_ops; i++)
+        draw_row(out, log, ops[i], all);
+    sl_text_printf(out, "</tbody></table></div>\n");
+}
+
+/* The share of the roof above its own intensity that an op reaches. */
+static double of_roof(const sl_log_hardware *hw, const sl_roof_point *p)
+{
+    return p->y / fmin(hw->peak_flops, p->x * hw->memory_bandwidth);
+}
+
+static void draw_roofline(sl_text *out, const sl_log *log, const sl_log_op *const *ops)
+{
+    const sl_log_hardware *hw = &log->hardware;
+    sl_roof_point *points;
+    int n = 0, silent = 0;
+    char title[160], sub[384], peak[32], band[32], share[32], left[96] = "";
+    if (sl_alloc(&points, log->n_ops, sizeof *points) != SL_OK) {
+        out->failed = true;
+        return;
+    }
+    for (int64_t i = 0; i < log->n_ops && n < 64; i++) {
+        const sl_log_op *op = ops[i];
+        silent += op->stream == 0 && !(op->flops > 0);
+        if (op->stream == 0 && op->flops > 0 && op->bytes > 0 && op->measured_s > 0)
+            points[n++] = (sl_roof_point){op->name, category_color(sl_op_category(op->name)), op->flops / op->bytes,
+                                          op->flops / op->measured_s, op->measured_s};
+    }
+    if (n > 0 && hw->peak_flops > 0 && hw->memory_bandwidth > 0) {
+        if (silent)
+            snprintf(left, sizeof left, " %d ops that only move bytes have no arithmetic to place.", silent);
+        snprintf(title, sizeof title, "Roofline: %.40s reaches %s of what its intensity allows", points[0].name,
+                 sl_show_as(of_roof(hw, &points[0]), SL_SHARE, share));
+        snprintf(sub, sizeof sub,
+                 "Each circle is an op, as large as its time. The roof is %sFLOP/s and %sB/s%s%.60s.%s",
+                 sl_show_short(hw->peak_flops, peak), sl_show_short(hw->memory_bandwidth, band), hw->name ? ": " : "",
+                 hw->name ? hw->name : "", left);
+        sl_panel_begin(out, "roofline", true, title, sub);
+        sl_legend_begin(out);
+        sl_legend_item(out, "g-product", "dot-product");
+        sl_legend_item(out, "g-reduction", "reduction");
+        sl_legend_item(out, "g-elementwise", "elementwise");
+        sl_legend_end(out);
+        sl_draw_twice(out, sl_draw_roof, &(sl_roof){title, hw->peak_flops, hw->memory_bandwidth, points, n}, SL_FULL);
+        sl_panel_end(out);
+    }
+    sl_free(points);
+}
+
+void sl_panel_ops(sl_text *out, const sl_log *log)
+{
+    const sl_log_op **ops;
+    char title[160], share[32];
+    double all = all_seconds(log);
+    if (log->n_ops == 0)
+        return;
+    if (sl_alloc(&ops, log->n_ops, sizeof *ops) != SL_OK) {
+        out->failed = true;
+        return;
+    }
+    for (int64_t i = 0; i < log->n_ops; i++)
+        ops[i] = &log->ops[i];
+    qsort(ops, (size_t) log->n_ops, sizeof *ops, by_time);
+    draw_roofline(out, log, ops);
+    snprintf(title, sizeof title, "%.40s takes %s of all busy time", ops[0]->name,
+             sl_show_as(all > 0 ? ops[0]->measured_s / all : 0, SL_SHARE, share));
+    sl_panel_begin(
+        out, "ops", true, title,
+        "The last step, op by op. Shares are of the busy time of all streams and add up to 100 %; copies run beside "
+        "arithmetic, so they cost nothing while they are hidden.");
+    draw_table(out, log, ops, all);
+    sl_panel_end(out);
+    sl_free(ops);
+}

@@ -1,0 +1,43 @@
+/* Inside the page: its panels. Each appends one or more <section>s, or nothing where there is nothing to see. */
+#ifndef SL_REPORT_PANELS_H
+#define SL_REPORT_PANELS_H
+
+#include "report/chart.h"
+#include "report/input.h"
+#include "report/limits.h"
+
+/* `id` names the panel for links and tests; `sub` may be NULL. */
+void sl_panel_begin(sl_text *out, const char *id, bool full, const char *title, const char *sub);
+void sl_panel_end(sl_text *out);
+
+/* A headline number: value, what it is, what to compare it with (NULL: nothing). */
+void sl_tile(sl_text *out, const char *id, const char *value, const char *name, const char *note);
+
+void sl_panels_run(sl_text *out, const sl_log *log);
+void sl_panel_timeline(sl_text *out, const sl_log *log);
+void sl_panel_memory(sl_text *out, const sl_log *log);
+void sl_panel_curves(sl_text *out, const sl_log *log);
+void sl_panel_ops(sl_text *out, const sl_log *log);
+
+void sl_panels_tables(sl_text *out, const sl_tables *tables);
+void sl_panels_sweep(sl_text *out, const sl_grid *grid);
+/* Charts and roofline of a bench table, where it has the columns for it. */
+void sl_panel_charts(sl_text *out, const sl_tables *tables, const sl_grid *grid, int number);
+void sl_panel_grid(sl_text *out, const sl_grid *grid, int number);
+
+/* elementwise, reduction or dot-product; copies are "copy". */
+const char *sl_op_category(const char *op);
+/* Series colours, s0 to s7, again and again. */
+const char *sl_series_color(int64_t i);
+
+/* Memory of a tier over the measured step: at each of `n` moments the bytes by class. */
+typedef struct sl_memory {
+    double bytes[SL_LOG_CLASSES];
+} sl_memory;
+/* Each moment is the fullest of its n-th of the step. peak: the largest sum of all. SL_OK with *there false when the log does not
+ * tell. */
+sl_status sl_memory_over_time(const sl_log *log, int tier, int n, sl_memory *moments, double *peak, bool *there);
+/* End of the step in ns: of its last action, as predicted or as measured. */
+int64_t sl_log_end_ns(const sl_log *log, bool predicted);
+
+#endif

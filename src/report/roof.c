@@ -1,0 +1,109 @@
+/*
+ * The roofline: how much arithmetic a byte from memory feeds (x) against how much is done in a second (y). Under the slanted part
+ * memory bandwidth is the limit, under the flat part arithmetic; the distance from the roof is what a kernel could still gain.
+ * The heaviest points carry their names; a name that would lie on another one is left to the tool tip and the table.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "report/axes.h"
+
+enum { MOST_NAMES = 10 };
+
+typedef struct box {
+    double left, top, right, bottom;
+} box;
+
+static bool overlaps(const box *a, const box *b)
+{
+    return a->left < b->right && b->left < a->right && a->top < b->bottom && b->top < a->bottom;
+}
+
+/* A place for the point's name that lies on none before it: right, left, above, below. */
+static bool place_name(const sl_axes *a, double x, double y, double radius, const char *name, const box *taken, int n,
+                       box *out)
+{
+    double width = sl_text_width(name, 11) + 4;
+    const box tries[] = {{x + radius + 3, y - 7, x + radius + 3 + width, y + 6},
+                         {x - radius - 3 - width, y - 7, x - radius - 3, y + 6},
+                         {x - width / 2, y - radius - 16, x + width / 2, y - radius - 3},
+                         {x - width / 2, y + radius + 3, x + width / 2, y + radius + 16}};
+    for (int t = 0; t < 4; t++) {
+        bool free = tries[t].left >= a->left && tries[t].right <= a->right + 8 && tries[t].top >= a->top - 10 &&
+                    tries[t].bottom <= a->bottom;
+        for (int i = 0; i < n && free; i++)
+            free = !overlaps(&tries[t], &taken[i]);
+        if (free) {
+            *out = tries[t];
+            return true;
+        }
+    }
+    return false;
+}
+
+static void draw_roof(sl_text *out, const sl_axes *a, const sl_roof *r, double x_low, double x_high, double y_low)
+{
+    if (!(r->peak > 0 && r->bandwidth > 0))
+        return;
+    /* From where the slanted part enters the frame. */
+    double ridge = r->peak / r->bandwidth, from = fmin(fmax(x_low, y_low / r->bandwidth), ridge),
+           to = fmax(x_high, ridge);
+    char text[96], ridge_text[32];
+    sl_text_printf(out, "<path class=\"l c-roof\" d=\"M%.1f %.1fL%.1f %.1fL%.1f %.1f\"/>", sl_axes_x(a, from),
+                   sl_axes_y(a, from * r->bandwidth), sl_axes_x(a, ridge), sl_axes_y(a, r->peak), sl_axes_x(a, to),
+                   sl_axes_y(a, r->peak));
+    snprintf(text, sizeof text, "ridge %s FLOP/B", sl_show(ridge, ridge_text));
+    double x = fmin(sl_axes_x(a, ridge), a->right - sl_text_width(text, 11) / 2);
+    sl_svg_text(out, fmax(x, a->left + sl_text_width(text, 11) / 2), sl_axes_y(a, r->peak) - 7, "middle", "num", text);
+}
+
+void sl_draw_roof(sl_text *out, const void *what, double width)
+{
+    const sl_roof *r = what;
+    double height = width > 400 ? 320 : 260, heaviest = 0;
+    double x_low = (double) INFINITY, x_high = 0, y_low = x_low, y_high = r->peak > 0 ? r->peak : 0;
+    for (int i = 0; i < r->n_points; i++) {
+        const sl_roof_point *p = &r->points[i];
+        if (!(isfinite(p->x) && isfinite(p->y) && p->x > 0 && p->y > 0))
+            continue;
+        x_low = fmin(x_low, p->x), x_high = fmax(x_high, p->x);
+        y_low = fmin(y_low, p->y), y_high = fmax(y_high, p->y);
+        heaviest = fmax(heaviest, p->weight);
+    }
+    if (!(x_high > 0))
+        x_low = 0.1, x_high = 100, y_low = fmax(y_high, 1) / 1e3;
+    if (r->peak > 0 && r->bandwidth > 0) { /* both sides of the ridge are in the picture */
+        double ridge = r->peak / r->bandwidth;
+        x_high = fmax(x_high, 4 * ridge);
+        x_low = fmin(x_low, ridge / 12);
+    }
+    x_low /= 1.6, x_high *= 1.6, y_low /= 2, y_high = fmax(1.7 * y_high, 1);
+    sl_axes a;
+    sl_svg_begin(out, width, height, r->name);
+    sl_axes_draw(out,
+                 &(sl_axes_config){"arithmetic intensity (FLOP per byte)", "FLOP/s", SL_PLAIN, SL_PLAIN, x_low, x_high,
+                                   y_low, y_high, true, true, width, height},
+                 &a);
+    draw_roof(out, &a, r, x_low, x_high, y_low);
+    box taken[MOST_NAMES];
+    int named = 0;
+    for (int i = 0; i < r->n_points; i++) {
+        const sl_roof_point *p = &r->points[i];
+        double x = sl_axes_x(&a, p->x), y = sl_axes_y(&a, p->y);
+        if (!isfinite(x) || !isfinite(y))
+            continue;
+        double radius = 3.5 + 7 * sqrt(heaviest > 0 ? fmax(p->weight, 0) / heaviest : 0);
+        char rate[32], intensity[32];
+        sl_text_printf(out, "<circle class=\"f %s point\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"><title>", p->color, x, y,
+                       radius);
+        sl_html(out, p->name);
+        sl_text_printf(out, ": %sFLOP/s at %s FLOP/B</title></circle>", sl_show_short(p->y, rate),
+                       sl_show(p->x, intensity));
+        if (named < MOST_NAMES && place_name(&a, x, y, radius, p->name, taken, named, &taken[named])) {
+            sl_svg_text(out, taken[named].left + 2, taken[named].bottom - 2, "start", "num", p->name);
+            named++;
+        }
+    }
+    sl_svg_end(out);
+}

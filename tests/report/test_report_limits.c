@@ -1,0 +1,133 @@
+/* What limited a run, on runs made to be limited by each thing in turn. */
+#include "logs.h"
+#include "report/limits.h"
+
+static sl_verdict verdict_of(made_step m)
+{
+    sl_text text = {0};
+    sl_verdict v;
+    make_log(&m, &text);
+    CHECK_OK(sl_text_status(&text));
+    sl_input *input = read_log(text.data);
+    REQUIRE(input->log && sl_limits(input->log, &v));
+    sl_input_destroy(input);
+    sl_text_free(&text);
+    double sum = 0;
+    for (int i = 0; i < SL_BOUND_COUNT; i++)
+        sum += v.seconds[i];
+    CHECK_NEAR(sum, v.step_s, 1e-12);
+    return v;
+}
+
+TEST(compute)
+{
+    sl_verdict v = verdict_of((made_step){.matmul_s = 0.8, .norm_s = 0.1});
+    CHECK_I64(v.limit, SL_BOUND_COMPUTE);
+    CHECK_NEAR(v.seconds[SL_BOUND_COMPUTE], 0.8, 1e-12);
+    CHECK_NEAR(v.seconds[SL_BOUND_BANDWIDTH], 0.1, 1e-12);
+    CHECK_NEAR(v.seconds[SL_BOUND_OVERHEAD], 0.1, 1e-12);
+    CHECK_NEAR(v.step_s, 1, 1e-12);
+    CHECK_CONTAINS(v.sentence, "Limited by compute: 80.0 %");
+    CHECK(v.measured);
+}
+
+TEST(memory_bandwidth)
+{
+    CHECK_I64(verdict_of((made_step){.matmul_s = 0.3, .norm_s = 0.6}).limit, SL_BOUND_BANDWIDTH);
+    /* The optimizer beside host memory is limited by that memory. */
+    CHECK_I64(verdict_of((made_step){.matmul_s = 0.3, .wait_host_s = 0.6}).limit, SL_BOUND_BANDWIDTH);
+}
+
+TEST(memory_size)
+{
+    sl_verdict v = verdict_of((made_step){.matmul_s = 0.4, .recomputed_s = 0.5});
+    CHECK_I64(v.limit, SL_BOUND_SIZE);
+    CHECK_NEAR(v.seconds[SL_BOUND_SIZE], 0.5, 1e-12);
+    CHECK_NEAR(v.seconds[SL_BOUND_COMPUTE], 0.4, 1e-12);
+}
+
+TEST(files)
+{
+    sl_verdict v = verdict_of((made_step){.matmul_s = 0.3, .data_s = 0.7});
+    CHECK_I64(v.limit, SL_BOUND_IO);
+    CHECK_NEAR(v.seconds[SL_BOUND_IO], 0.7, 1e-12);
+    CHECK_NEAR(v.step_s, 1, 1e-12);
+    v = verdict_of((made_step){.matmul_s = 0.9, .checkpoint_s = 2}); /* beside the step */
+    CHECK_I64(v.limit, SL_BOUND_IO);
+    CHECK_NEAR(v.step_s, 3, 1e-12);
+}
+
+TEST(communication)
+{
+    sl_verdict v = verdict_of((made_step){.matmul_s = 0.3, .wait_in_s = 0.6});
+    CHECK_I64(v.limit, SL_BOUND_COMMUNICATION);
+    CHECK_NEAR(v.seconds[SL_BOUND_COMMUNICATION], 0.6, 1e-12);
+}
+
+TEST(overhead)
+{
+    CHECK_I64(verdict_of((made_step){.matmul_s = 0.3}).limit, SL_BOUND_OVERHEAD);
+}
+
+/* A log without an end is judged by its plan. */
+TEST(from_the_plan)
+{
+    static const struct {
+        const char *plan;
+        sl_bound limit;
+    } cases[] = {
+        {"\"limit\":\"compute\",\"busy_s\":{\"compute\":0.9}", SL_BOUND_COMPUTE},
+        {"\"limit\":\"recompute\",\"recompute_fraction\":1.5,\"busy_s\":{\"compute\":0.9}", SL_BOUND_SIZE},
+        {"\"limit\":\"link in\",\"busy_s\":{\"compute\":0.2},\"wait_s\":{\"in\":0.7}", SL_BOUND_COMMUNICATION},
+        {"\"limit\":\"host compute\",\"busy_s\":{\"compute\":0.2},\"wait_s\":{\"host\":0.7}", SL_BOUND_BANDWIDTH},
+    };
+    for (int64_t i = 0; i < SL_COUNT(cases); i++) {
+        sl_text text = {0};
+        sl_verdict v;
+        sl_text_printf(&text, MADE_RUN "{\"event\":\"plan\",\"t\":0,\"step_s\":1.0,%s}\n", cases[i].plan);
+        sl_input *input = read_log(text.data);
+        REQUIRE(sl_limits(input->log, &v));
+        CHECK_I64(v.limit, cases[i].limit);
+        CHECK(!v.measured);
+        CHECK_CONTAINS(v.sentence, "predicted");
+        sl_input_destroy(input);
+        sl_text_free(&text);
+    }
+    CHECK_I64(sl_bound_of_plan("link out"), SL_BOUND_COMMUNICATION);
+    CHECK_I64(sl_bound_of_plan("something new"), SL_BOUND_COUNT);
+    CHECK_I64(sl_bound_of_plan(NULL), SL_BOUND_COUNT);
+}
+
+TEST(nothing_to_say)
+{
+    sl_input *input = read_log(MADE_RUN);
+    sl_verdict v;
+    CHECK(!sl_limits(input->log, &v));
+    sl_input_destroy(input);
+}
+
+/* Without a profile nothing can be below the ridge. */
+TEST(ridge)
+{
+    sl_log_hardware hw = {.peak_flops = 125e12, .memory_bandwidth = 900e9}; /* 138.9 FLOP/B */
+    CHECK(!sl_below_ridge(&hw, 315, 1));
+    CHECK(sl_below_ridge(&hw, 2.25, 1));
+    CHECK(sl_below_ridge(&hw, 138, 1));
+    CHECK(!sl_below_ridge(&hw, 139, 1));
+    CHECK(!sl_below_ridge(&(sl_log_hardware){0}, 0, 1));
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(compute);
+    RUN(memory_bandwidth);
+    RUN(memory_size);
+    RUN(files);
+    RUN(communication);
+    RUN(overhead);
+    RUN(from_the_plan);
+    RUN(nothing_to_say);
+    RUN(ridge);
+    return test_end();
+}
