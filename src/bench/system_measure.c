@@ -9,7 +9,7 @@
 
 #include "bench/numerics.h"
 #include "bench/peak.h"
-#include "bench/rig.h"
+#include "bench/roofline.h"
 #include "bench/system.h"
 #include "core/clock.h"
 #include "core/pool.h"
@@ -32,25 +32,6 @@ static void tell(const sl_system_config *c, const char *what)
 }
 
 /* ---- peaks (S2) ---- */
-
-/* Squares whose product takes about as long as given, and half of it: the better one counts. */
-static sl_status fastest_product(sl_rig *rig, sl_dtype dtype, double guess, double seconds, double *best, int64_t *side)
-{
-    int64_t n = (int64_t) cbrt(guess * seconds / 2) / 256 * 256;
-    for (int i = 0; i < 2; i++, n = n / 512 * 256) {
-        sl_launch launch;
-        sl_stats stats;
-        int64_t d = SL_MAX(512, SL_MIN(n, 8192));
-        size_t used = rig->used;
-        SL_TRY(sl_rig_matmul(rig, dtype, d, d, d, &launch));
-        SL_TRY(sl_rig_time(rig, &launch, 1, 2, 20, 25 * seconds, &stats));
-        double rate = 2.0 * (double) d * (double) d * (double) d / stats.min;
-        rig->used = used;
-        if (rate > *best)
-            *best = rate, *side = d;
-    }
-    return SL_OK;
-}
 
 static size_t product_bytes(void)
 {
@@ -79,7 +60,7 @@ static sl_status peak_table(const sl_system_config *c, sl_results *results, sl_s
         double nominal = rig.hardware.peak_flops[dtype], best = 0;
         if (cpu)
             nominal = SL_MAX(nominal, vector[0]); /* clocks go above the nominal one */
-        status = fastest_product(&rig, (sl_dtype) dtype, rig.hardware.peak_flops[dtype], seconds, &best, &side);
+        status = sl_roofline_product(&rig, (sl_dtype) dtype, rig.hardware.peak_flops[dtype], seconds, &best, &side);
         f->best_flops[dtype] = best;
         snprintf(how, sizeof how, "matrix product %lld^3%s", (long long) side,
                  !cpu                   ? ""
@@ -120,28 +101,6 @@ static sl_status numerics_table(const sl_system_config *c, sl_results *results)
 }
 
 /* ---- memory bandwidth (S3) ---- */
-
-static sl_status device_bandwidth(sl_rig *rig, sl_op_id op, size_t bytes, double seconds, double *rate)
-{
-    int64_t columns = 1024, rows = (int64_t) (bytes / 4) / columns;
-    sl_launch launch = {.op = op};
-    sl_stats stats;
-    size_t used = rig->used;
-    launch.attrs.scale.value = 0.5f;
-    if (op != SL_OP_SCALE)
-        launch.attrs = (sl_attrs){.raw = {0}};
-    launch.in[0].type = launch.out[0].type = sl_type_2d(SL_F32, rows, columns);
-    if (op == SL_OP_ADD)
-        launch.in[1].type = launch.in[0].type;
-    sl_work work;
-    SL_TRY(sl_rig_place(rig, &launch));
-    SL_TRY(sl_rig_fill(rig, &launch, 1));
-    SL_TRY(sl_rig_time(rig, &launch, 1, 2, 50, seconds, &stats));
-    sl_op(op)->work(&launch, &work);
-    *rate = (work.read_bytes + work.write_bytes) / stats.median;
-    rig->used = used;
-    return SL_OK;
-}
 
 typedef struct host_job {
     float *a, *b, *c;
@@ -231,9 +190,9 @@ static sl_status bandwidth_table(const sl_system_config *c, sl_results *results,
     bool shared = rig.hardware.shared_cores;
     size_t bytes = c->quick && shared ? (size_t) 64 << 20 : (size_t) 256 << 20;
     double nominal = nominal_bandwidth(rig.hardware.name);
-    sl_status status = device_bandwidth(&rig, SL_OP_SCALE, bytes, seconds, &copy);
+    sl_status status = sl_roofline_stream(&rig, SL_OP_SCALE, bytes, seconds, &copy);
     if (status == SL_OK)
-        status = device_bandwidth(&rig, SL_OP_ADD, bytes, seconds, &triad);
+        status = sl_roofline_stream(&rig, SL_OP_ADD, bytes, seconds, &triad);
     sl_rig_close(&rig);
     SL_TRY(status);
     SL_TRY(host_bandwidth(c->threads, c->quick ? (size_t) 64 << 20 : (size_t) 256 << 20, seconds, host));

@@ -1,0 +1,297 @@
+/*
+ * `sluice bench ops`: every op on a device, at the shapes a model gives it: time, GB/s, FLOP/s, and its share of the roofline (the
+ * time that arithmetic or memory would take at the least, over the time it took). Before an op's speed is reported the device runs
+ * the op's own test cases and is compared with the reference.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "bench/guard.h"
+#include "bench/op_shapes.h"
+#include "bench/roofline.h"
+#include "ops/fill.h"
+
+enum { GUARD_CASES = 2 };
+
+static const sl_option options[] = {
+    {"ops", "NAME,NAME,...", SL_OPT_STRING, NULL, "Ops", "only ops whose names contain one of these"},
+    {"kernels", "best|all", SL_OPT_CHOICE, "best", "Ops",
+     "all: the CPU's kernels of every instruction set, not only the best"},
+    {"tokens", "N", SL_OPT_I64, NULL, "Ops", "rows of the operands; default by device"},
+};
+
+static const char *category_name(sl_category category)
+{
+    static const char *const names[] = {"elementwise", "reduction", "dot-product", "attention", "optimizer"};
+    return names[category];
+}
+
+/* ---- the guard: the op's own cases, device against reference ---- */
+
+static size_t layout(sl_launch *launch, unsigned char *base)
+{
+    size_t at = 0;
+    for (int i = 0; i < SL_MAX_IN + SL_MAX_OUT; i++) {
+        sl_operand *operand = i < SL_MAX_IN ? &launch->in[i] : &launch->out[i - SL_MAX_IN];
+        if (base)
+            operand->data = operand->type.rank ? base + at : NULL;
+        at += SL_ROUND_UP(sl_type_bytes(&operand->type), (size_t) SL_ALIGN);
+    }
+    return at;
+}
+
+/* As the conformance test has it: f32 by-products of a bf16 launch are held to ten times f32's figure. */
+static double tolerance_of(const sl_launch *launch, int k)
+{
+    const sl_op_def *def = sl_op(launch->op);
+    bool bf16 = launch->in[0].type.dtype == SL_BF16;
+    bool by_product = launch->out[k].type.dtype == SL_F32 && !(def->can_accumulate >> k & 1u);
+    return bf16 && by_product ? 10 * def->tolerance[0] : def->tolerance[bf16];
+}
+
+/* Runs `want` (filled, in host memory) on the device and the reference, and compares. */
+static sl_status compare(sl_rig *rig, sl_launch *want, unsigned char *result, double *excess)
+{
+    const sl_op_def *def = sl_op(want->op);
+    sl_launch got = *want;
+    double seconds;
+    rig->used = 0;
+    for (int i = 0; i < SL_MAX_IN + SL_MAX_OUT; i++)
+        (i < SL_MAX_IN ? &got.in[i] : &got.out[i - SL_MAX_IN])->data = NULL;
+    SL_TRY(sl_rig_place(rig, &got));
+    for (int i = 0; i < SL_MAX_IN + SL_MAX_OUT; i++) {
+        const sl_operand *to = i < SL_MAX_IN ? &got.in[i] : &got.out[i - SL_MAX_IN];
+        const sl_operand *from = i < SL_MAX_IN ? &want->in[i] : &want->out[i - SL_MAX_IN];
+        if (to->type.rank)
+            SL_TRY(sl_rig_write(rig, to, from->data));
+    }
+    SL_TRY(sl_rig_run(rig, &got, 1, &seconds));
+    def->reference(want);
+    for (int k = 0; k < def->n_out; k++) {
+        if (!want->out[k].type.rank)
+            continue;
+        sl_operand out = {result, want->out[k].type};
+        SL_TRY(sl_rig_read(rig, &got.out[k], result));
+        double error = sl_guard_error(&out, &want->out[k]), allowed = tolerance_of(want, k);
+        *excess = SL_MAX(*excess, allowed > 0 ? error / allowed : error > 0 ? 2 : 0);
+    }
+    return SL_OK;
+}
+
+static sl_status check_case(sl_rig *rig, sl_op_id op, const sl_op_case *op_case, double *excess, bool *ran)
+{
+    sl_launch want;
+    unsigned char *memory;
+    SL_TRY(sl_op_case_launch(op, op_case, &want));
+    if (rig->class->supports(rig->device, &want) != SL_OK)
+        return SL_OK;
+    size_t bytes = layout(&want, NULL), workspace = sl_op(op)->workspace ? sl_op(op)->workspace(&want) : 0;
+    SL_TRY(sl_alloc_aligned(&memory, 2 * bytes + workspace + SL_ALIGN, 1, SL_ALIGN));
+    layout(&want, memory);
+    want.workspace = workspace ? memory + 2 * bytes : NULL;
+    want.workspace_bytes = workspace;
+    sl_status status = sl_op_fill(&want, 1, op_case);
+    if (status == SL_OK)
+        status = compare(rig, &want, memory + bytes, excess);
+    sl_free(memory);
+    *ran = true;
+    return status;
+}
+
+/* Largest error over the first cases of this dtype, in units of what is allowed; negative: no case could be run. */
+static sl_status check_op(sl_rig *rig, sl_op_id op, sl_dtype dtype, double *excess)
+{
+    const sl_op_def *def = sl_op(op);
+    double worst = 0;
+    int done = 0;
+    bool ran = false;
+    for (int64_t c = 0; c < def->n_cases && done < GUARD_CASES; c++) {
+        if (def->cases[c].in[0].dtype != dtype || def->cases[c].not_finite)
+            continue;
+        SL_TRY(check_case(rig, op, &def->cases[c], &worst, &ran));
+        done++;
+    }
+    *excess = ran ? worst : -1;
+    return SL_OK;
+}
+
+/* ---- timing ---- */
+
+static void shape_of(const sl_launch *launch, char out[64])
+{
+    int n = 0;
+    out[0] = 0;
+    for (int i = 0; i < 2 && launch->in[i].type.rank; i++) {
+        const sl_type *t = &launch->in[i].type;
+        n += snprintf(out + n, (size_t) (64 - n), "%s", i ? " " : "");
+        for (int d = 0; d < t->rank && n < 60; d++)
+            n += snprintf(out + n, (size_t) (64 - n), "%s%lld", d ? "x" : "", (long long) t->dim[d]);
+    }
+}
+
+static sl_status time_variant(const sl_bench_job *job, sl_rig *rig, const sl_roofline *roofline, sl_op_variant *v,
+                              bool good, const char *kernels, sl_table *t)
+{
+    sl_launch *launch = &v->launch;
+    const sl_op_def *def = sl_op(launch->op);
+    sl_dtype dtype = launch->in[0].type.dtype;
+    sl_work work;
+    sl_stats stats;
+    char shape[64];
+    rig->used = 0;
+    shape_of(launch, shape);
+    sl_bench_progress(job, "%s, %s", v->name, sl_dtype_name(dtype));
+    sl_status status = sl_rig_place(rig, launch);
+    if (status == SL_E_UNSUPPORTED || status == SL_E_DOES_NOT_FIT) {
+        SL_ROW(t, sl_cell_text(v->name), sl_cell_text(category_name(def->category)), sl_cell_text(sl_dtype_name(dtype)),
+               sl_cell_text(kernels), sl_cell_text(shape), sl_cell_none(), sl_cell_none(), sl_cell_none(),
+               sl_cell_none(), sl_cell_none(),
+               sl_cell_text(status == SL_E_UNSUPPORTED ? "not on this device" : "out of memory"));
+        return SL_OK;
+    }
+    SL_TRY(status);
+    SL_TRY(sl_rig_fill(rig, launch, 1));
+    SL_TRY(sl_rig_time(rig, launch, 1, job->warmup, job->steps, job->quick ? 0.15 : 2, &stats));
+    def->work(launch, &work);
+    double least = sl_roofline_seconds(roofline, dtype == SL_I32 ? SL_F32 : dtype, &work);
+    bool timed = good && stats.median > 0;
+    SL_ROW(t, sl_cell_text(v->name), sl_cell_text(category_name(def->category)), sl_cell_text(sl_dtype_name(dtype)),
+           sl_cell_text(kernels), sl_cell_text(shape), timed ? sl_cell_number(1e6 * stats.mean) : sl_cell_none(),
+           timed ? sl_cell_number(1e6 * stats.std) : sl_cell_none(),
+           timed ? sl_cell_number(1e-9 * (work.read_bytes + work.write_bytes) / stats.median) : sl_cell_none(),
+           timed && work.flops > 0 ? sl_cell_number(1e-9 * work.hardware_flops / stats.median) : sl_cell_none(),
+           timed ? sl_cell_number(100 * least / stats.median) : sl_cell_none(),
+           sl_cell_text(good ? "as the reference" : "differs"));
+    return SL_OK;
+}
+
+static sl_status bench_op(const sl_bench_job *job, sl_rig *rig, const sl_roofline *roofline, sl_op_id op,
+                          sl_dtype dtype, const sl_op_sizes *sizes, sl_table *t, sl_results *results)
+{
+    sl_op_variant variants[SL_MOST_VARIANTS];
+    int count = 0;
+    double excess;
+    char what[160];
+    SL_TRY(sl_op_variants(op, dtype, sizes, variants, &count));
+    if (count == 0)
+        return SL_OK;
+    SL_TRY(check_op(rig, op, dtype, &excess));
+    snprintf(what, sizeof what, "%s, %s, %s (in units of its tolerance)", sl_op(op)->name, sl_dtype_name(dtype),
+             rig->class->numerics(rig->device));
+    bool good = sl_guard(results, what, SL_MAX(excess, 0), 1);
+    for (int i = 0; i < count; i++)
+        SL_TRY(time_variant(job, rig, roofline, &variants[i], good, rig->class->numerics(rig->device), t));
+    return SL_OK;
+}
+
+static bool wanted(const sl_bench_job *job, const char *name)
+{
+    const char *list = sl_options_is_set(job->options, "ops") ? sl_options_string(job->options, "ops") : NULL;
+    char item[64];
+    if (!list)
+        return true;
+    while (sl_list_next(&list, item))
+        if (strstr(name, item))
+            return true;
+    return false;
+}
+
+static size_t largest(const sl_op_sizes *s)
+{
+    size_t hidden = (size_t) s->n * (size_t) s->f * 4 * 5, head = (size_t) s->v * (size_t) s->d * 4 * 3;
+    return SL_MAX(SL_MAX(hidden, head), (size_t) s->p * 20) + (size_t) s->n * (size_t) s->d * 4 * 8 +
+           ((size_t) 1 << 29);
+}
+
+static sl_status bench_device(const sl_bench_job *job, const sl_op_sizes *sizes, sl_table *t, sl_results *results)
+{
+    sl_roofline roofline;
+    sl_rig rig;
+    sl_bench_progress(job, "the roofline");
+    SL_TRY(sl_roofline_measure(job->device, job->threads, job->quick, &roofline));
+    SL_TRY(sl_rig_open(job->device, job->threads, largest(sizes), &rig));
+    sl_results_note(results,
+                    "%s: %.4g f32 and %.4g bf16 TFLOP/s, %.4g GB/s are the roofline; more than 100 %% of it: the "
+                    "operands were in the caches.",
+                    rig.class->numerics(rig.device), 1e-12 * roofline.flops[SL_F32], 1e-12 * roofline.flops[SL_BF16],
+                    1e-9 * roofline.bytes);
+    sl_status status = SL_OK;
+    for (int op = 0; op < SL_OP_COUNT && status == SL_OK; op++)
+        for (int dtype = SL_F32; dtype <= SL_BF16 && status == SL_OK; dtype++)
+            if (wanted(job, sl_op((sl_op_id) op)->name))
+                status = bench_op(job, &rig, &roofline, (sl_op_id) op, (sl_dtype) dtype, sizes, t, results);
+    sl_rig_close(&rig);
+    return status;
+}
+
+/* What this kind of device trains: an 8B model on a GPU, `small` on a CPU. */
+static sl_status sizes_for(const sl_bench_job *job, sl_op_sizes *sizes)
+{
+    static const sl_op_sizes gpu = {8192, 4096, 4096, 32, 8, 128, 14336, 32768, 64 << 20},
+                             cpu = {1024, 256, 768, 12, 12, 64, 3072, 10000, 4 << 20},
+                             quick = {128, 64, 128, 4, 2, 32, 352, 512, 1 << 16};
+    sl_device *bare;
+    sl_hardware hardware;
+    sl_device_config none = {.threads = job->threads, .max_commands = 1, .max_events = 1};
+    SL_TRY(sl_device_open(job->device, &none, &bare));
+    bare->class->hardware(bare, &hardware);
+    sl_device_close(bare);
+    *sizes = job->quick ? quick : hardware.shared_cores ? cpu : gpu;
+    if (sl_options_is_set(job->options, "tokens")) {
+        sizes->n = sl_options_i64(job->options, "tokens");
+        if (sizes->n < 1)
+            return sl_fail(SL_E_USAGE, "--tokens must be at least 1");
+        sizes->sequence = SL_MIN(sizes->sequence, sizes->n);
+        sizes->n = sizes->n / sizes->sequence * sizes->sequence;
+    }
+    return SL_OK;
+}
+
+static sl_status run(const sl_bench_job *job, sl_results *results)
+{
+    static const sl_column columns[] = {{"op", "", 0, false},
+                                        {"category", "", 0, false},
+                                        {"dtype", "", 0, false},
+                                        {"kernels", "", 0, false},
+                                        {"shape", "", 0, false},
+                                        {"mean_us", "us", 1, false},
+                                        {"std_us", "us", 1, false},
+                                        {"gbps", "GB/s", 2, false},
+                                        {"gflops", "GFLOP/s", 1, false},
+                                        {"roofline_percent", "%", 1, true},
+                                        {"verdict", "", 0, false}};
+    static const char *const sets[] = {"scalar", "avx2", "avx512", "amx"};
+    sl_table *t = SL_TABLE(results, "ops", "Every op, at the shapes a model gives it", columns);
+    bool all = strcmp(sl_options_string(job->options, "kernels"), "all") == 0 && strcmp(job->device, "cpu") == 0;
+    sl_op_sizes sizes;
+    SL_TRY(sizes_for(job, &sizes));
+    if (!all)
+        return bench_device(job, &sizes, t, results);
+    const char *before = getenv("SLUICE_ISA");
+    sl_status status = SL_OK;
+    for (int64_t i = 0; i < SL_COUNT(sets) && status == SL_OK; i++) {
+        setenv("SLUICE_ISA", sets[i], 1);
+        status = bench_device(job, &sizes, t, results);
+        if (status == SL_E_UNSUPPORTED)
+            status = SL_OK; /* an instruction set this machine lacks */
+    }
+    if (before)
+        setenv("SLUICE_ISA", before, 1);
+    else
+        unsetenv("SLUICE_ISA");
+    return status;
+}
+
+const sl_bench_def sl_bench_ops = {
+    .name = "ops",
+    .question = "how fast is every kernel, and how near to what the machine could do",
+    .options = options,
+    .n_options = SL_COUNT(options),
+    .warmup = 5,
+    .steps = 50,
+    .quick_warmup = 1,
+    .quick_steps = 5,
+    .run = run,
+};
