@@ -5,17 +5,22 @@
  *  - caches. In a step a launch finds its weights in memory, not in the cache: between two runs of a kind a block larger than the
  *    second-level cache is copied through.
  *  - special numbers. Kernels run faster on zeros: operands are filled by the op's own rule.
+ *  - an idle machine. An accelerator that has rested runs its first products up to a fifth faster than its power allows for long:
+ *    where compute has cores of its own, kinds are timed behind a few milliseconds of heavy work, and after seconds of it.
  *  - neighbours. On a CPU copies and host tasks take cores from compute: a matrix product is timed with each beside it.
  */
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/clock.h"
 #include "core/mem.h"
 #include "ops/fill.h"
 #include "plan/measure.h"
 
-enum { MOST_RUNS = 9, LEAST_RUNS = 3, MOST_BESIDE = 64 };
-#define KIND_SECONDS 0.06 /* spent on one kind, unless it takes longer to run LEAST_RUNS times */
+enum { MOST_RUNS = 9, LEAST_RUNS = 3, MOST_BESIDE = 64, SLOWDOWN_RUNS = 3 };
+#define HEAT_SECONDS 0.012  /* of load before each timed launch */
+#define WARM_UP_SECONDS 1.5 /* until the clock has settled */
+#define KIND_SECONDS 0.06   /* spent on one kind, unless it takes longer to run LEAST_RUNS times */
 
 size_t sl_bench_operand_bytes(const sl_launch *launch)
 {
@@ -27,12 +32,16 @@ size_t sl_bench_operand_bytes(const sl_launch *launch)
     return bytes;
 }
 
-sl_status sl_bench_open(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t copy_bytes)
+sl_status sl_bench_open(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t copy_bytes,
+                        size_t heat_bytes)
 {
     sl_device_config config = {.threads = threads, .max_commands = 4 * MOST_BESIDE, .max_events = MOST_BESIDE};
     b->scrub = SL_ROUND_UP(kind_bytes, (size_t) SL_ALIGN);
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         config.arena_bytes[tier] = b->scrub + SL_MAX(copy_bytes, (size_t) SL_BENCH_SCRUB);
+    b->heats = 0;
+    b->heat = config.arena_bytes[SL_TIER_DEVICE];
+    config.arena_bytes[SL_TIER_DEVICE] += heat_bytes;
     SL_TRY(sl_device_open(device, &config, &b->device));
     b->class = b->device->class;
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
@@ -63,7 +72,7 @@ static void place_operands(sl_launch *launch, unsigned char *base)
 }
 
 /* By way of ordinary memory: a device's own need not be addressable from here. */
-sl_status sl_bench_fill(sl_bench *b, sl_launch *launch, int64_t sequences, unsigned tiers)
+static sl_status fill_at(sl_bench *b, sl_launch *launch, int64_t sequences, unsigned tiers, size_t offset)
 {
     size_t bytes = sl_bench_operand_bytes(launch);
     void *staging;
@@ -74,9 +83,14 @@ sl_status sl_bench_fill(sl_bench *b, sl_launch *launch, int64_t sequences, unsig
         fill_segments(launch, sequences);
     for (int tier = 0; tier < SL_TIER_COUNT && status == SL_OK; tier++)
         if (tiers >> tier & 1)
-            status = b->class->write(b->device, (sl_tier) tier, b->arena[tier], staging, bytes);
+            status = b->class->write(b->device, (sl_tier) tier, b->arena[tier] + offset, staging, bytes);
     sl_pages_unmap(staging, bytes);
     return status;
+}
+
+sl_status sl_bench_fill(sl_bench *b, sl_launch *launch, int64_t sequences, unsigned tiers)
+{
+    return fill_at(b, launch, sequences, tiers, 0);
 }
 
 void sl_bench_place(const sl_bench *b, sl_launch *launch, sl_tier tier, size_t workspace)
@@ -107,6 +121,8 @@ static sl_status run_once(sl_bench *b, const sl_launch *launch, sl_stream stream
                                       b->arena[SL_TIER_HOST] + b->scrub, SL_BENCH_SCRUB, NULL);
     if (status == SL_OK)
         status = b->class->record(b->device, SL_STREAM_IN, 0);
+    for (int i = 0; i < b->heats && stream == SL_STREAM_COMPUTE && status == SL_OK; i++)
+        status = b->class->launch(b->device, stream, &b->heater, NULL);
     if (status == SL_OK)
         status = b->class->wait(b->device, stream, 0);
     if (status == SL_OK)
@@ -126,6 +142,21 @@ sl_status sl_bench_time(sl_bench *b, const sl_launch *launch, sl_stream stream, 
         total += runs[n++];
     }
     *seconds = median(runs, n);
+    return SL_OK;
+}
+
+sl_status sl_bench_heat(sl_bench *b, const sl_launch *heavy, size_t workspace)
+{
+    double seconds, start = sl_clock_s();
+    b->heater = *heavy;
+    SL_TRY(fill_at(b, &b->heater, 0, 1u << SL_TIER_DEVICE, b->heat));
+    place_operands(&b->heater, b->arena[SL_TIER_DEVICE] + b->heat);
+    b->heater.workspace = workspace ? b->arena[SL_TIER_DEVICE] + b->heat + sl_bench_operand_bytes(heavy) : NULL;
+    b->heater.workspace_bytes = workspace;
+    SL_TRY(sl_bench_time(b, &b->heater, SL_STREAM_COMPUTE, &seconds));
+    b->heats = SL_MAX(1, SL_MIN(MOST_BESIDE, (int) (HEAT_SECONDS / seconds)));
+    while (sl_clock_s() - start < WARM_UP_SECONDS)
+        SL_TRY(run_once(b, &b->heater, SL_STREAM_COMPUTE, &seconds));
     return SL_OK;
 }
 
@@ -235,22 +266,43 @@ static double slowdown(double load_alone, double load_beside, double other_alone
     return SL_MAX(0, SL_MIN(1, lost_per_second * other_beside / other_alone));
 }
 
+/* A neighbour's slowdown: the load alone and beside it in turn, so that a machine that is still getting hotter, or that something
+ * else disturbs for a moment, does not count against the neighbour. */
+static sl_status measure_slowdown(sl_bench *b, beside *alone, beside *with, double other_alone,
+                                  double (*other)(const beside *), double *out)
+{
+    double values[SLOWDOWN_RUNS];
+    SL_TRY(run_beside(b, with)); /* warms up */
+    for (int i = 0; i < SLOWDOWN_RUNS; i++) {
+        SL_TRY(run_beside(b, alone));
+        SL_TRY(run_beside(b, with));
+        values[i] = slowdown(alone->load_s, with->load_s, other_alone, other(with));
+    }
+    *out = median(values, SLOWDOWN_RUNS);
+    return SL_OK;
+}
+
+static double copy_time(const beside *x)
+{
+    return x->copy_s[0];
+}
+
+static double host_time(const beside *x)
+{
+    return x->host_s;
+}
+
 sl_status sl_bench_slowdowns(sl_bench *b, const sl_launch *load, double load_s, const sl_launch *host, double host_s,
                              size_t piece, sl_measured *m)
 {
     int n = about(load_s);
-    beside alone = {.load = load, .loads = n};
-    SL_TRY(run_beside(b, &alone));
     double piece_s = (double) piece / m->link[0]; /* alone */
-    beside copies = {.load = load, .loads = n, .piece = piece};
-    copies.copies[0] = SL_MIN(MOST_BESIDE, (int) (n * alone.load_s / piece_s) + 2);
-    SL_TRY(run_beside(b, &copies));
-    m->copy_slowdown = slowdown(alone.load_s, copies.load_s, piece_s, copies.copy_s[0]);
+    beside alone = {.load = load, .loads = n}, copies = {.load = load, .loads = n, .piece = piece};
+    copies.copies[0] = SL_MIN(MOST_BESIDE, (int) (n * load_s / piece_s) + 2);
+    SL_TRY(measure_slowdown(b, &alone, &copies, piece_s, copy_time, &m->copy_slowdown));
     if (!host)
         return SL_OK;
     beside hosts = {.load = load, .loads = n, .host = host};
-    hosts.hosts = SL_MIN(MOST_BESIDE, (int) (n * alone.load_s / host_s) + 2);
-    SL_TRY(run_beside(b, &hosts));
-    m->host_slowdown = slowdown(alone.load_s, hosts.load_s, host_s, hosts.host_s);
-    return SL_OK;
+    hosts.hosts = SL_MIN(MOST_BESIDE, (int) (n * load_s / host_s) + 2);
+    return measure_slowdown(b, &alone, &hosts, host_s, host_time, &m->host_slowdown);
 }
