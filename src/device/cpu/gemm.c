@@ -39,6 +39,8 @@ typedef struct blocking {
     int64_t nb, mb, kb, kc; /* multiples of nr, mr, kc, k_step, or the whole */
     int64_t tile_rows, tile_columns;
     int64_t tile_floats; /* f32 sums of a work tile */
+    int64_t group;       /* work tiles side by side that one thread takes together, so as to pack A once for them */
+    size_t a_bytes;      /* packed A of a thread */
     size_t b_bytes;      /* packed B */
     size_t sums;         /* work tiles whose sums are kept, 0: one per thread */
     bool striped;        /* nb is a stripe; packed B and kept sums are each thread's own */
@@ -84,6 +86,15 @@ static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm, int
     cut.tile_columns = cut.striped ? cut.nb : even_block(cut.nb, isa->tile_columns, isa->nr);
     cut.tile_floats = cut.tile_rows * cut.tile_columns;
     cut.b_bytes = SL_ROUND_UP((size_t) (SL_ROUND_UP(cut.kb, isa->k_step) * cut.nb) * isa->packed_bytes, 64);
+    cut.a_bytes = isa->a_bytes;
+    cut.group = 1;
+    if (gemm->a.transposed) { /* lies across k, so packing it is dear */
+        const int64_t down = SL_DIV_UP(cut.mb, cut.tile_rows), across = SL_DIV_UP(cut.nb, cut.tile_columns);
+        while (cut.group < across && down * SL_DIV_UP(across, cut.group + 1) >= (threads > 1 ? 3 * threads : 1))
+            cut.group++;
+        if (cut.group > 1)
+            cut.a_bytes *= (size_t) SL_DIV_UP(cut.kb, cut.kc);
+    }
     cut.sums = k_cut ? (size_t) (SL_DIV_UP(cut.mb, cut.tile_rows) * SL_DIV_UP(cut.nb, cut.tile_columns)) : 0;
     return cut;
 }
@@ -95,8 +106,8 @@ size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int thread
     const blocking cut = choose_blocking(isa, gemm, threads);
     const size_t n = (size_t) threads, tile_bytes = (size_t) cut.tile_floats * 4;
     if (cut.striped)
-        return n * (cut.b_bytes + isa->a_bytes + SL_MAX(cut.sums, (size_t) 1) * tile_bytes);
-    return cut.b_bytes + n * isa->a_bytes + (cut.sums ? cut.sums : n) * tile_bytes;
+        return n * (cut.b_bytes + cut.a_bytes + SL_MAX(cut.sums, (size_t) 1) * tile_bytes);
+    return cut.b_bytes + n * cut.a_bytes + (cut.sums ? cut.sums : n) * tile_bytes;
 }
 
 /* One block of the loops above, as the tile functions see it. */
@@ -130,30 +141,43 @@ static void pack_b_tile(void *context, int64_t tile, int thread)
                 packed_panel(at, k, column, count));
 }
 
-static void multiply_tile(void *context, int64_t tile, int thread)
+/* One work tile, tile_rows x tile_columns. A is packed k block by k block into the same place; or, `groups`, each into its
+ * own, and not again if `packed`. */
+static void multiply_columns(const block *at, int64_t row, int64_t column, bool groups, bool packed, char *packed_a,
+                             float *sums)
 {
-    const block *at = context;
     const sl_gemm_isa *isa = at->isa;
     const blocking *cut = at->cut;
-    const int64_t down = SL_DIV_UP(at->rows, cut->tile_rows);
-    const int64_t row = tile % down * cut->tile_rows, rows = min64(cut->tile_rows, at->rows - row);
-    const int64_t column = tile / down * cut->tile_columns, columns = min64(cut->tile_columns, at->columns - column);
+    const int64_t rows = min64(cut->tile_rows, at->rows - row),
+                  columns = min64(cut->tile_columns, at->columns - column);
     const int64_t register_floats = (int64_t) isa->mr * isa->nr, panel_floats = SL_ROUND_UP(columns, isa->nr) * isa->mr;
-    char *packed_a = at->packed_a + (size_t) thread * isa->a_bytes;
-    float *sums = at->sums + (cut->sums ? tile : thread) * cut->tile_floats;
-    if (isa->enter)
-        isa->enter();
     for (int64_t k = 0; k < at->k_count; k += cut->kc) {
         const int64_t count = min64(cut->kc, at->k_count - k);
-        const sl_gemm_rows a = isa->pack_a(&at->gemm->a, at->row + row, rows, at->k0 + k, count, packed_a);
+        char *place = packed_a + (groups ? (size_t) (k / cut->kc) * isa->a_bytes : 0);
+        const sl_gemm_rows a = isa->pack_a(&at->gemm->a, at->row + row, rows, at->k0 + k, count, place, packed);
         for (int64_t j = 0; j < columns; j += isa->nr)
             isa->multiply(rows, a, packed_panel(at, k, column + j, count), SL_ROUND_UP(count, isa->k_step),
                           at->k0 + k == 0, sums + j / isa->nr * register_floats, panel_floats);
     }
-    if (isa->leave)
-        isa->leave();
     if (at->k0 + at->k_count == at->gemm->k)
         isa->finish(at->gemm, at->row + row, rows, at->column + column, columns, sums);
+}
+
+/* Tile = `group` work tiles side by side. */
+static void multiply_tile(void *context, int64_t tile, int thread)
+{
+    const block *at = context;
+    const blocking *cut = at->cut;
+    const int64_t down = SL_DIV_UP(at->rows, cut->tile_rows), across = SL_DIV_UP(at->columns, cut->tile_columns);
+    const int64_t i = tile % down, first = tile / down * cut->group, end = min64(first + cut->group, across);
+    char *packed_a = at->packed_a + (size_t) thread * cut->a_bytes;
+    if (at->isa->enter)
+        at->isa->enter();
+    for (int64_t j = first; j < end; j++)
+        multiply_columns(at, i * cut->tile_rows, j * cut->tile_columns, cut->group > 1, j > first, packed_a,
+                         at->sums + (cut->sums ? j * down + i : thread) * cut->tile_floats);
+    if (at->isa->leave)
+        at->isa->leave();
 }
 
 /* Tile = a stripe. `at` is the thread's own: its memory stands for the shared one, and it is thread 0 of it. */
@@ -162,9 +186,9 @@ static void stripe_tile(void *context, int64_t tile, int thread)
     block at = *(const block *) context;
     const blocking *cut = at.cut;
     const size_t sums = SL_MAX(cut->sums, (size_t) 1) * (size_t) cut->tile_floats * 4;
-    at.packed_b += (size_t) thread * (cut->b_bytes + at.isa->a_bytes + sums);
+    at.packed_b += (size_t) thread * (cut->b_bytes + cut->a_bytes + sums);
     at.packed_a = at.packed_b + cut->b_bytes;
-    at.sums = (float *) (void *) (at.packed_a + at.isa->a_bytes);
+    at.sums = (float *) (void *) (at.packed_a + cut->a_bytes);
     at.column = tile * cut->nb;
     at.columns = min64(cut->nb, at.gemm->n - at.column);
     at.rows = at.gemm->m;
@@ -202,16 +226,17 @@ void sl_gemm_run(const sl_gemm_isa *isa, const sl_gemm *gemm, void *workspace, s
         return;
     }
     at.packed_a = at.packed_b + cut.b_bytes;
-    at.sums = (float *) (void *) (at.packed_a + threads * isa->a_bytes);
+    at.sums = (float *) (void *) (at.packed_a + threads * cut.a_bytes);
     for (at.column = 0; at.column < gemm->n; at.column += cut.nb) {
         at.columns = min64(cut.nb, gemm->n - at.column);
-        const int64_t panels = SL_DIV_UP(at.columns, isa->nr), across = SL_DIV_UP(at.columns, cut.tile_columns);
+        const int64_t panels = SL_DIV_UP(at.columns, isa->nr);
+        const int64_t groups = SL_DIV_UP(SL_DIV_UP(at.columns, cut.tile_columns), cut.group);
         for (at.row = 0; at.row < gemm->m; at.row += cut.mb) {
             at.rows = min64(cut.mb, gemm->m - at.row);
             for (at.k0 = 0; at.k0 < gemm->k; at.k0 += cut.kb) {
                 at.k_count = min64(cut.kb, gemm->k - at.k0);
                 sl_pool_run(pool, pack_b_tile, &at, panels * SL_DIV_UP(at.k_count, cut.kc));
-                sl_pool_run(pool, multiply_tile, &at, SL_DIV_UP(at.rows, cut.tile_rows) * across);
+                sl_pool_run(pool, multiply_tile, &at, SL_DIV_UP(at.rows, cut.tile_rows) * groups);
             }
         }
     }

@@ -53,9 +53,10 @@ typedef struct sl_gemm_isa {
     int64_t block_elements;      /* of packed B, about */
     size_t packed_bytes;         /* of one packed element */
     size_t a_bytes;              /* packed A of a work tile, at most */
-    /* Makes rows [first, first + rows) of op(A), k in [k0, k0 + count), ready for multiply: packed, or as they lie. */
+    /* Makes rows [first, first + rows) of op(A), k in [k0, k0 + count), ready for multiply: packed, or as they lie.
+     * `again`: the same rows and k were packed there before. */
     sl_gemm_rows (*pack_a)(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count,
-                           void *packed);
+                           void *packed, bool again);
     /* Packs the panel of op(B) whose first column is `first`, `width` of them present. */
     void (*pack_b)(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed);
     /* `rows` rows of A, b: one panel, `count` (a multiple of k_step) deep. tiles: the sums, `tile_stride` floats from

@@ -128,11 +128,12 @@ static void pack_a_tiles(const sl_gemm_matrix *a, int64_t first, int64_t rows, i
 
 /* Rows along k are loaded into tiles where they lie, unless a tile would reach beyond them. */
 static sl_gemm_rows pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count,
-                           void *packed)
+                           void *packed, bool again)
 {
     if (!a->transposed && rows % 16 == 0 && count % DEPTH == 0)
         return (sl_gemm_rows){(const sl_bf16 *) a->data + first * a->leading + k0, a->leading, false};
-    pack_a_tiles(a, first, rows, k0, count, packed);
+    if (!again)
+        pack_a_tiles(a, first, rows, k0, count, packed);
     return (sl_gemm_rows){packed, A_STRIDE, false};
 }
 

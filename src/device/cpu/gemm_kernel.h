@@ -125,7 +125,7 @@ SL_INLINE void pack_a_columns(const void *data, bool bf16, int64_t leading, int6
 }
 
 static sl_gemm_rows pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows, int64_t k0, int64_t count,
-                           void *packed)
+                           void *packed, bool again)
 {
     const bool bf16 = a->dtype == SL_BF16;
     const void *data = element_const(a->data, a->transposed ? k0 * a->leading + first : first * a->leading + k0, bf16);
@@ -134,12 +134,13 @@ static sl_gemm_rows pack_a(const sl_gemm_matrix *a, int64_t first, int64_t rows,
         return (sl_gemm_rows){data, a->leading, false};
     }
     if (!a->transposed) {
-        pack_a_rows(data, a->leading, rows, count, packed);
+        if (!again)
+            pack_a_rows(data, a->leading, rows, count, packed);
         return (sl_gemm_rows){packed, KC, false};
     }
-    if (bf16)
+    if (!again && bf16)
         pack_a_columns(data, true, a->leading, rows, count, packed);
-    else
+    else if (!again)
         pack_a_columns(data, false, a->leading, rows, count, packed);
     return (sl_gemm_rows){packed, TILE_ROWS, true};
 }
