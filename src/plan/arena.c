@@ -8,6 +8,7 @@
  */
 #include "plan/internal.h"
 
+#include <math.h>
 #include <string.h>
 
 static sl_status reserve(sl_arena *arena, int32_t count)
@@ -64,6 +65,49 @@ int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, bool 
     return found;
 }
 
+/* On a logarithmic scale: whether a place leaves after 10 or 20 tasks matters as much as 1,000 or 2,000. */
+static double how_long(int32_t until, int32_t now)
+{
+    return log2(1.0 + SL_MAX(until - now, 0));
+}
+
+int32_t sl_arena_find_beside(const sl_arena *arena, size_t bytes, double ready_s, int32_t now, int32_t until, bool *low)
+{
+    int32_t found = -1;
+    double best = INFINITY, own = how_long(until, now);
+    for (int32_t i = 0; i < arena->count; i++) {
+        int32_t begin = i;
+        size_t run = 0;
+        for (; i < arena->count && usable(&arena->segments[i], ready_s); i++)
+            run += arena->segments[i].bytes;
+        if (run < bytes)
+            continue;
+        for (int side = 0; side < 2; side++) {
+            int32_t beside = side ? i : begin - 1;
+            double other = 0;
+            if (beside < 0)
+                other = how_long(INT32_MAX, 0);
+            else if (beside < arena->count && arena->segments[beside].place >= 0)
+                other = how_long(arena->segments[beside].until, now);
+            if (fabs(other - own) < best) {
+                best = fabs(other - own);
+                found = side ? i - 1 : begin;
+                *low = !side;
+            }
+        }
+    }
+    return found;
+}
+
+double sl_arena_leaving(const sl_arena *arena, double now_s)
+{
+    double bytes = 0;
+    for (int32_t i = 0; i < arena->count; i++)
+        if (arena->segments[i].place < 0 && arena->segments[i].ready_s > now_s)
+            bytes += (double) arena->segments[i].bytes;
+    return bytes;
+}
+
 size_t sl_arena_largest(const sl_arena *arena)
 {
     size_t largest = 0, run = 0;
@@ -82,7 +126,7 @@ static void replace(sl_arena *arena, int32_t first, int32_t n_old, const sl_segm
     arena->count += n_new - n_old;
 }
 
-sl_status sl_arena_take(sl_arena *arena, int32_t at, size_t bytes, bool low, int32_t place,
+sl_status sl_arena_take(sl_arena *arena, int32_t at, size_t bytes, bool low, int32_t place, int32_t until,
                         int32_t last[SL_STREAM_COUNT], size_t *address)
 {
     SL_TRY(reserve(arena, arena->count + 2));
@@ -101,7 +145,7 @@ sl_status sl_arena_take(sl_arena *arena, int32_t at, size_t bytes, bool low, int
     }
     sl_segment with[2];
     int32_t n = 0;
-    sl_segment rest = arena->segments[low ? end : first], taken = {.bytes = bytes, .place = place};
+    sl_segment rest = arena->segments[low ? end : first], taken = {.bytes = bytes, .place = place, .until = until};
     taken.address = low ? arena->segments[first].address : rest.address + (have - bytes);
     rest.bytes = have - bytes;
     if (low) {

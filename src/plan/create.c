@@ -320,6 +320,21 @@ sl_status sl_guide_create(const sl_program *program, const sl_costs *costs, cons
     return SL_OK;
 }
 
+sl_status sl_guide_refine(sl_guide *guide, const sl_plan_config *config, sl_plan **plan)
+{
+    double start = sl_clock_s();
+    bool better;
+    sl_plan *refined;
+    SL_TRY(sl_search_refine(guide->planning.search, &better));
+    if (!better)
+        return SL_OK;
+    const sl_analysis *a = guide->planning.a;
+    SL_TRY(finish(a->program, a->costs, config, guide->planning.search, start, &refined));
+    sl_plan_destroy(*plan);
+    *plan = refined;
+    return SL_OK;
+}
+
 /* The guide's choice, spread over the tasks and persistent objects of the longer program. False: they do not correspond. */
 static bool spread(const sl_guide *guide, sl_search *search, const int32_t *match)
 {
@@ -360,7 +375,9 @@ sl_status sl_guide_follow(const sl_guide *guide, const sl_program *program, cons
     sl_status status;
     SL_TRY_GOTO(sl_region_alloc(planning.a->region, &match, program->n_tasks + 1, sizeof *match), end);
     search->max_evaluations = 2;
-    bool follows = sl_unroll_match(guide->planning.a->program, program, match) && spread(guide, search, match);
+    bool follows;
+    SL_TRY_GOTO(sl_unroll_match(guide->planning.a->program, program, match, &follows), end);
+    follows = follows && spread(guide, search, match);
     for (bool again = follows; again && search->evaluated < search->max_evaluations;) {
         sl_outcome outcome;
         SL_TRY_GOTO(sl_search_consider(search, &outcome), end);

@@ -56,8 +56,9 @@ size_t sl_analysis_need(const sl_analysis *analysis, int32_t task, sl_tier tier)
 typedef enum sl_gap { SL_GAP_KEEP, SL_GAP_EVICT, SL_GAP_DROP } sl_gap;
 
 /* How places are laid out: at the smallest hole that fits instead of the outermost; all at low addresses instead of
- * short stays at high ones. */
-enum { SL_FIT_BEST = 1, SL_FIT_LOW = 2 };
+ * short stays at high ones. SL_FIT_FORESEE, for steps of real size: beside neighbours that leave at about the same time, and
+ * fetches ahead take only room that the tasks until then will not need. */
+enum { SL_FIT_BEST = 1, SL_FIT_LOW = 2, SL_FIT_FORESEE = 4 };
 
 typedef enum sl_side { SL_SIDE_AUTO, SL_SIDE_LOW, SL_SIDE_HIGH, SL_SIDE_COUNT } sl_side;
 
@@ -82,6 +83,7 @@ typedef struct sl_segment {
     int32_t place; /* -1: free */
     int32_t last[SL_STREAM_COUNT];
     double ready_s;
+    int32_t until; /* task up to which a place will stay, as far as one can tell */
 } sl_segment;
 
 typedef struct sl_arena {
@@ -95,10 +97,15 @@ void sl_arena_free(sl_arena *arena);
 /* Finds `bytes` that are free and ready by `ready_s`; low: towards address 0. -1: none; else the first segment of
  * the run. */
 int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, bool low, bool best);
-size_t sl_arena_largest(const sl_arena *arena); /* free run, ready or not */
+/* The same beside a neighbour that leaves at about the task `until`; sets `low`. The low end of the arena counts as staying for
+ * ever, the high end as free at once. */
+int32_t sl_arena_find_beside(const sl_arena *arena, size_t bytes, double ready_s, int32_t now, int32_t until,
+                             bool *low);
+double sl_arena_leaving(const sl_arena *arena, double now_s); /* bytes free but not ready yet */
+size_t sl_arena_largest(const sl_arena *arena);               /* free run, ready or not */
 /* Takes [segments[at].address (or the run's end when !low), bytes) out of a free run for `place`; fills last[] with the
  * latest former users. Returns the address. */
-sl_status sl_arena_take(sl_arena *arena, int32_t at, size_t bytes, bool low, int32_t place,
+sl_status sl_arena_take(sl_arena *arena, int32_t at, size_t bytes, bool low, int32_t place, int32_t until,
                         int32_t last[SL_STREAM_COUNT], size_t *address);
 void sl_arena_release(sl_arena *arena, size_t address, const int32_t last[SL_STREAM_COUNT], double ready_s,
                       double now_s);
@@ -138,6 +145,10 @@ sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
 
 /* ---- the search ------------------------------------------------------------------------------------------------ */
 
+/* Shares of bytes and link time that choices by prices of a large step aim for: how many there are, and how many are tried
+ * before it is known whether the step's rounds are worth more. */
+enum { SL_SEARCH_VARIANTS = 8, SL_SEARCH_QUICK = 2 };
+
 typedef struct sl_search {
     const sl_analysis *a;
     const sl_fixed_homes *fixed;
@@ -148,6 +159,7 @@ typedef struct sl_search {
     sl_plan *plan; /* of the best, where it is kept */
     bool found;
     bool small;                          /* evaluations are cheap: try much */
+    int first_variant, end_variant;      /* of the shares that prices of a large step aim for */
     double best_s, deadline_s, enough_s; /* enough: not worth improving */
     int64_t evaluated, max_evaluations;
 } sl_search;
@@ -163,6 +175,8 @@ size_t sl_search_grain(const sl_search *search, sl_tier tier);
 sl_status sl_search_feasible(sl_search *search, bool *feasible);
 /* Makes `best` better, within the bounds on evaluations and time. */
 sl_status sl_search_improve(sl_search *search);
+/* For large steps, once more with what was not tried yet. */
+sl_status sl_search_refine(sl_search *search, bool *better);
 /* Parts of it: whether to stop, and evaluating `trial` (which becomes `best` if it is faster). */
 bool sl_search_over(const sl_search *search);
 double sl_search_clock_s(void);

@@ -41,6 +41,8 @@ static double leave_cost(const sl_sweep *s, int32_t object, size_t host_room)
     bool room = state->valid[SL_TIER_HOST] || state->spot[SL_TIER_HOST] >= 0 || bytes <= host_room;
     double cost = INFINITY;
     if (room) {
+        if (s->choice->fit & SL_FIT_FORESEE) /* it comes back behind what is under way */
+            back += fmax(0, s->stream_free_s[SL_STREAM_IN] - s->now_s);
         double out = state->valid[SL_TIER_HOST] ? 0 : link_s(s, bytes, 1);
         cost = out + fmax(0, back - ahead) + 0.2 * (out + back) * (1 + back / (ahead + back));
     }
@@ -76,6 +78,21 @@ static int32_t cheapest_window(const sl_sweep *s, const sl_arena *arena, size_t 
     return best;
 }
 
+/* It will be fetched again ahead of its next use (fetch_again). */
+static sl_status note_again(sl_sweep *s, int32_t object)
+{
+    const sl_object_state *state = &s->objects[object];
+    if (!(s->choice->fit & SL_FIT_FORESEE) || !state->valid[SL_TIER_HOST] || state->cursor < 0)
+        return SL_OK;
+    if (s->n_again == s->capacity_again) {
+        int32_t capacity = s->capacity_again * 2 + 64;
+        SL_TRY(sl_grow(&s->again, s->capacity_again, capacity, sizeof *s->again));
+        s->capacity_again = capacity;
+    }
+    s->again[s->n_again++] = (sl_fetch){.object = object, .task = s->a->entries[state->cursor].task};
+    return SL_OK;
+}
+
 /* Clears the window's places from segment `at` on. *done false: one of them could not leave (and is pinned by the
  * caller). */
 static sl_status clear_window(sl_sweep *s, size_t address, size_t bytes, int32_t *stayed)
@@ -101,7 +118,58 @@ static sl_status clear_window(sl_sweep *s, size_t address, size_t bytes, int32_t
             *stayed = object;
             return SL_OK;
         }
+        SL_TRY(note_again(s, object));
     }
+    return SL_OK;
+}
+
+/* Room for a cost per segment. */
+static sl_status reserve_costs(sl_sweep *s, const sl_arena *arena)
+{
+    if (arena->capacity > s->capacity_costs) {
+        SL_TRY(sl_grow(&s->costs, s->capacity_costs, arena->capacity, sizeof *s->costs));
+        s->capacity_costs = arena->capacity;
+    }
+    return SL_OK;
+}
+
+/* What it costs to give up an object's copy in host memory. */
+static double give_up_cost(const sl_sweep *s, int32_t object)
+{
+    const sl_program *p = s->a->program;
+    const sl_object_state *state = &s->objects[object];
+    if (state->pins || state->wanted || s->home[object] >= 0)
+        return INFINITY;
+    if (state->valid[SL_TIER_DEVICE])
+        return link_s(s, s->a->bytes[object], 1);
+    return can_drop(s, object) ? s->a->costs->device_s[p->tasks[p->objects[object].producer].kind] : INFINITY;
+}
+
+/* Host memory is full: copies of what is on the device too, or can be recomputed, make room. */
+static sl_status force_host_room(sl_sweep *s, size_t bytes, int32_t *at)
+{
+    sl_arena *arena = &s->arena[SL_TIER_HOST];
+    SL_TRY(reserve_costs(s, arena));
+    for (int32_t k = 0; k < arena->count; k++) {
+        int32_t spot = arena->segments[k].place, object = spot >= 0 ? s->spots[spot].place.object : -1;
+        s->costs[k] = object < 0 ? INFINITY : give_up_cost(s, object);
+    }
+    int32_t window = cheapest_window(s, arena, bytes, s->costs);
+    if (window < 0)
+        return SL_OK;
+    size_t address = arena->segments[window].address, end = address + bytes;
+    for (size_t next = address; next < end;) {
+        const sl_segment *segment = &arena->segments[sl_arena_index(arena, next)];
+        next = segment->address + segment->bytes;
+        if (segment->place < 0)
+            continue;
+        int32_t object = s->spots[segment->place].place.object;
+        if (s->actual && !s->objects[object].valid[SL_TIER_DEVICE])
+            s->actual[s->objects[object].gap] = SL_GAP_DROP;
+        sl_sweep_forget(s, object, SL_TIER_HOST);
+        s->outcome->forced = true;
+    }
+    *at = sl_arena_index(arena, address);
     return SL_OK;
 }
 
@@ -112,12 +180,8 @@ static sl_status force_room(sl_sweep *s, size_t bytes, int32_t *at)
     int n_stuck = 0;
     *at = -1;
     while (n_stuck < 64) {
-        double *cost;
-        if (arena->capacity > s->capacity_costs) {
-            SL_TRY(sl_grow(&s->costs, s->capacity_costs, arena->capacity, sizeof *s->costs));
-            s->capacity_costs = arena->capacity;
-        }
-        cost = s->costs;
+        SL_TRY(reserve_costs(s, arena));
+        double *cost = s->costs;
         size_t host_room = sl_arena_largest(&s->arena[SL_TIER_HOST]);
         for (int32_t k = 0; k < arena->count; k++) {
             int32_t spot = arena->segments[k].place, object = spot >= 0 ? s->spots[spot].place.object : -1;
@@ -151,20 +215,31 @@ sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier 
     size_t rounded = SL_ROUND_UP(SL_MAX(bytes, (size_t) 1), (size_t) SL_ALIGN);
     if (!s->bounded) {
         *spot = sl_sweep_new_spot(s, object, tier, bytes);
+        if (tier == SL_TIER_DEVICE) {
+            s->live += (double) rounded;
+            s->committed[s->task] = fmax(s->committed[s->task], s->live);
+        }
         return SL_OK;
     }
     sl_arena *arena = &s->arena[tier];
-    bool best = s->choice->fit & SL_FIT_BEST;
+    bool best = s->choice->fit & SL_FIT_BEST,
+         beside = s->choice->fit & SL_FIT_FORESEE && tier == SL_TIER_DEVICE && s->budget[tier] != SIZE_MAX;
+    int32_t until = object >= 0 ? s->until : s->task;
     if (s->choice->fit & SL_FIT_LOW || s->budget[tier] == SIZE_MAX) /* an arena without end has no upper end to fill */
         low = true;
     double by = s->now_s;
     if (!force || tier != SL_TIER_DEVICE)
         by = SL_MAX(by, s->stream_free_s[tier == SL_TIER_DEVICE ? SL_STREAM_IN : SL_STREAM_OUT]);
-    int32_t at = sl_arena_find(arena, rounded, by, low, best);
+    int32_t at = beside ? sl_arena_find_beside(arena, rounded, by, s->task, until, &low)
+                        : sl_arena_find(arena, rounded, by, low, best);
     if (at < 0 && (tier != SL_TIER_DEVICE || s->choice->on_demand))
         at = sl_arena_find(arena, rounded, INFINITY, low, best);
     if (at < 0 && tier == SL_TIER_DEVICE && force) {
         SL_TRY(force_room(s, rounded, &at));
+        low = true;
+    }
+    if (at < 0 && tier == SL_TIER_HOST && !(object >= 0 && can_drop(s, object))) {
+        SL_TRY(force_host_room(s, rounded, &at));
         low = true;
     }
     if (at < 0)
@@ -172,7 +247,7 @@ sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier 
     SL_TRY(sl_sweep_reserve(s));
     int32_t index = sl_sweep_new_spot(s, object, tier, bytes);
     sl_spot *taken = &s->spots[index];
-    SL_TRY(sl_arena_take(arena, at, rounded, low, index, taken->last, &taken->place.address));
+    SL_TRY(sl_arena_take(arena, at, rounded, low, index, until, taken->last, &taken->place.address));
     taken->place.address += s->base[tier];
     *spot = index;
     return SL_OK;
@@ -181,6 +256,8 @@ sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier 
 void sl_sweep_release(sl_sweep *s, int32_t index)
 {
     sl_spot *spot = &s->spots[index];
+    if (!s->bounded && !spot->permanent && spot->place.tier == SL_TIER_DEVICE)
+        s->live -= (double) SL_ROUND_UP(SL_MAX(spot->place.bytes, (size_t) 1), (size_t) SL_ALIGN);
     if (spot->permanent || !s->bounded)
         return;
     double ready = 0;
@@ -245,20 +322,22 @@ sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *do
 
 /* How long a place made for the use `entry` will stay decides at which end of the arena it is put: short stays would
  * cut up the long ones' space. */
-bool sl_sweep_goes_low(const sl_sweep *s, int32_t entry)
+bool sl_sweep_goes_low(sl_sweep *s, int32_t entry)
 {
     const sl_analysis *a = s->a;
-    int32_t until = s->task, stay = SL_MIN(48, SL_MAX(1, a->program->n_tasks / 8));
-    if (entry >= 0)
-        s->touched[entry] |= SL_TOUCHED_SIDE;
-    if (entry >= 0 && s->choice->side[entry] != SL_SIDE_AUTO)
-        return s->choice->side[entry] == SL_SIDE_LOW;
+    int32_t stay = SL_MIN(48, SL_MAX(1, a->program->n_tasks / 8));
+    s->until = s->task;
+    if (entry < 0)
+        return false;
+    s->touched[entry] |= SL_TOUCHED_SIDE;
     for (int32_t e = entry, hops = 0; e >= 0 && hops < 16; hops++, e = a->entries[e].next) {
-        until = a->entries[e].task;
+        s->until = a->entries[e].task;
         if (s->choice->gap[e] != SL_GAP_KEEP)
             break;
     }
-    return until - s->task > stay;
+    if (s->choice->side[entry] != SL_SIDE_AUTO)
+        return s->choice->side[entry] == SL_SIDE_LOW;
+    return s->until - s->task > stay;
 }
 
 sl_status sl_sweep_fetch(sl_sweep *s, int32_t object, bool force, bool *done)

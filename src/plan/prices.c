@@ -21,6 +21,8 @@
 
 #define BUCKETS 1024 /* at most */
 #define GOLDEN 0.6180339887498949
+#define ROOM 4.0      /* a gap is worth leaving in if it is this many times as long as both copies: links have queues */
+#define NUISANCE 0.02 /* least price of a link: what could as well stay does not come and go */
 
 /* A gap worth thinking about: long enough to leave in, or droppable. */
 typedef struct sl_gap_info {
@@ -144,19 +146,23 @@ static void add_gap(sl_prices *p, int32_t entry, int32_t *group_of_task, int32_t
     time_gap(p, g);
     g->temporary = !object->persistent && object->class != SL_CLASS_DATA;
     g->written = g->temporary || e->flags & SL_ENTRY_WRITE;
-    g->short_s = fmax(0, g->in_s + (g->written ? g->out_s : 0) - duration);
+    g->short_s = fmax(0, ROOM * (g->in_s + (g->written ? g->out_s : 0)) - duration);
     if (!(e->flags & SL_ENTRY_WRITE) && last_gap[e->object] >= 0) {
         g->earlier = last_gap[e->object];
         g->written = p->gaps[g->earlier].written;
     }
+    /* Within the forward a value is made again only if it must: its group is for the way back, and would pay twice. */
+    bool ahead =
+        a->program->tasks[e->task].phase == SL_PHASE_FORWARD && a->program->tasks[next->task].phase == SL_PHASE_FORWARD;
+    bool can_drop = e->can_drop && !ahead;
     bool tiny = g->bytes < 4 * costs->link_latency_s * costs->link_bytes_per_s_both[0]; /* not worth a copy */
     if ((tiny || g->short_s > 0) &&
-        !(e->can_drop && duration > 4 * costs->device_s[a->program->tasks[object->producer].kind])) {
+        !(can_drop && duration > 4 * costs->device_s[a->program->tasks[object->producer].kind])) {
         for (int32_t t = g->from + 1; t < g->to; t++)
             p->fixed[t] += g->bytes;
         return;
     }
-    if (e->can_drop) {
+    if (can_drop) {
         int32_t *group = &group_of_task[object->producer];
         if (*group < 0) {
             *group = p->n_groups++;
@@ -261,7 +267,7 @@ static bool leaves_dirty(const sl_prices *p, const sl_gap_info *g, const uint8_t
 
 static void weigh(sl_prices *p, const uint8_t *gap_choice)
 {
-    double felt = p->a->costs->copy_slowdown; /* a copy's time that compute loses */
+    double felt = NUISANCE + p->a->costs->copy_slowdown; /* a copy's time that compute loses */
     for (int32_t i = 0; i < p->n_groups; i++)
         p->groups[i].save = 0;
     for (int32_t i = 0; i < p->n_gaps; i++) {
@@ -566,6 +572,9 @@ void sl_prices_choose(sl_prices *p, const sl_price_targets *targets, uint8_t *ga
     double unit = 2 * SL_MAX(program->n_rounds, 1) /
                   (p->a->costs->link_bytes_per_s_both[0] * fmax(p->start_s[program->n_tasks], 1e-30));
     int late = targets->rounds * 2 / 3, averaged = targets->rounds - late;
+    for (int32_t i = 0; i < p->n_groups; i++)
+        p->groups[i].drop = false;
+    time_tasks(p);
     first_prices(p, unit);
     memset(gap_choice, SL_GAP_KEEP, (size_t) p->a->n_entries);
     for (int i = 0; i < targets->rounds; i++) {

@@ -3,6 +3,9 @@
  * no longer find room: one valley, as a rule. So the candidates are walked downhill from a guess (as many chunks as memory
  * holds activations for) instead of all being planned.
  *
+ * Rounds follow each other or overlap (interleave.h). Overlapping helps the more the less fits, and costs nothing where all fits,
+ * so the order is settled at the first number of chunks and checked at the last.
+ *
  * Where a step has many rounds, candidates are planned on three of them, the middle one standing for all that are left out; the
  * winner's choices are then carried over to the whole step (unroll.h). What fits is judged on the three rounds too, here and in
  * the search for the smallest budgets, so the two agree.
@@ -14,11 +17,13 @@
 
 #include "core/clock.h"
 #include "core/status.h"
+#include "plan/interleave.h"
 #include "plan/unroll.h"
 
 #define MAX_CANDIDATES 64
 #define MANY_ROUNDS 5    /* from here on three may stand for all */
 #define MANY_TASKS 10000 /* in the step; below, there is time to plan all of them */
+#define TOLERANCE 0.03   /* by how much the whole step may be slower than three rounds promise */
 
 typedef struct sl_candidate {
     int64_t chunks;      /* per round */
@@ -28,6 +33,7 @@ typedef struct sl_candidate {
     sl_guide *guide;
     double step_s; /* of the whole step */
     bool tried, cut;
+    bool interleaved;
 } sl_candidate;
 
 typedef struct sl_rounds {
@@ -41,6 +47,7 @@ typedef struct sl_rounds {
     int count;
     int64_t chunks; /* of the step */
     bool large;     /* a step of many tasks */
+    bool interleaved;
 } sl_rounds;
 
 /* 1, 2, 3, 4, 6, 8, 12, ... and all of them; in whole sequences where these are cut into slices. */
@@ -90,6 +97,8 @@ static sl_status make(const sl_rounds *r, sl_candidate *c, bool cut)
                                                                 : 3 * c->chunks * (k->chunk_tokens / k->seqlen);
     }
     SL_TRY(sl_program_create(&config, r->build, r->context, &c->program));
+    if (c->interleaved)
+        SL_TRY(sl_interleave(c->program, &c->interleaved));
     return r->costs_of(r->costs_context, c->program, &c->costs);
 }
 
@@ -123,13 +132,20 @@ static double round_end(const sl_candidate *c, int32_t round)
     return end;
 }
 
-/* Plans a candidate; one that does not fit is no error. */
-static sl_status try_candidate(sl_rounds *r, int i)
+static void estimate(const sl_rounds *r, sl_candidate *c)
 {
-    sl_candidate *c = &r->list[i];
+    c->step_s = c->plan->predicted.step_s;
+    if (c->cut)
+        c->step_s += (double) (rounds_of(r, c) - 3) * (round_end(c, 1) - round_end(c, 0));
+}
+
+/* Plans a candidate; one that does not fit is no error. */
+static sl_status try_candidate(sl_rounds *r, sl_candidate *c)
+{
     if (c->tried)
         return SL_OK;
     c->tried = true;
+    c->interleaved = r->interleaved;
     c->cut = is_cut(r, c);
     sl_plan_config config = config_for(r, c);
     SL_TRY(make(r, c, c->cut));
@@ -140,22 +156,22 @@ static sl_status try_candidate(sl_rounds *r, int i)
         return SL_OK;
     }
     SL_TRY(status);
-    c->step_s = c->plan->predicted.step_s;
-    if (c->cut)
-        c->step_s += (double) (rounds_of(r, c) - 3) * (round_end(c, 1) - round_end(c, 0));
+    estimate(r, c);
     return SL_OK;
 }
 
-/* The whole step for a candidate that was planned on three rounds: by its choices, or by a search of its own if that is
- * better. */
+/* The whole step for a candidate that was planned on three rounds: by its choices, or, where these lead astray, by a search of
+ * its own if that is better. */
 static sl_status unroll(sl_rounds *r, sl_candidate *c)
 {
-    sl_candidate whole = {.chunks = c->chunks};
+    sl_candidate whole = {.chunks = c->chunks, .interleaved = c->interleaved};
     sl_plan *own = NULL;
     sl_status status = make(r, &whole, false);
     if (status == SL_OK)
         status = sl_guide_follow(c->guide, whole.program, whole.costs, &r->config, &whole.plan);
-    if (status == SL_OK || status == SL_E_DOES_NOT_FIT)
+    bool astray =
+        status == SL_E_DOES_NOT_FIT || (status == SL_OK && whole.plan->predicted.step_s > c->step_s * (1 + TOLERANCE));
+    if (astray)
         status = sl_plan_create(whole.program, whole.costs, &r->config, &own);
     if (status == SL_E_DOES_NOT_FIT && whole.plan)
         status = SL_OK;
@@ -230,7 +246,7 @@ static sl_status descend(sl_rounds *r, int *at, int way)
 {
     int misses = 0;
     for (int next = *at + way; next >= 0 && next < r->count; next += way) {
-        SL_TRY(try_candidate(r, next));
+        SL_TRY(try_candidate(r, &r->list[next]));
         if (!better(r, &r->list[next], &r->list[*at])) {
             bool fits = r->list[*at].plan != NULL;
             forget(&r->list[next]);
@@ -245,15 +261,45 @@ static sl_status descend(sl_rounds *r, int *at, int way)
     return SL_OK;
 }
 
+/* The other order of the same rounds, if the step is worth the trouble; the better one stays. */
+static sl_status try_other_order(sl_rounds *r, sl_candidate *c)
+{
+    bool nothing_lost = c->plan && c->plan->predicted.step_s <= c->plan->lower_bound_s * 1.005;
+    if (!r->large || rounds_of(r, c) < 2 || r->base->forward_only || nothing_lost)
+        return SL_OK;
+    sl_candidate other = {.chunks = c->chunks};
+    r->interleaved = !c->interleaved;
+    sl_status status = try_candidate(r, &other);
+    if (status != SL_OK) {
+        forget(&other);
+        return status;
+    }
+    bool change = better(r, &other, c);
+    forget(change ? c : &other);
+    if (change)
+        *c = other;
+    r->interleaved = c->interleaved;
+    return SL_OK;
+}
+
 static sl_status run(sl_rounds *r, int *best)
 {
     int at = 0;
     SL_TRY(size_up(r, &at));
-    SL_TRY(try_candidate(r, at));
+    SL_TRY(try_candidate(r, &r->list[at]));
+    SL_TRY(try_other_order(r, &r->list[at]));
     int from = at;
     SL_TRY(descend(r, &at, -1));
     if (at == from)
         SL_TRY(descend(r, &at, 1));
+    sl_candidate *c = &r->list[at];
+    if (at != from)
+        SL_TRY(try_other_order(r, c));
+    if (c->guide) {
+        sl_plan_config config = config_for(r, c);
+        SL_TRY(sl_guide_refine(c->guide, &config, &c->plan));
+        estimate(r, c);
+    }
     *best = at;
     return SL_OK;
 }

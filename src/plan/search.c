@@ -53,6 +53,7 @@ sl_status sl_search_create(const sl_analysis *a, const sl_fixed_homes *fixed, co
     s->a = a;
     s->fixed = fixed;
     s->small = a->n_entries < SMALL_ENTRIES;
+    s->end_variant = SL_SEARCH_QUICK;
     memcpy(s->budget, budget, sizeof s->budget);
     sl_status status;
     SL_TRY_GOTO(sl_choice_new(a, &s->best), destroy);
@@ -297,21 +298,28 @@ static double beside_homes(const sl_search *s, sl_tier tier)
     return fmax(left, 0);
 }
 
-/* Shares of the device's bytes and of the links' time to plan for: what the layout and the order of copies really
- * leave. */
-static const struct {
+/* Shares of the device's bytes and of the links' time to plan for: what the layout and the order of copies really leave, and how
+ * early prefetches aim to end. Best guesses first. */
+typedef struct sl_shares {
     double device, link, slack;
-} shares[] = {{0.95, 0.95, 0}, {0.98, 0.97, 0}, {0.90, 0.92, 0}, {0.95, 0.93, 1}, {0.85, 0.95, 0}, {0.80, 0.85, 1}};
+} sl_shares;
 
-static void aim(const sl_search *s, int variant, sl_price_targets *targets)
+static const sl_shares small_shares[] = {{0.95, 0.95, 0}, {0.98, 0.97, 0}, {0.90, 0.92, 0},
+                                         {0.95, 0.93, 1}, {0.85, 0.95, 0}, {0.80, 0.85, 1}};
+static const sl_shares large_shares[] = {{0.95, 0.95, 0}, {0.92, 0.90, 0}, {0.95, 1.00, 0}, {0.90, 0.85, 0},
+                                         {1.00, 0.95, 0}, {0.92, 0.95, 0}, {0.88, 0.92, 0}, {0.97, 0.92, 0}};
+_Static_assert(SL_COUNT(large_shares) == SL_SEARCH_VARIANTS, "as internal.h says");
+
+static void aim(const sl_search *s, const sl_shares *shares, sl_price_targets *targets)
 {
-    targets->bytes[SL_TIER_DEVICE] = shares[variant].device * beside_homes(s, SL_TIER_DEVICE);
+    targets->bytes[SL_TIER_DEVICE] = shares->device * beside_homes(s, SL_TIER_DEVICE);
     targets->bytes[SL_TIER_HOST] = 0.97 * beside_homes(s, SL_TIER_HOST);
-    targets->in_flight = 0.03 * beside_homes(s, SL_TIER_DEVICE);
-    targets->link_share = shares[variant].link;
+    targets->in_flight = (s->small ? 0.03 : 0.05) * beside_homes(s, SL_TIER_DEVICE);
+    targets->link_share = shares->link;
 }
 
-/* Choices by prices, with the homes of `trial`. */
+/* Choices by prices, with the homes of `trial`: for a small step from one set of prices, for a large one from a set for each
+ * share. */
 static sl_status try_prices(sl_search *s, bool on_host)
 {
     sl_prices *prices;
@@ -321,17 +329,18 @@ static sl_status try_prices(sl_search *s, bool on_host)
     sl_price_targets targets = {.rounds = 60};
     memset(s->trial.lead, 0xff, (size_t) s->a->n_entries * sizeof *s->trial.lead);
     memset(s->trial.side, SL_SIDE_AUTO, (size_t) s->a->n_entries);
-    aim(s, 0, &targets);
-    sl_prices_choose(prices, &targets, s->trial.gap);
-    memcpy(s->actual, s->trial.gap, (size_t) s->a->n_entries);
-    int variants = s->small ? (int) SL_COUNT(shares) : 1;
-    for (int i = 0; i < variants && status == SL_OK && !sl_search_over(s); i++) {
-        aim(s, i, &targets);
+    s->trial.on_demand = false;
+    int first = s->small ? 0 : s->first_variant, end = s->small ? (int) SL_COUNT(small_shares) : s->end_variant;
+    for (int i = first; i < end && status == SL_OK && !sl_search_over(s); i++) {
+        aim(s, s->small ? &small_shares[i] : &large_shares[i], &targets);
+        if (!s->small || i == first)
+            sl_prices_choose(prices, &targets, s->trial.gap);
+        if (i == first)
+            memcpy(s->actual, s->trial.gap, (size_t) s->a->n_entries);
         for (int again = 0; again < 2; again++)
             sl_prices_fill(prices, &targets, s->trial.gap);
-        s->trial.on_demand = false;
-        s->trial.fit = 0;
-        s->trial.slack = shares[i].slack;
+        s->trial.fit = s->small ? 0 : SL_FIT_FORESEE;
+        s->trial.slack = s->small ? small_shares[i].slack : large_shares[i].slack;
         status = consider_settling(s, 2);
     }
     sl_prices_destroy(prices);
@@ -356,13 +365,8 @@ static sl_status try_blame(sl_search *s)
     return SL_OK;
 }
 
-static sl_status improve(sl_search *s, bool small)
+static sl_status try_homes_and_prices(sl_search *s)
 {
-    if (persistent_bytes(s) <=
-        s->budget[SL_TIER_DEVICE]) { /* all at home on the device: where it fits nothing is faster */
-        for (int host = 1; host >= 0 && !sl_search_over(s); host--)
-            SL_TRY(try_start(s, host, HOME_STEPS - 1, GAPS_KEEP));
-    }
     size_t bytes;
     for (int step = 0; step < HOME_STEPS && !sl_search_over(s); step++) {
         set_updates(s, &s->trial, true);
@@ -370,14 +374,38 @@ static sl_status improve(sl_search *s, bool small)
             continue;
         set_homes(s, &s->trial, bytes);
         SL_TRY(try_prices(s, true));
-        if (!small)
+        if (!s->small)
             return try_blame(s);
         set_homes(s, &s->trial, bytes);
         SL_TRY(try_prices(s, false));
     }
+    return SL_OK;
+}
+
+static sl_status improve(sl_search *s, bool small)
+{
+    if (persistent_bytes(s) <=
+        s->budget[SL_TIER_DEVICE]) { /* all at home on the device: where it fits nothing is faster */
+        for (int host = 1; host >= 0 && !sl_search_over(s); host--)
+            SL_TRY(try_start(s, host, HOME_STEPS - 1, GAPS_KEEP));
+    }
+    SL_TRY(try_homes_and_prices(s));
+    if (!small)
+        return SL_OK;
     if (s->a->n_entries > TINY_ENTRIES)
         SL_TRY(try_blame(s));
-    return small ? try_starts(s) : SL_OK;
+    return try_starts(s);
+}
+
+sl_status sl_search_refine(sl_search *s, bool *better)
+{
+    double before = s->best_s;
+    s->first_variant = s->end_variant;
+    s->end_variant = SL_SEARCH_VARIANTS;
+    if (!s->small && s->first_variant < s->end_variant)
+        SL_TRY(try_homes_and_prices(s));
+    *better = s->best_s < before;
+    return SL_OK;
 }
 
 sl_status sl_search_improve(sl_search *s)

@@ -165,7 +165,7 @@ static sl_status gather(sl_sweep *s, int32_t t, bool clone, int32_t *workspace, 
             SL_TRY(sl_sweep_fetch(s, e->object, true, done));
             state->transient = clone;
         } else if (state->spot[SL_TIER_DEVICE] < 0) {
-            bool low = !clone && sl_sweep_goes_low(s, i);
+            bool low = sl_sweep_goes_low(s, clone ? -1 : i);
             SL_TRY(sl_sweep_make_room(s, e->object, s->a->program->objects[e->object].bytes, SL_TIER_DEVICE, true, low,
                                       &state->spot[SL_TIER_DEVICE]));
             *done = state->spot[SL_TIER_DEVICE] >= 0;
@@ -322,6 +322,7 @@ static sl_status run_on_host(sl_sweep *s, int32_t t)
         }
         if (!done)
             stuck(s, SL_TIER_HOST);
+        state->pins++; /* nothing that is there already makes room for the rest */
     }
     want(s, t, false, -1);
     size_t bytes = a->costs->workspace[SL_TIER_HOST][a->program->tasks[t].kind];
@@ -334,6 +335,7 @@ static sl_status run_on_host(sl_sweep *s, int32_t t)
         return SL_OK;
     SL_TRY(sl_sweep_reserve(s));
     issue_task(s, t, SL_STREAM_HOST, SL_TIER_HOST, false, workspace);
+    pin(s, t, -1);
     for (int32_t i = a->first[t]; i < a->first[t + 1]; i++) {
         const sl_entry *e = &a->entries[i];
         sl_object_state *state = &s->objects[e->object];
@@ -377,17 +379,62 @@ static void pack_fetches(sl_sweep *s)
     }
 }
 
+#define ADMITTED 0.95 /* share of the device's bytes that fetches ahead may fill: the rest is for holes */
+
+/* Whether a fetch for task `until` may come now: beside it, the tasks up to then must find the room they need. */
+static bool may_come(const sl_sweep *s, double bytes, int32_t until)
+{
+    if (!(s->choice->fit & SL_FIT_FORESEE) || until <= s->task)
+        return true;
+    double room = ADMITTED * (double) (s->budget[SL_TIER_DEVICE] - s->base[SL_TIER_DEVICE]) - bytes -
+                  sl_arena_leaving(&s->arena[SL_TIER_DEVICE], s->now_s);
+    for (int32_t t = s->task; t < until; t++)
+        if (s->committed[t] > room)
+            return false;
+    return true;
+}
+
+/* *done false: no room yet. */
+static sl_status come(sl_sweep *s, int32_t object, int32_t until, bool clone, bool *done)
+{
+    double bytes = (double) s->a->bytes[object];
+    *done = may_come(s, bytes, until);
+    if (!*done)
+        return SL_OK;
+    SL_TRY(sl_sweep_reserve(s));
+    SL_TRY(sl_sweep_fetch(s, object, false, done));
+    s->objects[object].transient = *done && clone;
+    for (int32_t t = s->task; t < until && *done; t++)
+        s->committed[t] += bytes;
+    return SL_OK;
+}
+
+/* What had to leave before its time comes back ahead of its use like the rest, not when its task already waits. */
+static sl_status fetch_again(sl_sweep *s)
+{
+    double backlog_s = fmax(0, s->stream_free_s[SL_STREAM_IN] - s->now_s);
+    for (int32_t i = 0; i < s->n_again; i++) {
+        sl_fetch fetch = s->again[i];
+        const sl_object_state *state = &s->objects[fetch.object];
+        double lead_s = 3 * (double) s->a->bytes[fetch.object] / s->a->costs->link_bytes_per_s_both[0] + backlog_s;
+        bool over = fetch.task < s->task || !state->valid[SL_TIER_HOST] || state->valid[SL_TIER_DEVICE];
+        if (!over && s->task_start_s[fetch.task] - s->task_start_s[s->task] < lead_s)
+            SL_TRY(come(s, fetch.object, fetch.task, false, &over));
+        if (over)
+            s->again[i--] = s->again[--s->n_again];
+    }
+    return SL_OK;
+}
+
 static sl_status fetch_ahead(sl_sweep *s)
 {
+    SL_TRY(fetch_again(s));
     while (s->next_fetch < s->n_fetches && s->fetches[s->next_fetch].issue <= s->task) {
         const sl_fetch *fetch = &s->fetches[s->next_fetch];
         const sl_object_state *state = &s->objects[fetch->object];
         bool done = true;
-        if (fetch->task >= s->task && state->valid[SL_TIER_HOST] && !state->valid[SL_TIER_DEVICE]) {
-            SL_TRY(sl_sweep_reserve(s));
-            SL_TRY(sl_sweep_fetch(s, fetch->object, false, &done));
-            s->objects[fetch->object].transient = done && fetch->clone;
-        }
+        if (fetch->task >= s->task && state->valid[SL_TIER_HOST] && !state->valid[SL_TIER_DEVICE])
+            SL_TRY(come(s, fetch->object, fetch->task, fetch->clone, &done));
         if (!done)
             break;
         s->next_fetch++;
@@ -401,7 +448,8 @@ static sl_status begin(sl_sweep *s)
 {
     const sl_program *p = s->a->program;
     s->n_spots = s->n_actions = s->n_deps = s->n_use_places = s->next_fetch = 0;
-    s->now_s = 0;
+    s->now_s = s->live = 0;
+    s->n_again = 0;
     memset(s->need, 0xff, sizeof s->need);
     memset(s->stream_last, 0xff, sizeof s->stream_last);
     memset(s->stream_free_s, 0, sizeof s->stream_free_s);
@@ -468,8 +516,10 @@ static sl_status walk(sl_sweep *s)
     for (s->task = 0; s->task < p->n_tasks && s->outcome->feasible; s->task++) {
         if (s->bounded)
             SL_TRY(fetch_ahead(s));
-        else
+        else {
             s->task_start_s[s->task] = s->now_s;
+            s->committed[s->task] = s->live;
+        }
         SL_TRY(sl_sweep_reserve(s));
         if (on_host(s, s->task))
             SL_TRY(run_on_host(s, s->task));
@@ -532,6 +582,7 @@ sl_status sl_sweep_create(const sl_analysis *analysis, const sl_fixed_homes *fix
     sl_status status;
     SL_TRY_GOTO(sl_alloc(&s->objects, p->n_objects + 1, sizeof *s->objects), destroy);
     SL_TRY_GOTO(sl_alloc(&s->task_start_s, p->n_tasks + 1, sizeof *s->task_start_s), destroy);
+    SL_TRY_GOTO(sl_alloc(&s->committed, p->n_tasks + 1, sizeof *s->committed), destroy);
     SL_TRY_GOTO(sl_alloc(&s->home, p->n_objects + 1, sizeof *s->home), destroy);
     SL_TRY_GOTO(sl_alloc(&s->touched, analysis->n_entries + 1, 1), destroy);
     *sweep = s;
@@ -548,6 +599,8 @@ void sl_sweep_destroy(sl_sweep *s)
     sl_free(s->objects);
     sl_free(s->touched);
     sl_free(s->task_start_s);
+    sl_free(s->committed);
+    sl_free(s->again);
     sl_free(s->home);
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         sl_arena_free(&s->arena[tier]);

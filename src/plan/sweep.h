@@ -43,6 +43,9 @@ struct sl_sweep {
     int32_t task; /* program task being walked */
     sl_object_state *objects;
     double *task_start_s;       /* by program task, in the dry walk */
+    double *committed;          /* by program task: device bytes it will see in use, fetches ahead so far included */
+    double live;                /* device bytes in use, in the dry walk */
+    int32_t until;              /* how long the place being made will stay (task) */
     int32_t *home;              /* by object: spot; -1 */
     size_t base[SL_TIER_COUNT]; /* bytes of homes below the arenas */
     sl_arena arena[SL_TIER_COUNT];
@@ -55,6 +58,8 @@ struct sl_sweep {
     int32_t n_spots, n_actions, n_deps, n_use_places, n_fetches;
     int32_t capacity_spots, capacity_actions, capacity_deps, capacity_use_places, capacity_fetches;
     int32_t next_fetch;
+    sl_fetch *again; /* fetches of what had to leave before its time */
+    int32_t n_again, capacity_again;
     double *costs; /* by segment, while room is being made */
     int32_t capacity_costs;
 
@@ -76,7 +81,8 @@ int32_t sl_sweep_new_spot(sl_sweep *s, int32_t object, sl_tier tier, size_t byte
 /* Room in a tier; on the device, others may be made to leave. *done false: there is none. */
 sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier tier, bool force, bool low,
                              int32_t *spot);
-bool sl_sweep_goes_low(const sl_sweep *s, int32_t entry);
+/* Which end of the arena a place made for the use `entry` goes to, and (`until`) how long it will stay. */
+bool sl_sweep_goes_low(sl_sweep *s, int32_t entry);
 void sl_sweep_release(sl_sweep *s, int32_t spot);
 void sl_sweep_forget(sl_sweep *s, int32_t object, sl_tier tier);
 /* Copies the content to host memory if it is not there. *done false: no room. */

@@ -1,7 +1,7 @@
 /*
- * Which task of a short program stands for which of a long one. Rounds are walked side by side: the first by the first, the last by
- * the last, all others by the short program's second. Within a round tasks come in the same order; a last round with fewer
- * chunks lacks some, so the short one's pointer skips what does not match.
+ * Which task of a short program stands for which of a long one. The first round stands for the first, the
+ * last for the last, the short program's second for all others. Within a round tasks come in the same order, whatever lies
+ * between them; a last round with fewer chunks lacks some, so what does not match is skipped.
  */
 #include "plan/unroll.h"
 
@@ -23,25 +23,38 @@ static int32_t round_of(const sl_program *p, int32_t task)
     return round < 0 ? p->n_rounds - 1 : round;
 }
 
-bool sl_unroll_match(const sl_program *shorter, const sl_program *longer, int32_t *match)
+sl_status sl_unroll_match(const sl_program *shorter, const sl_program *longer, int32_t *match, bool *matches)
 {
+    *matches = false;
     if (shorter->n_rounds != 3 || longer->n_rounds < 3)
-        return false;
-    int32_t begin[4] = {0, 0, 0, shorter->n_tasks};
-    for (int32_t t = shorter->n_tasks - 1; t >= 0; t--)
-        begin[round_of(shorter, t)] = t;
-    int32_t at = 0, current = -1;
-    for (int32_t t = 0; t < longer->n_tasks; t++) {
-        int32_t round = round_of(longer, t), like = round == 0 ? 0 : round == longer->n_rounds - 1 ? 2 : 1;
-        if (round != current) {
-            current = round;
-            at = begin[like];
-        }
-        while (at < begin[like + 1] && !same_place(shorter, &shorter->tasks[at], longer, &longer->tasks[t]))
-            at++;
-        if (at == begin[like + 1])
-            return false;
-        match[t] = at++;
+        return SL_OK;
+    int32_t *next,
+        *at; /* the short program's tasks chained by round; by round of the long one, the first not matched yet */
+    int32_t first[3] = {-1, -1, -1};
+    SL_TRY(sl_alloc(&next, shorter->n_tasks, sizeof *next));
+    sl_status status = sl_alloc(&at, longer->n_rounds, sizeof *at);
+    if (status != SL_OK) {
+        sl_free(next);
+        return status;
     }
-    return true;
+    for (int32_t t = shorter->n_tasks - 1; t >= 0; t--) {
+        next[t] = first[round_of(shorter, t)];
+        first[round_of(shorter, t)] = t;
+    }
+    for (int32_t r = 0; r < longer->n_rounds; r++)
+        at[r] = first[r == 0 ? 0 : r == longer->n_rounds - 1 ? 2 : 1];
+    *matches = true;
+    for (int32_t t = 0; t < longer->n_tasks && *matches; t++) {
+        int32_t *like = &at[round_of(longer, t)];
+        while (*like >= 0 && !same_place(shorter, &shorter->tasks[*like], longer, &longer->tasks[t]))
+            *like = next[*like];
+        *matches = *like >= 0;
+        if (*matches) {
+            match[t] = *like;
+            *like = next[*like];
+        }
+    }
+    sl_free(at);
+    sl_free(next);
+    return SL_OK;
 }

@@ -14,12 +14,15 @@ void sl_guide_destroy(sl_guide *guide);
 sl_status sl_guide_create(const sl_program *program, const sl_costs *costs, const sl_plan_config *config,
                           sl_guide **guide, sl_plan **plan);
 
+/* Searches on; *plan becomes what is found if that is better. */
+sl_status sl_guide_refine(sl_guide *guide, const sl_plan_config *config, sl_plan **plan);
+
 /* A plan for `program` by the guide's choices; SL_E_DOES_NOT_FIT when they do not carry over. */
 sl_status sl_guide_follow(const sl_guide *guide, const sl_program *program, const sl_costs *costs,
                           const sl_plan_config *config, sl_plan **plan);
 
 /* By task of `longer`: the task of `shorter` at the same place of the corresponding round (first, last, or any between).
- * False where the programs are not of one shape. */
-bool sl_unroll_match(const sl_program *shorter, const sl_program *longer, int32_t *match);
+ * *matches false: the programs are not of one shape. */
+sl_status sl_unroll_match(const sl_program *shorter, const sl_program *longer, int32_t *match, bool *matches);
 
 #endif
