@@ -277,12 +277,10 @@ static sl_status open_bench(job *j, size_t kind_bytes, size_t copy_bytes)
     int32_t kind = hottest(j);
     sl_launch heavy;
     if (kind < 0)
-        return sl_bench_open(&j->bench, j->device, j->threads, kind_bytes, copy_bytes, 0);
+        return sl_bench_open(&j->bench, j->device, j->threads, kind_bytes, copy_bytes);
     size_t workspace = j->costs->workspace[SL_TIER_DEVICE][kind];
     sl_costs_launch(j->program, kind, &heavy);
-    SL_TRY(sl_bench_open(&j->bench, j->device, j->threads, kind_bytes, copy_bytes,
-                         sl_bench_operand_bytes(&heavy) + workspace));
-    return sl_bench_heat(&j->bench, &heavy, workspace);
+    return sl_bench_open_hot(&j->bench, j->device, j->threads, kind_bytes, copy_bytes, &heavy, workspace);
 }
 
 /* Figures on file may come from a machine that was busy, or slower, or another one. One kind is timed again; if it disagrees

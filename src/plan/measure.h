@@ -24,11 +24,11 @@ typedef struct sl_bench {
     int heats; /* launches of it before each timed one; 0: none */
 } sl_bench;
 
-sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t copy_bytes,
-                        size_t heat_bytes);
-/* From now on kinds are timed behind a few milliseconds of this launch, as in a step at full load: an accelerator that has been idle
+sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t copy_bytes);
+/* The same, and kinds are timed behind a few milliseconds of `heavy`, as in a step at full load: an accelerator that has been idle
  * runs its first products up to a fifth faster than its power allows for long. */
-sl_status sl_bench_heat(sl_bench *bench, const sl_launch *heavy, size_t workspace);
+sl_status sl_bench_open_hot(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t copy_bytes,
+                            const sl_launch *heavy, size_t workspace);
 size_t sl_bench_operand_bytes(const sl_launch *launch);
 /* Random operands at the start of the memory of each tier whose bit is set. `sequences` > 0: attention's. */
 sl_status sl_bench_fill(sl_bench *bench, sl_launch *launch, int64_t sequences, unsigned tiers);

@@ -32,8 +32,8 @@ size_t sl_bench_operand_bytes(const sl_launch *launch)
     return bytes;
 }
 
-sl_status sl_bench_open(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t copy_bytes,
-                        size_t heat_bytes)
+static sl_status open_bench(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t copy_bytes,
+                            size_t heat_bytes)
 {
     sl_device_config config = {.threads = threads, .max_commands = 4 * MOST_BESIDE, .max_events = MOST_BESIDE};
     b->scrub = SL_ROUND_UP(kind_bytes, (size_t) SL_ALIGN);
@@ -47,6 +47,11 @@ sl_status sl_bench_open(sl_bench *b, const char *device, int threads, size_t kin
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         b->arena[tier] = b->class->arena(b->device, (sl_tier) tier);
     return SL_OK;
+}
+
+sl_status sl_bench_open(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t copy_bytes)
+{
+    return open_bench(b, device, threads, kind_bytes, copy_bytes, 0);
 }
 
 /* Sequences as this chunk has them: the operand has room for as many documents as might occur. */
@@ -145,7 +150,7 @@ sl_status sl_bench_time(sl_bench *b, const sl_launch *launch, sl_stream stream, 
     return SL_OK;
 }
 
-sl_status sl_bench_heat(sl_bench *b, const sl_launch *heavy, size_t workspace)
+static sl_status heat(sl_bench *b, const sl_launch *heavy, size_t workspace)
 {
     double seconds, start = sl_clock_s();
     b->heater = *heavy;
@@ -158,6 +163,13 @@ sl_status sl_bench_heat(sl_bench *b, const sl_launch *heavy, size_t workspace)
     while (sl_clock_s() - start < WARM_UP_SECONDS)
         SL_TRY(run_once(b, &b->heater, SL_STREAM_COMPUTE, &seconds));
     return SL_OK;
+}
+
+sl_status sl_bench_open_hot(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t copy_bytes,
+                            const sl_launch *heavy, size_t workspace)
+{
+    SL_TRY(open_bench(b, device, threads, kind_bytes, copy_bytes, sl_bench_operand_bytes(heavy) + workspace));
+    return heat(b, heavy, workspace);
 }
 
 /* ---- links and what runs beside what ---- */
