@@ -95,15 +95,40 @@ static void heat_color(double share, int rgb[3])
         rgb[c] = (int) lround(ramp[i][c] + (at - i) * (ramp[i + 1][c] - ramp[i][c]));
 }
 
-static void heat_text(double value, sl_quantity quantity, char out[32])
+/* All cells of a map are written in the same unit, so that they compare at a glance: what to divide by, and its name. */
+static double heat_unit(const sl_heat *h, double high, const char **name)
 {
-    if (quantity == SL_SHARE)
-        snprintf(out, 32, "%.0f", fmin(100 * value, 1e6));
-    else
-        sl_show_short(value, out);
+    static const struct {
+        double from;
+        const char *name;
+    } units[] = {{1e12, "trillions"}, {1e9, "billions"}, {1e6, "millions"}, {1e3, "thousands"}};
+    if (h->quantity == SL_SHARE) {
+        *name = "percent";
+        return 0.01;
+    }
+    for (int i = 0; i < 4; i++)
+        if (high >= units[i].from) {
+            *name = units[i].name;
+            return units[i].from;
+        }
+    *name = "";
+    return 1;
 }
 
-static void draw_cell(sl_text *out, const sl_heat *h, int row, int column, const double box[4], double share)
+static const char *heat_text(const sl_heat *h, double value, double unit, double high, char out[32])
+{
+    if (!isfinite(value))
+        return "–";
+    snprintf(out, 32, "%.*f",
+             h->quantity == SL_SHARE || high / unit >= 100 ? 0
+             : high / unit >= 10                           ? 1
+                                                           : 2,
+             value / unit);
+    return out;
+}
+
+static void draw_cell(sl_text *out, const sl_heat *h, int row, int column, const double box[4], double share,
+                      const char *label)
 {
     double value = h->values[row * h->n_x + column];
     char text[32];
@@ -120,15 +145,14 @@ static void draw_cell(sl_text *out, const sl_heat *h, int row, int column, const
     sl_text_printf(out, " × ");
     sl_html(out, h->y_names[row]);
     sl_text_printf(out, ": %s</title></rect>", fits ? sl_show_as(value, h->quantity, text) : "does not fit");
-    heat_text(value, h->quantity, text);
-    if (sl_text_width(text, 11) > box[2] - 2 || box[3] < 12)
+    if (!label)
         return;
     double bright = 0.3 * rgb[0] + 0.59 * rgb[1] + 0.11 * rgb[2];
     sl_svg_text(out, box[0] + box[2] / 2, box[1] + box[3] / 2 + 4, "middle",
                 !fits          ? "cell off"
                 : bright > 130 ? "cell dark"
                                : "cell light",
-                text);
+                label);
 }
 
 /* Numbers under a row of cells: every one, or as many as there is room for. */
@@ -169,16 +193,24 @@ void sl_draw_heat(sl_text *out, const void *what, double width)
         }
     for (int i = 0; i < h->n_y; i++)
         names = fmax(names, sl_text_width(h->y_names[i], 11));
+    const char *unit_name;
+    char text[64], number[32];
     double left = names + 12, cell = (width - left - 6) / h->n_x, tall = fmin(fmax(cell * 0.6, 16), 30);
-    double top = 24, bottom = top + tall * h->n_y, height = bottom + 58;
+    double top = 24, bottom = top + tall * h->n_y, height = bottom + 58, unit = heat_unit(h, high, &unit_name);
+    /* Either every cell has its number or none has. */
+    bool labels = high >= low && sl_text_width(heat_text(h, high, unit, high, number), 11) <= cell - 1;
     sl_svg_begin(out, width, height, h->name);
     sl_svg_text(out, 2, 12, "start", "lab", h->y_label);
+    if (labels && *unit_name) {
+        snprintf(text, sizeof text, "in %s", unit_name);
+        sl_svg_text(out, width - 6, 12, "end", "num", text);
+    }
     for (int row = 0; row < h->n_y; row++) {
         sl_svg_text(out, left - 6, top + (row + 0.5) * tall + 4, "end", "num", h->y_names[row]);
         for (int column = 0; column < h->n_x; column++) {
             double value = h->values[row * h->n_x + column], share = high > low ? (value - low) / (high - low) : 1;
             draw_cell(out, h, row, column, (double[]){left + column * cell, top + row * tall, cell - 1, tall - 1},
-                      share);
+                      share, labels ? heat_text(h, value, unit, high, number) : NULL);
         }
     }
     draw_x_names(out, h, left, cell, bottom + 14);

@@ -94,5 +94,7 @@ typedef struct sl_roof {
     int n_points;
 } sl_roof;
 void sl_draw_roof(sl_text *out, const void *roof, double width);
+/* Of the categories of op that are among the points. */
+void sl_roof_legend(sl_text *out, const sl_roof_point *points, int n);
 
 #endif

@@ -26,7 +26,7 @@ static void put_number(sl_text *out, double value)
         sl_text_printf(out, "%s", sl_format_f64(value, text));
 }
 
-static void put_steps(sl_text *out, const sl_log *log)
+static void put_steps(sl_text *out, const sl_run_log *log)
 {
     int64_t v = 0;
     sl_text_printf(out, "step,loss,grad_norm,learning_rate,seconds,data_s,tokens_per_s,validation_loss\r\n");

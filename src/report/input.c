@@ -196,6 +196,8 @@ sl_status sl_input_parse(const char *path, const char *text, size_t length, sl_i
                 fail);
     for (sl_grid *grid = input->tables ? input->tables->grids : NULL; grid; grid = grid->next)
         sl_reading_finish_columns(grid);
+    if (input->tables && input->tables->grids && strcmp(input->tables->kind, "sweep") == 0)
+        sl_reading_finish_sweep(input->tables->grids);
     if (!input->log && !input->tables) {
         status = sl_fail(SL_E_FORMAT, "%s holds nothing that can be shown", path);
         goto fail;

@@ -1,7 +1,7 @@
 /*
  * What a report is made from: files that other commands wrote, read strictly and kept as plain arrays.
  *
- *   event log   JSON lines of `sluice train --out DIR` (the folder or its events.jsonl): becomes one sl_log
+ *   event log   JSON lines of `sluice train --out DIR` (the folder or its events.jsonl): becomes one sl_run_log
  *   sweep       JSON lines of `sluice sweep`: a table, one row for each cell
  *   bench       JSON of `sluice bench` and `sluice system`: {"kind", "name", "machine": {...}, "columns", "rows", "notes"}, or
  *               with several tables "tables": [{"name", "title", "columns", "rows"}]
@@ -116,7 +116,7 @@ typedef struct sl_log_hardware {
     double peak_flops, memory_bandwidth;
 } sl_log_hardware;
 
-typedef struct sl_log {
+typedef struct sl_run_log {
     const char *model, *device, *numerics, *precision, *time, *version, *costs, *limit, *reason; /* NULL: not told */
     int64_t parameters, tokens_per_step, seqlen, steps_wanted, sequences, rounds, chunks;
     double lower_bound_s, plan_ms;
@@ -130,14 +130,14 @@ typedef struct sl_log {
     sl_log_action *actions;
     sl_log_place *places;
     int64_t n_steps, n_validations, n_ops, n_actions, n_places;
-} sl_log;
+} sl_run_log;
 
 /* ---- both ---- */
 
 typedef struct sl_input {
     sl_region *region; /* owns everything below but the arrays of a log */
     const char *path;
-    sl_log *log; /* one of the two */
+    sl_run_log *log; /* one of the two */
     sl_tables *tables;
     bool cut; /* the last line had no end and was left out */
 } sl_input;
@@ -149,6 +149,6 @@ sl_status sl_input_parse(const char *path, const char *text, size_t length, sl_i
 void sl_input_destroy(sl_input *input);
 
 /* Seconds of a step: the median over all steps but the first of the log, of that when there is no other. */
-double sl_log_median_step(const sl_log *log);
+double sl_log_median_step(const sl_run_log *log);
 
 #endif

@@ -36,6 +36,8 @@ sl_status sl_reading_event(sl_reading *r, const char *event, const sl_json *line
 sl_status sl_reading_tables(sl_reading *r, const sl_json *root);
 sl_status sl_reading_sweep(sl_reading *r, const sl_json *line);
 sl_status sl_reading_cell(sl_reading *r, const sl_json *line);
+/* After the last row. */
 void sl_reading_finish_columns(sl_grid *grid);
+void sl_reading_finish_sweep(sl_grid *grid);
 
 #endif

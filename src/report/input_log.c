@@ -36,7 +36,7 @@ static sl_figures no_figures(void)
     return f;
 }
 
-static sl_status the_log(sl_reading *r, sl_log **out)
+static sl_status the_log(sl_reading *r, sl_run_log **out)
 {
     sl_input *input = r->input;
     if (input->tables)
@@ -51,7 +51,7 @@ static sl_status the_log(sl_reading *r, sl_log **out)
     return SL_OK;
 }
 
-static sl_status read_run(sl_reading *r, sl_log *log, const sl_json *line)
+static sl_status read_run(sl_reading *r, sl_run_log *log, const sl_json *line)
 {
     int64_t first;
     SL_TRY(sl_reading_count(r, line, "first_step", 0, &first));
@@ -122,7 +122,7 @@ static sl_status read_figures(sl_reading *r, const sl_json *line, sl_figures *f)
     return read_streams(r, line, "wait_s", f->wait_s);
 }
 
-static sl_status read_plan(sl_reading *r, sl_log *log, const sl_json *line)
+static sl_status read_plan(sl_reading *r, sl_run_log *log, const sl_json *line)
 {
     const sl_json *hardware = sl_json_get(line, "hardware");
     SL_TRY(sl_reading_text(r, line, "costs", &log->costs));
@@ -139,7 +139,7 @@ static sl_status read_plan(sl_reading *r, sl_log *log, const sl_json *line)
     return read_figures(r, line, &log->predicted);
 }
 
-static sl_status read_step(sl_reading *r, sl_log *log, const sl_json *line)
+static sl_status read_step(sl_reading *r, sl_run_log *log, const sl_json *line)
 {
     SL_TRY(sl_reading_room(&log->steps, log->n_steps, &r->step_room, sizeof *log->steps));
     sl_log_step *s = &log->steps[log->n_steps];
@@ -154,7 +154,7 @@ static sl_status read_step(sl_reading *r, sl_log *log, const sl_json *line)
     return SL_OK;
 }
 
-static sl_status read_validation(sl_reading *r, sl_log *log, const sl_json *line)
+static sl_status read_validation(sl_reading *r, sl_run_log *log, const sl_json *line)
 {
     SL_TRY(sl_reading_room(&log->validations, log->n_validations, &r->validation_room, sizeof *log->validations));
     sl_log_validation *v = &log->validations[log->n_validations];
@@ -164,7 +164,7 @@ static sl_status read_validation(sl_reading *r, sl_log *log, const sl_json *line
     return SL_OK;
 }
 
-static sl_status read_op(sl_reading *r, sl_log *log, const sl_json *value)
+static sl_status read_op(sl_reading *r, sl_run_log *log, const sl_json *value)
 {
     const char *stream = NULL;
     if (value->kind != SL_JSON_OBJECT)
@@ -187,7 +187,7 @@ static sl_status read_op(sl_reading *r, sl_log *log, const sl_json *value)
     return SL_OK;
 }
 
-static sl_status read_end(sl_reading *r, sl_log *log, const sl_json *line)
+static sl_status read_end(sl_reading *r, sl_run_log *log, const sl_json *line)
 {
     const sl_json *ops = sl_json_get(line, "ops");
     SL_TRY(sl_reading_text(r, line, "reason", &log->reason));
@@ -250,7 +250,7 @@ static sl_status take_span(sl_reading *r, const sl_json *row, const sl_json **ne
     return SL_OK;
 }
 
-static sl_status read_action(sl_reading *r, sl_log *log, const sl_json *row)
+static sl_status read_action(sl_reading *r, sl_run_log *log, const sl_json *row)
 {
     SL_TRY(sl_reading_room(&log->actions, log->n_actions, &r->action_room, sizeof *log->actions));
     sl_log_action *a = &log->actions[log->n_actions];
@@ -267,7 +267,7 @@ static sl_status read_action(sl_reading *r, sl_log *log, const sl_json *row)
     return SL_OK;
 }
 
-static sl_status read_place(sl_reading *r, sl_log *log, const sl_json *row)
+static sl_status read_place(sl_reading *r, sl_run_log *log, const sl_json *row)
 {
     SL_TRY(sl_reading_room(&log->places, log->n_places, &r->place_room, sizeof *log->places));
     sl_log_place *p = &log->places[log->n_places];
@@ -284,8 +284,8 @@ static sl_status read_place(sl_reading *r, sl_log *log, const sl_json *row)
 }
 
 /* A line holds rows `first`... of `count`; the one that begins with 0 begins a new list. */
-static sl_status read_rows(sl_reading *r, sl_log *log, const sl_json *line, int64_t *count,
-                           sl_status (*read)(sl_reading *, sl_log *, const sl_json *))
+static sl_status read_rows(sl_reading *r, sl_run_log *log, const sl_json *line, int64_t *count,
+                           sl_status (*read)(sl_reading *, sl_run_log *, const sl_json *))
 {
     const sl_json *rows = sl_json_get(line, "rows");
     int64_t first;
@@ -307,7 +307,7 @@ static sl_status read_rows(sl_reading *r, sl_log *log, const sl_json *line, int6
 
 sl_status sl_reading_event(sl_reading *r, const char *event, const sl_json *line)
 {
-    sl_log *log = NULL;
+    sl_run_log *log = NULL;
     SL_TRY(the_log(r, &log));
     if (strcmp(event, "run") == 0)
         return read_run(r, log, line);
@@ -340,7 +340,7 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-double sl_log_median_step(const sl_log *log)
+double sl_log_median_step(const sl_run_log *log)
 {
     double *sorted, median = (double) NAN;
     int64_t n = 0;

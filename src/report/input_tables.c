@@ -1,5 +1,6 @@
 /* Tables: of bench and system files, whole at once, and of sweeps, a line at a time. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "report/input_internal.h"
@@ -233,6 +234,31 @@ sl_status sl_reading_cell(sl_reading *r, const sl_json *line)
             break;
         }
     return SL_OK;
+}
+
+/* Cells come in the order they were finished; they are read in the order of the grid. */
+static int by_grid(const void *a, const void *b, void *context)
+{
+    static const char *const order[] = {"model", "seqlen", "host_budget_bytes", "device_budget_bytes"};
+    const sl_grid *grid = context;
+    const sl_cell_value *x = a, *y = b;
+    for (int64_t i = 0; i < SL_COUNT(order); i++) {
+        int64_t c = sl_grid_find(grid, order[i]);
+        if (c < 0)
+            continue;
+        int texts = strcmp(x[c].text ? x[c].text : "", y[c].text ? y[c].text : "");
+        /* No number is no limit: the last. */
+        double p = isfinite(x[c].number) ? x[c].number : (double) INFINITY;
+        double q = isfinite(y[c].number) ? y[c].number : (double) INFINITY;
+        if (texts || p != q)
+            return texts ? texts : p < q ? -1 : 1;
+    }
+    return 0;
+}
+
+void sl_reading_finish_sweep(sl_grid *grid)
+{
+    qsort_r(grid->cells, (size_t) grid->n_rows, (size_t) grid->n_columns * sizeof *grid->cells, by_grid, grid);
 }
 
 void sl_reading_finish_columns(sl_grid *grid)

@@ -69,7 +69,7 @@ static void add_waits(const sl_figures *f, double *seconds)
     seconds[SL_BOUND_BANDWIDTH] += known(f->wait_s[3]);
 }
 
-static void add_ops(const sl_log *log, double *seconds)
+static void add_ops(const sl_run_log *log, double *seconds)
 {
     for (int64_t i = 0; i < log->n_ops; i++) {
         const sl_log_op *op = &log->ops[i];
@@ -83,7 +83,7 @@ static void add_ops(const sl_log *log, double *seconds)
 }
 
 /* Of a mean step: files stall now and then, so the last step alone tells little. */
-static double files_s(const sl_log *log)
+static double files_s(const sl_run_log *log)
 {
     double data = 0;
     int64_t n = 0;
@@ -92,7 +92,7 @@ static double files_s(const sl_log *log)
     return (n ? data / (double) n : 0) + (log->n_steps ? known(log->checkpoint_s) / (double) log->n_steps : 0);
 }
 
-static void add_plan(const sl_log *log, double *seconds)
+static void add_plan(const sl_run_log *log, double *seconds)
 {
     double busy = known(log->predicted.busy_s[0]), again = known(log->predicted.recompute_fraction);
     sl_bound bound = sl_bound_of_plan(log->limit);
@@ -102,7 +102,7 @@ static void add_plan(const sl_log *log, double *seconds)
     add_waits(&log->predicted, seconds);
 }
 
-bool sl_limits(const sl_log *log, sl_verdict *v)
+bool sl_limits(const sl_run_log *log, sl_verdict *v)
 {
     const sl_log_step *last = log->n_steps ? &log->steps[log->n_steps - 1] : NULL;
     double whole = known(log->predicted.step_s); /* what the parts so far are of */

@@ -37,7 +37,7 @@ typedef struct sl_verdict {
 } sl_verdict;
 
 /* false: the log does not tell enough. */
-bool sl_limits(const sl_log *log, sl_verdict *verdict);
+bool sl_limits(const sl_run_log *log, sl_verdict *verdict);
 /* An op's side of the ridge; without a known ridge, above. */
 bool sl_below_ridge(const sl_log_hardware *hardware, double flops, double bytes);
 /* The planner's word for a limit, as one of these; COUNT: unknown. */

@@ -23,7 +23,7 @@ static int by_time(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes; /* what is given back can be taken at once */
 }
 
-int64_t sl_log_end_ns(const sl_log *log, bool predicted)
+int64_t sl_log_end_ns(const sl_run_log *log, bool predicted)
 {
     int64_t end = 0;
     for (int64_t i = 0; i < log->n_actions; i++)
@@ -31,7 +31,7 @@ int64_t sl_log_end_ns(const sl_log *log, bool predicted)
     return end;
 }
 
-static int64_t list_changes(const sl_log *log, int tier, int64_t end, change *changes)
+static int64_t list_changes(const sl_run_log *log, int tier, int64_t end, change *changes)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < log->n_places; i++) {
@@ -57,7 +57,7 @@ static double total(const sl_memory *m)
     return sum;
 }
 
-sl_status sl_memory_over_time(const sl_log *log, int tier, int n, sl_memory *moments, double *peak, bool *there)
+sl_status sl_memory_over_time(const sl_run_log *log, int tier, int n, sl_memory *moments, double *peak, bool *there)
 {
     int64_t end = sl_log_end_ns(log, false);
     change *changes;

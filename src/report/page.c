@@ -48,7 +48,7 @@ void sl_tile(sl_text *out, const char *id, const char *value, const char *name, 
 
 /* ---- what the page is about ---- */
 
-static void describe_run(const sl_log *log, char title[256], char sub[512])
+static void describe_run(const sl_run_log *log, char title[256], char sub[512])
 {
     char a[32], b[32], c[32];
     snprintf(title, 256, "%.100s on %.100s", log->model ? log->model : "A run",
@@ -94,7 +94,7 @@ static void describe(const sl_input *input, char title[256], char sub[512])
 
 /* ---- numbers for programs ---- */
 
-static void put_streams(sl_json_writer *w, const sl_log *log, const char *key, bool predicted)
+static void put_streams(sl_json_writer *w, const sl_run_log *log, const char *key, bool predicted)
 {
     sl_json_begin_object(w, key);
     for (int s = 0; s < SL_LOG_STREAMS; s++)
@@ -102,7 +102,7 @@ static void put_streams(sl_json_writer *w, const sl_log *log, const char *key, b
     sl_json_end_object(w);
 }
 
-static void put_run(sl_json_writer *w, const sl_log *log)
+static void put_run(sl_json_writer *w, const sl_run_log *log)
 {
     sl_verdict v;
     double step = sl_log_median_step(log);

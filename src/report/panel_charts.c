@@ -69,6 +69,34 @@ static void row_label(const sl_grid *g, int64_t row, char out[96])
 
 /* ---- roofline ---- */
 
+/* What the table itself says the roof is, by a column of percentages of it: the widest band of rows without arithmetic, and the
+ * highest roof above one with. */
+static void roof_of_rows(const sl_grid *g, int64_t flops, double flop_scale, int64_t bytes, double byte_scale,
+                         double *peak, double *width)
+{
+    int64_t percent = sl_grid_find(g, "roofline_percent");
+    *peak = *width = 0;
+    for (int64_t row = 0; row < g->n_rows; row++) {
+        double share = sl_grid_number(g, row, percent) / 100, rate = sl_grid_number(g, row, flops) * flop_scale;
+        double moved = sl_grid_number(g, row, bytes) * byte_scale;
+        if (!(share > 0))
+            continue;
+        if (rate > 0)
+            *peak = fmax(*peak, rate / share);
+        else if (moved > 0)
+            *width = fmax(*width, moved / share);
+    }
+}
+
+static const char *category_color(const sl_grid *g, int64_t row, const char *op)
+{
+    int64_t at = sl_grid_find(g, "category");
+    const char *category = at >= 0 ? sl_grid_text(g, row, at) : sl_op_category(op);
+    return strcmp(category, "dot-product") == 0 || strcmp(category, "attention") == 0 ? "g-product"
+           : strcmp(category, "reduction") == 0                                       ? "g-reduction"
+                                                                                      : "g-elementwise";
+}
+
 static double first_fact(const sl_tables *t, const char *const *keys, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -85,7 +113,7 @@ static bool draw_roofline(sl_text *out, const sl_tables *t, const sl_grid *g, in
     static const char *const widths[] = {"memory_bandwidth", "device_memory_bandwidth"};
     double flop_scale, byte_scale, best_rate = 0, best_bytes = 0;
     int64_t flops = find_rate(g, "FLOP/s", &flop_scale), bytes = find_rate(g, "B/s", &byte_scale);
-    char id[32], title[160], sub[256], a[32], b[32];
+    char id[32], title[160], sub[320], a[64], b[64];
     sl_roof_point *points;
     char(*names)[96];
     int n = 0;
@@ -101,34 +129,31 @@ static bool draw_roofline(sl_text *out, const sl_tables *t, const sl_grid *g, in
         double rate = sl_grid_number(g, row, flops) * flop_scale, moved = sl_grid_number(g, row, bytes) * byte_scale;
         if (!(rate > 0 && moved > 0))
             continue;
-        row_label(g, row, names[n]);
-        const char *op = sl_grid_find(g, "op") >= 0 ? sl_grid_text(g, row, sl_grid_find(g, "op")) : names[n];
-        const char *category = sl_op_category(op);
-        points[n] = (sl_roof_point){names[n],
-                                    strcmp(category, "dot-product") == 0 ? "g-product"
-                                    : strcmp(category, "reduction") == 0 ? "g-reduction"
-                                                                         : "g-elementwise",
-                                    rate / moved, rate, 1};
+        const char *op = sl_grid_text(g, row, sl_grid_find(g, "op"));
+        if (*op)
+            snprintf(names[n], sizeof names[n], "%.60s %.20s", op, sl_grid_text(g, row, sl_grid_find(g, "dtype")));
+        else
+            row_label(g, row, names[n]);
+        points[n] = (sl_roof_point){names[n], category_color(g, row, op), rate / moved, rate, 0};
         best_rate = fmax(best_rate, rate);
         best_bytes = fmax(best_bytes, moved);
         n++;
     }
     double peak = first_fact(t, peaks, SL_COUNT(peaks)), width = first_fact(t, widths, SL_COUNT(widths));
+    if (!(peak > 0 && width > 0))
+        roof_of_rows(g, flops, flop_scale, bytes, byte_scale, &peak, &width);
     bool known = peak > 0 && width > 0;
     if (n > 0) {
         snprintf(id, sizeof id, "roofline-%d", number);
-        snprintf(title, sizeof title, "Roofline: the best kernel reaches %sFLOP/s", sl_show_short(best_rate, a));
+        snprintf(title, sizeof title, "Roofline: the best kernel reaches %s", sl_show_rate(best_rate, "FLOP/s", a));
         snprintf(sub, sizeof sub,
-                 known ? "The roof is what the machine's profile says: %sFLOP/s and %sB/s."
+                 known ? "The roof is what the machine can do: %s and %s."
                        : "The file tells no peaks, so the roof is drawn through the best that was measured: %sFLOP/s "
                          "and %sB/s.",
-                 sl_show_short(known ? peak : best_rate, a), sl_show_short(known ? width : best_bytes, b));
+                 sl_show_rate(known ? peak : best_rate, "FLOP/s", a),
+                 sl_show_rate(known ? width : best_bytes, "B/s", b));
         sl_panel_begin(out, id, true, title, sub);
-        sl_legend_begin(out);
-        sl_legend_item(out, "g-product", "dot-product");
-        sl_legend_item(out, "g-reduction", "reduction");
-        sl_legend_item(out, "g-elementwise", "elementwise");
-        sl_legend_end(out);
+        sl_roof_legend(out, points, n);
         sl_draw_twice(out, sl_draw_roof,
                       &(sl_roof){title, known ? peak : best_rate, known ? width : best_bytes, points, n}, SL_FULL);
         sl_panel_end(out);
@@ -140,6 +165,18 @@ static bool draw_roofline(sl_text *out, const sl_tables *t, const sl_grid *g, in
 
 /* ---- lines ---- */
 
+/* Has every row a text of its own in this column? Then it names the rows, and numbers behind it are theirs. */
+static bool names_rows(const sl_grid *g, int64_t c)
+{
+    if (g->columns[c].numeric || g->n_rows > MOST_BARS)
+        return false;
+    for (int64_t row = 1; row < g->n_rows; row++)
+        for (int64_t before = 0; before < row; before++)
+            if (strcmp(sl_grid_text(g, row, c), sl_grid_text(g, before, c)) == 0)
+                return false;
+    return true;
+}
+
 /* The column that others are drawn over; -1: none. */
 static int64_t find_x(const sl_grid *g)
 {
@@ -147,6 +184,8 @@ static int64_t find_x(const sl_grid *g)
     if (patches >= 0 && g->columns[patches].numeric)
         return patches;
     for (int64_t c = 0; c < g->n_columns; c++) {
+        if (names_rows(g, c))
+            return -1;
         int64_t distinct = 0;
         double last = -(double) INFINITY;
         bool whole = g->columns[c].numeric;
@@ -248,19 +287,26 @@ static bool wide_range(double *const *values, const int64_t *counts, int n, doub
     return high > ratio * low;
 }
 
-static void draw_set(sl_text *out, const sl_grid *g, int64_t x, int64_t first, const line_set *set, const char *id,
-                     bool flops)
+typedef struct line_chart {
+    line_set set;
+    int64_t column; /* the first of those drawn */
+} line_chart;
+
+static void draw_chart(sl_text *out, const sl_grid *g, int64_t x, const line_chart *chart, const char *id, bool full,
+                       bool flops)
 {
+    const line_set *set = &chart->set;
+    const sl_table_column *column = &g->columns[chart->column];
     sl_series series[MOST_SERIES];
     char x_name[64], y_name[64], label[128], title[256];
+    bool one = set->n == 1 || repeats(g, x); /* one column is drawn: it names the axis */
     short_name(&g->columns[x], x_name);
-    short_name(&g->columns[first], y_name);
+    short_name(column, y_name);
     for (int i = 0; i < set->n; i++)
         series[i] = (sl_series){set->names[i], sl_series_color(i), set->x[i], set->y[i], set->count[i], SL_LINE};
-    snprintf(label, sizeof label, "%s%s%s", set->n == 1 || repeats(g, x) ? y_name : "",
-             set->n == 1 || repeats(g, x) ? ", " : "", *g->columns[first].unit ? g->columns[first].unit : "value");
+    snprintf(label, sizeof label, "%s%s%s", one ? y_name : "", one ? ", " : "", column->unit);
     snprintf(title, sizeof title, flops ? "FLOP scaling: %.150s" : "%.150s", g->title ? g->title : g->name);
-    sl_panel_begin(out, id, flops, title, NULL);
+    sl_panel_begin(out, id, full, title, NULL);
     sl_legend_begin(out);
     for (int i = 0; i < set->n; i++)
         sl_legend_item(out, series[i].color, set->names[i]);
@@ -274,35 +320,39 @@ static void draw_set(sl_text *out, const sl_grid *g, int64_t x, int64_t first, c
                               .zero_y = true,
                               .series = series,
                               .n_series = set->n},
-                  flops ? SL_FULL : SL_HALF);
+                  full ? SL_FULL : SL_HALF);
     sl_panel_end(out);
 }
 
-/* Lines for the first two units that are measured; false: the table is not of that kind. */
+/* Lines for the first two units that are measured, side by side; false: the table is not of that kind. */
 static bool draw_lines(sl_text *out, const sl_tables *t, const sl_grid *g, int number)
 {
+    bool flops = strcmp(t->name, "flops") == 0;
+    line_chart charts[2];
+    int n = 0, most = flops ? 1 : 2;
     int64_t x = find_x(g);
-    int drawn = 0;
     const char *last = "";
     if (x < 0)
         return false;
-    bool flops = strcmp(t->name, "flops") == 0;
-    for (int64_t c = 0; c < g->n_columns && drawn < 2; c++) {
+    for (int64_t c = 0; c < g->n_columns && n < most; c++) {
         const sl_table_column *column = &g->columns[c];
         if (!column->numeric || c == x || !*column->unit || strcmp(column->unit, last) == 0)
             continue;
-        line_set set = {.n = 0};
-        char id[48];
-        collect(g, x, c, &set);
-        snprintf(id, sizeof id, flops && drawn == 0 && number == 1 ? "flop-scaling" : "lines-%d-%d", number, drawn + 1);
-        if (set.n > 0 && !set.many) {
-            draw_set(out, g, x, c, &set, id, flops && drawn == 0);
-            drawn++;
-        }
-        free_set(&set);
+        charts[n] = (line_chart){.column = c};
+        collect(g, x, c, &charts[n].set);
         last = column->unit;
+        if (charts[n].set.n > 0 && !charts[n].set.many)
+            n++;
+        else
+            free_set(&charts[n].set);
     }
-    return drawn > 0;
+    for (int i = 0; i < n; i++) {
+        char id[48];
+        snprintf(id, sizeof id, flops && number == 1 ? "flop-scaling" : "lines-%d-%d", number, i + 1);
+        draw_chart(out, g, x, &charts[i], id, n == 1, flops);
+        free_set(&charts[i].set);
+    }
+    return n > 0;
 }
 
 /* ---- bars ---- */
@@ -332,8 +382,10 @@ static void draw_bars(sl_text *out, const sl_grid *g, int number)
     short_name(&g->columns[c], metric);
     snprintf(id, sizeof id, "bars-%d", number);
     snprintf(title, sizeof title, "%.120s: %s", g->title ? g->title : g->name, metric);
-    sl_panel_begin(out, id, false, title, NULL);
-    sl_draw_twice(out, sl_draw_bars, &(sl_bars){title, g->columns[c].unit, SL_PLAIN, bars, (int) n}, SL_HALF);
+    sl_quantity quantity = sl_unit_quantity(g->columns[c].unit);
+    sl_panel_begin(out, id, true, title, NULL);
+    sl_draw_twice(out, sl_draw_bars,
+                  &(sl_bars){title, quantity == SL_PLAIN ? g->columns[c].unit : "", quantity, bars, (int) n}, SL_FULL);
     sl_panel_end(out);
 }
 

@@ -12,7 +12,7 @@ typedef struct curves {
     int64_t n, n_val;
 } curves;
 
-static sl_status read_curves(const sl_log *log, curves *c)
+static sl_status read_curves(const sl_run_log *log, curves *c)
 {
     double *room, mean = 0, weight = 0;
     int64_t n = log->n_steps, n_val = log->n_validations;
@@ -68,7 +68,7 @@ static void draw_loss(sl_text *out, const curves *c)
     sl_panel_end(out);
 }
 
-static void draw_speed(sl_text *out, const sl_log *log, const curves *c)
+static void draw_speed(sl_text *out, const sl_run_log *log, const curves *c)
 {
     double ends[2] = {c->step[0], c->step[c->n - 1]},
            predicted[2] = {log->predicted.tokens_per_s, log->predicted.tokens_per_s};
@@ -99,7 +99,7 @@ static void draw_speed(sl_text *out, const sl_log *log, const curves *c)
     sl_panel_end(out);
 }
 
-void sl_panel_curves(sl_text *out, const sl_log *log)
+void sl_panel_curves(sl_text *out, const sl_run_log *log)
 {
     curves c;
     if (log->n_steps == 0)

@@ -82,7 +82,7 @@ static void draw_memory(sl_text *out, const void *what, double width)
     sl_svg_end(out);
 }
 
-static void draw_tier(sl_text *out, const sl_log *log, int tier)
+static void draw_tier(sl_text *out, const sl_run_log *log, int tier)
 {
     sl_memory moments[MOMENTS];
     double peak;
@@ -111,7 +111,7 @@ static void draw_tier(sl_text *out, const sl_log *log, int tier)
     sl_panel_end(out);
 }
 
-void sl_panel_memory(sl_text *out, const sl_log *log)
+void sl_panel_memory(sl_text *out, const sl_run_log *log)
 {
     for (int tier = 0; tier < SL_LOG_TIERS; tier++)
         draw_tier(out, log, tier);

@@ -36,7 +36,7 @@ static int by_time(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-static double all_seconds(const sl_log *log)
+static double all_seconds(const sl_run_log *log)
 {
     double sum = 0;
     for (int64_t i = 0; i < log->n_ops; i++)
@@ -49,7 +49,7 @@ static void number_cell(sl_text *out, const char *text)
     sl_text_printf(out, "<td class=\"n\">%s</td>", text);
 }
 
-static void draw_row(sl_text *out, const sl_log *log, const sl_log_op *op, double all)
+static void draw_row(sl_text *out, const sl_run_log *log, const sl_log_op *op, double all)
 {
     char text[32];
     const char *category = sl_op_category(op->name);
@@ -75,7 +75,7 @@ static void draw_row(sl_text *out, const sl_log *log, const sl_log_op *op, doubl
                                                                           : "compute");
 }
 
-static void draw_table(sl_text *out, const sl_log *log, const sl_log_op *const *ops, double all)
+static void draw_table(sl_text *out, const sl_run_log *log, const sl_log_op *const *ops, double all)
 {
     sl_text_printf(out, "<div class=\"scroll\"><table><thead><tr><th>op</th><th>category</th><th class=\"n\">calls</th>"
                         "<th class=\"n\">time</th><th class=\"n\">share</th><th class=\"n\">per call</th>"
@@ -92,12 +92,12 @@ static double of_roof(const sl_log_hardware *hw, const sl_roof_point *p)
     return p->y / fmin(hw->peak_flops, p->x * hw->memory_bandwidth);
 }
 
-static void draw_roofline(sl_text *out, const sl_log *log, const sl_log_op *const *ops)
+static void draw_roofline(sl_text *out, const sl_run_log *log, const sl_log_op *const *ops)
 {
     const sl_log_hardware *hw = &log->hardware;
     sl_roof_point *points;
     int n = 0, silent = 0;
-    char title[160], sub[384], peak[32], band[32], share[32], left[96] = "";
+    char title[160], sub[384], peak[64], band[64], share[32], left[96] = "";
     if (sl_alloc(&points, log->n_ops, sizeof *points) != SL_OK) {
         out->failed = true;
         return;
@@ -114,23 +114,18 @@ static void draw_roofline(sl_text *out, const sl_log *log, const sl_log_op *cons
             snprintf(left, sizeof left, " %d ops that only move bytes have no arithmetic to place.", silent);
         snprintf(title, sizeof title, "Roofline: %.40s reaches %s of what its intensity allows", points[0].name,
                  sl_show_as(of_roof(hw, &points[0]), SL_SHARE, share));
-        snprintf(sub, sizeof sub,
-                 "Each circle is an op, as large as its time. The roof is %sFLOP/s and %sB/s%s%.60s.%s",
-                 sl_show_short(hw->peak_flops, peak), sl_show_short(hw->memory_bandwidth, band), hw->name ? ": " : "",
-                 hw->name ? hw->name : "", left);
+        snprintf(sub, sizeof sub, "Each circle is an op, as large as its time. The roof is %s and %s%s%.60s.%s",
+                 sl_show_rate(hw->peak_flops, "FLOP/s", peak), sl_show_rate(hw->memory_bandwidth, "B/s", band),
+                 hw->name ? ": " : "", hw->name ? hw->name : "", left);
         sl_panel_begin(out, "roofline", true, title, sub);
-        sl_legend_begin(out);
-        sl_legend_item(out, "g-product", "dot-product");
-        sl_legend_item(out, "g-reduction", "reduction");
-        sl_legend_item(out, "g-elementwise", "elementwise");
-        sl_legend_end(out);
+        sl_roof_legend(out, points, n);
         sl_draw_twice(out, sl_draw_roof, &(sl_roof){title, hw->peak_flops, hw->memory_bandwidth, points, n}, SL_FULL);
         sl_panel_end(out);
     }
     sl_free(points);
 }
 
-void sl_panel_ops(sl_text *out, const sl_log *log)
+void sl_panel_ops(sl_text *out, const sl_run_log *log)
 {
     const sl_log_op **ops;
     char title[160], share[32];

@@ -11,7 +11,7 @@ static double first_known(double a, double b)
     return isfinite(a) ? a : b;
 }
 
-static void draw_speed_tiles(sl_text *out, const sl_log *log, double step)
+static void draw_speed_tiles(sl_text *out, const sl_run_log *log, double step)
 {
     char text[32], note[96], a[32];
     double predicted = log->predicted.step_s, measured = isfinite(step) ? step : log->measured.step_s;
@@ -29,7 +29,7 @@ static void draw_speed_tiles(sl_text *out, const sl_log *log, double step)
     sl_tile(out, "step", sl_show_as(first_known(measured, predicted), SL_SECONDS, text), "a step", told);
 }
 
-static void draw_tiles(sl_text *out, const sl_log *log)
+static void draw_tiles(sl_text *out, const sl_run_log *log)
 {
     const sl_figures *m = &log->measured, *p = &log->predicted;
     double step = sl_log_median_step(log), peak = first_known(m->peak_bytes[0], p->peak_bytes[0]);
@@ -54,7 +54,7 @@ static void draw_tiles(sl_text *out, const sl_log *log)
     sl_text_printf(out, "</div>\n");
 }
 
-static void draw_verdict(sl_text *out, const sl_log *log)
+static void draw_verdict(sl_text *out, const sl_run_log *log)
 {
     sl_verdict v;
     sl_part parts[SL_BOUND_COUNT];
@@ -101,7 +101,7 @@ static void figure_row(sl_text *out, const char *name, double predicted, double 
 }
 
 /* Prediction and measurement line by line: the same figures, from the plan and from the last step. */
-static void draw_figures(sl_text *out, const sl_log *log)
+static void draw_figures(sl_text *out, const sl_run_log *log)
 {
     static const char *const busy[SL_LOG_STREAMS] = {"compute busy", "copies in busy", "copies out busy", "host busy"};
     static const char *const waits[SL_LOG_STREAMS] = {NULL, "waits for copies in", "waits for copies out",
@@ -134,7 +134,7 @@ static void draw_figures(sl_text *out, const sl_log *log)
     sl_panel_end(out);
 }
 
-void sl_panels_run(sl_text *out, const sl_log *log)
+void sl_panels_run(sl_text *out, const sl_run_log *log)
 {
     draw_tiles(out, log);
     sl_text_printf(out, "<div class=\"panels\">");

@@ -115,7 +115,7 @@ static void draw_map(sl_text *out, const group *g, const char *column, const cha
     name_side(host, g->n_host, &unit, y_text, y_names);
     snprintf(y_label, sizeof y_label, "host memory (%s)", unit);
     if (top >= 0)
-        snprintf(title, sizeof title, "%s: best %s, with %s and %s", what,
+        snprintf(title, sizeof title, "%s: best %s (%s device, %s host)", what,
                  sl_show_as(sl_grid_number(g->grid, top, at), quantity, best),
                  sl_show_as(budget(g->grid, top, g->device_at), SL_BYTES, where[0]),
                  sl_show_as(budget(g->grid, top, g->host_at), SL_BYTES, where[1]));

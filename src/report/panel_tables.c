@@ -14,31 +14,48 @@ const char *sl_series_color(int64_t i)
     return colors[i % SL_COUNT(colors)];
 }
 
-/* "tokens_per_s" -> "tokens per s" */
+static bool ends_with(const char *name, const char *end)
+{
+    size_t length = strlen(name), tail = strlen(end);
+    return tail > 0 && length > tail && name[length - tail - 1] == '_' && strcasecmp(name + length - tail, end) == 0;
+}
+
+/* A unit that the name repeats is told once: "mean_us" in us -> "mean us", "device_peak_bytes" in B -> "device peak", whose
+ * numbers carry theirs. */
 static void heading(sl_text *out, const sl_table_column *column)
 {
+    bool bytes = strcmp(column->unit, "B") == 0, share = strcmp(column->unit, "share") == 0;
+    const char *told = bytes ? "bytes" : share ? "fraction" : column->unit;
     char name[128];
     snprintf(name, sizeof name, "%s", column->name);
+    if (ends_with(name, told))
+        name[strlen(name) - strlen(told) - 1] = 0;
+    else if (strcasecmp(name, told) == 0)
+        name[0] = 0;
     for (char *at = name; *at; at++)
         *at = *at == '_' ? ' ' : *at;
     sl_html(out, name);
-    if (*column->unit) {
-        sl_text_printf(out, " <small>");
+    if (*column->unit && !bytes && !share) {
+        sl_text_printf(out, *name ? " <small>" : "<small>");
         sl_html(out, column->unit);
         sl_text_printf(out, "</small>");
     }
 }
 
+sl_quantity sl_unit_quantity(const char *unit)
+{
+    return strcmp(unit, "B") == 0 || strcmp(unit, "bytes") == 0 ? SL_BYTES
+           : strcmp(unit, "share") == 0                         ? SL_SHARE
+                                                                : SL_PLAIN;
+}
+
 static void show_cell(sl_text *out, const sl_cell_value *cell, const sl_table_column *column)
 {
     char text[32];
-    bool bytes = strcmp(column->unit, "B") == 0 || strcmp(column->unit, "bytes") == 0;
     if (cell->kind == SL_VALUE_TEXT)
         sl_html(out, cell->text);
-    else if (cell->kind == SL_VALUE_NUMBER && bytes)
-        sl_text_printf(out, "%s", sl_show_as(cell->number, SL_BYTES, text));
     else
-        sl_text_printf(out, "%s", sl_show(cell->kind == SL_VALUE_NUMBER ? cell->number : (double) NAN, text));
+        sl_text_printf(out, "%s", sl_show_as(cell->number, sl_unit_quantity(column->unit), text));
 }
 
 static void draw_table(sl_text *out, const sl_grid *grid, bool key)

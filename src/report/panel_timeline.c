@@ -16,7 +16,7 @@ static const char *const phase_colors[SL_LOG_PHASES] = {"p-forward", "p-backward
                                                         "p-copy"};
 static const char *const lane_names[SL_LOG_STREAMS] = {"compute", "copies in", "copies out", "host"};
 
-int64_t sl_report_busy_ns(const sl_log *log, int stream, bool predicted)
+int64_t sl_report_busy_ns(const sl_run_log *log, int stream, bool predicted)
 {
     int64_t sum = 0;
     for (int64_t i = 0; i < log->n_actions; i++) {
@@ -29,7 +29,7 @@ int64_t sl_report_busy_ns(const sl_log *log, int stream, bool predicted)
 }
 
 typedef struct timeline {
-    const sl_log *log;
+    const sl_run_log *log;
     int64_t end[2]; /* measured, predicted */
     bool lane[SL_LOG_STREAMS];
 } timeline;
@@ -173,7 +173,7 @@ static void draw_timeline(sl_text *out, const void *what, double width)
     sl_svg_end(out);
 }
 
-void sl_panel_timeline(sl_text *out, const sl_log *log)
+void sl_panel_timeline(sl_text *out, const sl_run_log *log)
 {
     timeline t = {.log = log, .end = {sl_log_end_ns(log, false), sl_log_end_ns(log, true)}};
     bool phases[SL_LOG_PHASES] = {false};

@@ -13,11 +13,11 @@ void sl_panel_end(sl_text *out);
 /* A headline number: value, what it is, what to compare it with (NULL: nothing). */
 void sl_tile(sl_text *out, const char *id, const char *value, const char *name, const char *note);
 
-void sl_panels_run(sl_text *out, const sl_log *log);
-void sl_panel_timeline(sl_text *out, const sl_log *log);
-void sl_panel_memory(sl_text *out, const sl_log *log);
-void sl_panel_curves(sl_text *out, const sl_log *log);
-void sl_panel_ops(sl_text *out, const sl_log *log);
+void sl_panels_run(sl_text *out, const sl_run_log *log);
+void sl_panel_timeline(sl_text *out, const sl_run_log *log);
+void sl_panel_memory(sl_text *out, const sl_run_log *log);
+void sl_panel_curves(sl_text *out, const sl_run_log *log);
+void sl_panel_ops(sl_text *out, const sl_run_log *log);
 
 void sl_panels_tables(sl_text *out, const sl_tables *tables);
 void sl_panels_sweep(sl_text *out, const sl_grid *grid);
@@ -27,6 +27,8 @@ void sl_panel_grid(sl_text *out, const sl_grid *grid, int number);
 
 /* elementwise, reduction or dot-product; copies are "copy". */
 const char *sl_op_category(const char *op);
+/* How numbers of a column's unit are shown: "B" and "share" have forms of their own. */
+sl_quantity sl_unit_quantity(const char *unit);
 /* Series colours, s0 to s7, again and again. */
 const char *sl_series_color(int64_t i);
 
@@ -36,8 +38,8 @@ typedef struct sl_memory {
 } sl_memory;
 /* Each moment is the fullest of its n-th of the step. peak: the largest sum of all. SL_OK with *there false when the log does not
  * tell. */
-sl_status sl_memory_over_time(const sl_log *log, int tier, int n, sl_memory *moments, double *peak, bool *there);
+sl_status sl_memory_over_time(const sl_run_log *log, int tier, int n, sl_memory *moments, double *peak, bool *there);
 /* End of the step in ns: of its last action, as predicted or as measured. */
-int64_t sl_log_end_ns(const sl_log *log, bool predicted);
+int64_t sl_log_end_ns(const sl_run_log *log, bool predicted);
 
 #endif

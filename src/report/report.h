@@ -14,7 +14,7 @@ void sl_report_page(sl_text *out, const sl_input *const *inputs, int64_t count);
  * input has no timeline. */
 sl_status sl_report_trace(sl_text *out, const sl_input *input);
 /* What the bars of page, table and trace add up to: ns a stream was busy. */
-int64_t sl_report_busy_ns(const sl_log *log, int stream, bool predicted);
+int64_t sl_report_busy_ns(const sl_run_log *log, int stream, bool predicted);
 
 /* A run's steps, or an input's tables one below the other. */
 void sl_report_csv(sl_text *out, const sl_input *input);

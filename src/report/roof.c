@@ -5,11 +5,11 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "report/axes.h"
 
-enum { MOST_NAMES = 10 };
+enum { MOST_NAMES = 10, MOST_TAKEN = 512, ROOF_PIECES = 72 };
 
 typedef struct box {
     double left, top, right, bottom;
@@ -58,6 +58,59 @@ static void draw_roof(sl_text *out, const sl_axes *a, const sl_roof *r, double x
     sl_svg_text(out, fmax(x, a->left + sl_text_width(text, 11) / 2), sl_axes_y(a, r->peak) - 7, "middle", "num", text);
 }
 
+static double radius_of(const sl_roof_point *p, double heaviest)
+{
+    return heaviest > 0 ? 3.5 + 7 * sqrt(fmax(p->weight, 0) / heaviest) : 4.5;
+}
+
+/* Small boxes along the roof, and the one where the ridge's name stands. */
+static int take_roof(const sl_axes *a, const sl_roof *r, box *taken)
+{
+    int n = 0;
+    if (!(r->peak > 0 && r->bandwidth > 0))
+        return 0;
+    for (; n < ROOF_PIECES; n++) {
+        double x = a->left + (a->right - a->left) * (n + 0.5) / ROOF_PIECES,
+               half = (a->right - a->left) / ROOF_PIECES / 2;
+        double intensity = a->x.low * pow(a->x.high / a->x.low, (n + 0.5) / ROOF_PIECES);
+        double y = sl_axes_y(a, fmin(r->peak, intensity * r->bandwidth)), tall = 2 + half;
+        taken[n] = (box){x - half, y - tall, x + half, y + tall};
+    }
+    double ridge = sl_axes_x(a, r->peak / r->bandwidth), y = sl_axes_y(a, r->peak);
+    taken[n++] = (box){ridge - 60, y - 18, ridge + 60, y};
+    return n;
+}
+
+/* Circles first: names keep off them as well as off each other. */
+static void draw_points(sl_text *out, const sl_axes *a, const sl_roof *r, double heaviest)
+{
+    box taken[MOST_TAKEN];
+    int n = take_roof(a, r, taken), named = 0;
+    for (int i = 0; i < r->n_points; i++) {
+        const sl_roof_point *p = &r->points[i];
+        double x = sl_axes_x(a, p->x), y = sl_axes_y(a, p->y), radius = radius_of(p, heaviest);
+        char rate[64], intensity[32];
+        if (!isfinite(x) || !isfinite(y))
+            continue;
+        sl_text_printf(out, "<circle class=\"f %s point\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"><title>", p->color, x, y,
+                       radius);
+        sl_html(out, p->name);
+        sl_text_printf(out, ": %s at %s FLOP/B</title></circle>", sl_show_rate(p->y, "FLOP/s", rate),
+                       sl_show(p->x, intensity));
+        if (n < MOST_TAKEN - MOST_NAMES)
+            taken[n++] = (box){x - radius, y - radius, x + radius, y + radius};
+    }
+    for (int i = 0; i < r->n_points && named < MOST_NAMES; i++) {
+        const sl_roof_point *p = &r->points[i];
+        double x = sl_axes_x(a, p->x), y = sl_axes_y(a, p->y);
+        if (isfinite(x) && isfinite(y) && place_name(a, x, y, radius_of(p, heaviest), p->name, taken, n, &taken[n])) {
+            sl_svg_text(out, taken[n].left + 2, taken[n].bottom - 2, "start", "num", p->name);
+            n++;
+            named++;
+        }
+    }
+}
+
 void sl_draw_roof(sl_text *out, const void *what, double width)
 {
     const sl_roof *r = what;
@@ -86,24 +139,20 @@ void sl_draw_roof(sl_text *out, const void *what, double width)
                                    y_low, y_high, true, true, width, height},
                  &a);
     draw_roof(out, &a, r, x_low, x_high, y_low);
-    box taken[MOST_NAMES];
-    int named = 0;
-    for (int i = 0; i < r->n_points; i++) {
-        const sl_roof_point *p = &r->points[i];
-        double x = sl_axes_x(&a, p->x), y = sl_axes_y(&a, p->y);
-        if (!isfinite(x) || !isfinite(y))
-            continue;
-        double radius = 3.5 + 7 * sqrt(heaviest > 0 ? fmax(p->weight, 0) / heaviest : 0);
-        char rate[32], intensity[32];
-        sl_text_printf(out, "<circle class=\"f %s point\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"><title>", p->color, x, y,
-                       radius);
-        sl_html(out, p->name);
-        sl_text_printf(out, ": %sFLOP/s at %s FLOP/B</title></circle>", sl_show_short(p->y, rate),
-                       sl_show(p->x, intensity));
-        if (named < MOST_NAMES && place_name(&a, x, y, radius, p->name, taken, named, &taken[named])) {
-            sl_svg_text(out, taken[named].left + 2, taken[named].bottom - 2, "start", "num", p->name);
-            named++;
-        }
-    }
+    draw_points(out, &a, r, heaviest);
     sl_svg_end(out);
+}
+
+void sl_roof_legend(sl_text *out, const sl_roof_point *points, int n)
+{
+    static const char *const kinds[][2] = {
+        {"g-product", "dot-product"}, {"g-reduction", "reduction"}, {"g-elementwise", "elementwise"}};
+    sl_legend_begin(out);
+    for (int64_t k = 0; k < SL_COUNT(kinds); k++)
+        for (int i = 0; i < n; i++)
+            if (strcmp(points[i].color, kinds[k][0]) == 0) {
+                sl_legend_item(out, kinds[k][0], kinds[k][1]);
+                break;
+            }
+    sl_legend_end(out);
 }

@@ -156,6 +156,16 @@ char *sl_show_short(double value, char out[32])
     return out;
 }
 
+char *sl_show_rate(double value, const char *unit, char out[64])
+{
+    char number[32];
+    sl_show_short(value, number);
+    size_t end = strlen(number);
+    bool letter = end > 0 && strchr("kMGT", number[end - 1]);
+    snprintf(out, 64, "%.*s %s%s", (int) (end - letter), number, letter ? number + end - 1 : "", unit);
+    return out;
+}
+
 char *sl_show_as(double value, sl_quantity quantity, char out[32])
 {
     if (!isfinite(value))

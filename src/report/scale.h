@@ -27,6 +27,8 @@ void sl_widen(double *low, double *high, bool log, bool zero);
 char *sl_show(double value, char out[32]);
 /* For cells and axes: "11.4k", "950", "0.25". */
 char *sl_show_short(double value, char out[32]);
+/* "131 GFLOP/s" of 1.31e11 and "FLOP/s". */
+char *sl_show_rate(double value, const char *unit, char out[64]);
 /* With its unit: "132 ms", "32.0 MiB", "23.5 %". */
 char *sl_show_as(double value, sl_quantity quantity, char out[32]);
 

@@ -33,7 +33,7 @@ const char *const sl_report_style[] = {
     ".tile b{display:block;font-size:27px;line-height:1.15;font-weight:650;font-variant-numeric:tabular-nums}\n"
     ".tile span{display:block;color:var(--ink)}\n"
     ".tile small{display:block;color:var(--soft);font-size:13px}\n"
-    ".panels{display:grid;grid-template-columns:1fr 1fr;gap:16px}\n"
+    ".panels{display:grid;grid-template-columns:1fr 1fr;gap:16px;margin-bottom:16px}\n"
     ".panel{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:16px 18px;min-width:0}\n"
     ".full{grid-column:1/-1}\n"
     ".panel h2{font-size:17px;line-height:1.3;margin:0 0 4px;overflow-wrap:anywhere}\n"

@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/limits.h"
+#include "report/panels.h"
 #include "report/report.h"
-#include "report/scale.h"
 
 enum { BAR = 24, MOST_OPS = 12, MOST_CELLS = 12, CELL = 24 };
 
@@ -35,7 +34,7 @@ static void put_bar(sl_text *out, double share, int width)
     sl_text_printf(out, "%s", parts[eighths % 8]);
 }
 
-static void put_limits(sl_text *out, const sl_log *log, int columns)
+static void put_limits(sl_text *out, const sl_run_log *log, int columns)
 {
     sl_verdict v;
     char share[32], seconds[32];
@@ -60,7 +59,7 @@ static int by_time(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-static void put_ops(sl_text *out, const sl_log *log, int columns)
+static void put_ops(sl_text *out, const sl_run_log *log, int columns)
 {
     sl_log_op *ops;
     double all = 0;
@@ -100,7 +99,7 @@ static void put_pair(sl_text *out, const char *name, double predicted, double me
     sl_text_printf(out, "\n");
 }
 
-static void put_run(sl_text *out, const sl_log *log, int columns)
+static void put_run(sl_text *out, const sl_run_log *log, int columns)
 {
     char steps[32];
     sl_text_printf(out, "%s on %s, %s steps\n\n", log->model ? log->model : "a run",
@@ -125,39 +124,40 @@ static const char *cell_text(const sl_grid *g, int64_t row, int64_t c, char out[
     char text[32];
     if (cell->kind == SL_VALUE_TEXT)
         snprintf(out, 64, "%.*s", CELL, cell->text);
-    else if (cell->kind == SL_VALUE_NUMBER && strcmp(g->columns[c].unit, "B") == 0)
-        snprintf(out, 64, "%s", sl_show_as(cell->number, SL_BYTES, text));
     else
-        snprintf(out, 64, "%s", sl_show(cell->kind == SL_VALUE_NUMBER ? cell->number : (double) NAN, text));
+        snprintf(out, 64, "%s", sl_show_as(cell->number, sl_unit_quantity(g->columns[c].unit), text));
     return out;
 }
 
-/* The columns that fit the width, from the left; one that would not is left out with all behind it. */
+/* The columns that fit the width, from the left; one that would not is left out with all behind it. Keys are for programs. */
 static void put_grid(sl_text *out, const sl_grid *g, int columns)
 {
+    int64_t shown[MOST_CELLS];
     int widths[MOST_CELLS], n = 0, total = 0, most = columns > 0 ? columns : 120;
     char text[64];
-    for (int64_t c = 0; c < g->n_columns && n < MOST_CELLS; c++, n++) {
+    for (int64_t c = 0; c < g->n_columns && n < MOST_CELLS; c++) {
+        if (strcmp(g->columns[c].name, "cell") == 0)
+            continue;
         widths[n] = SL_MIN(columns_of(g->columns[c].name), CELL);
         for (int64_t row = 0; row < g->n_rows; row++)
             widths[n] = SL_MAX(widths[n], columns_of(cell_text(g, row, c, text)));
         total += widths[n] + 2;
         if (total > most && n > 0)
             break;
+        shown[n++] = c;
     }
     sl_text_printf(out, "%s\n", g->title ? g->title : g->name);
-    for (int64_t row = -1; row < g->n_rows; row++) {
-        for (int c = 0; c < n; c++) {
+    for (int64_t row = -1; row < g->n_rows; row++)
+        for (int i = 0; i < n; i++) {
             if (row < 0)
-                snprintf(text, sizeof text, "%.*s", CELL, g->columns[c].name);
+                snprintf(text, sizeof text, "%.*s", CELL, g->columns[shown[i]].name);
             else
-                cell_text(g, row, c, text);
-            put_padded(out, text, widths[c], g->columns[c].numeric);
-            sl_text_printf(out, c + 1 < n ? "  " : "\n");
+                cell_text(g, row, shown[i], text);
+            put_padded(out, text, widths[i], g->columns[shown[i]].numeric);
+            sl_text_printf(out, i + 1 < n ? "  " : "\n");
         }
-    }
-    if (n < g->n_columns)
-        sl_text_printf(out, "(%lld more columns: see the page)\n", (long long) (g->n_columns - n));
+    if (n > 0 && shown[n - 1] + 1 < g->n_columns)
+        sl_text_printf(out, "(%lld more columns: see the page)\n", (long long) (g->n_columns - shown[n - 1] - 1));
 }
 
 void sl_report_terminal(sl_text *out, const sl_input *input, int columns)

@@ -29,7 +29,7 @@ static void put_name(sl_text *out, const char *what, int process, int thread, co
             process, thread, thread);
 }
 
-static void put_names(sl_text *out, const sl_log *log)
+static void put_names(sl_text *out, const sl_run_log *log)
 {
     for (int process = MEASURED; process <= PREDICTED; process++) {
         put_name(out, "process_name", process, 0, process == MEASURED ? "measured" : "predicted");
@@ -68,7 +68,7 @@ static void put_action(sl_text *out, sl_json_writer *w, const sl_log_action *a, 
     sl_text_printf(out, "}},\n");
 }
 
-static sl_status put_memory(sl_text *out, const sl_log *log, int tier)
+static sl_status put_memory(sl_text *out, const sl_run_log *log, int tier)
 {
     sl_memory *moments;
     double peak;
@@ -90,7 +90,7 @@ static sl_status put_memory(sl_text *out, const sl_log *log, int tier)
 
 sl_status sl_report_trace(sl_text *out, const sl_input *input)
 {
-    const sl_log *log = input->log;
+    const sl_run_log *log = input->log;
     sl_json_writer w = {0};
     if (!log || log->n_actions == 0)
         return sl_fail(SL_E_USAGE,

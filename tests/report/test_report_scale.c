@@ -95,6 +95,9 @@ TEST(words)
     for (int64_t i = 0; i < SL_COUNT(odd); i++)
         for (int q = SL_PLAIN; q <= SL_SHARE; q++)
             CHECK(strlen(sl_show_as(odd[i], (sl_quantity) q, t)) < 32 && strlen(sl_show_short(odd[i], t)) < 32);
+    char rate[64];
+    CHECK_STR(sl_show_rate(1.31e11, "FLOP/s", rate), "131 GFLOP/s");
+    CHECK_STR(sl_show_rate(20, "B/s", rate), "20 B/s");
     const char *label;
     CHECK_NEAR(sl_axis_unit(0x1p35, SL_BYTES, &label), 0x1p-30, 0);
     CHECK_STR(label, "GiB");
