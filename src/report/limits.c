@@ -29,8 +29,7 @@ static const char *const meanings[SL_BOUND_COUNT] = {
 static const char *const advice[SL_BOUND_COUNT] = {
     "The machine is used as it should be. Faster: lower precision, or kernels nearer to the roof (see the roofline).",
     "Fuse or enlarge small ops; larger chunks (--chunk-tokens) put more arithmetic on each byte of weights.",
-    "Give more --device-mem, or more --host-mem to keep activations there; smaller rounds (--chunks-per-round) need "
-    "less.",
+    "Give more --device-mem, or more --host-mem to keep activations in; smaller --chunks-per-round needs less.",
     "Put the data on a faster disk, or checkpoint less often (--checkpoint-every).",
     "Give more --device-mem, or more tokens per step so that each copied byte is used more often.",
     "Larger chunks (--chunk-tokens) or a larger model: the launches are too small for this machine.",

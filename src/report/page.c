@@ -75,11 +75,10 @@ static void describe_tables(const sl_tables *t, char title[256], char sub[512])
     for (const sl_grid *g = t->grids; g; g = g->next, grids++)
         rows += g->n_rows;
     bool sweep = strcmp(t->kind, "sweep") == 0;
-    snprintf(title, 256, "%s: %.200s",
-             sweep                            ? "Sweep"
-             : strcmp(t->kind, "system") == 0 ? "System"
-                                              : "Benchmark",
-             t->name);
+    if (strcmp(t->kind, "system") == 0)
+        snprintf(title, 256, "What this machine is and can do");
+    else
+        snprintf(title, 256, "%s: %.200s", sweep ? "Sweep" : "Benchmark", t->name);
     snprintf(sub, 512, "%lld %s%s in %lld table%s", (long long) rows, sweep ? "cell" : "row", rows == 1 ? "" : "s",
              (long long) grids, grids == 1 ? "" : "s");
 }
