@@ -205,23 +205,16 @@ static size_t largest(const sl_op_sizes *s)
            ((size_t) 1 << 29);
 }
 
-static sl_status bench_device(const sl_bench_job *job, const sl_op_sizes *sizes, sl_table *t, sl_results *results)
+static sl_status bench_device(const sl_bench_job *job, const sl_roofline *roofline, const sl_op_sizes *sizes,
+                              sl_table *t, sl_results *results)
 {
-    sl_roofline roofline;
     sl_rig rig;
-    sl_bench_progress(job, "the roofline");
-    SL_TRY(sl_roofline_measure(job->device, job->threads, job->quick, &roofline));
     SL_TRY(sl_rig_open(job->device, job->threads, largest(sizes), &rig));
-    sl_results_note(results,
-                    "%s: %.4g f32 and %.4g bf16 TFLOP/s, %.4g GB/s are the roofline; more than 100 %% of it: the "
-                    "operands were in the caches.",
-                    rig.class->numerics(rig.device), 1e-12 * roofline.flops[SL_F32], 1e-12 * roofline.flops[SL_BF16],
-                    1e-9 * roofline.bytes);
     sl_status status = SL_OK;
     for (int op = 0; op < SL_OP_COUNT && status == SL_OK; op++)
         for (int dtype = SL_F32; dtype <= SL_BF16 && status == SL_OK; dtype++)
             if (wanted(job, sl_op((sl_op_id) op)->name))
-                status = bench_op(job, &rig, &roofline, (sl_op_id) op, (sl_dtype) dtype, sizes, t, results);
+                status = bench_op(job, &rig, roofline, (sl_op_id) op, (sl_dtype) dtype, sizes, t, results);
     sl_rig_close(&rig);
     return status;
 }
@@ -266,14 +259,22 @@ static sl_status run(const sl_bench_job *job, sl_results *results)
     sl_table *t = SL_TABLE(results, "ops", "Every op, at the shapes a model gives it", columns);
     bool all = strcmp(sl_options_string(job->options, "kernels"), "all") == 0 && strcmp(job->device, "cpu") == 0;
     sl_op_sizes sizes;
+    sl_roofline roofline;
     SL_TRY(sizes_for(job, &sizes));
+    sl_bench_progress(job, "the roofline");
+    SL_TRY(sl_roofline_measure(job->device, job->threads, job->quick, &roofline));
+    sl_results_note(
+        results,
+        "The roofline: %.4g f32 and %.4g bf16 TFLOP/s, %.4g GB/s, measured; more than 100 %% of it: the operands "
+        "were in the caches.",
+        1e-12 * roofline.flops[SL_F32], 1e-12 * roofline.flops[SL_BF16], 1e-9 * roofline.bytes);
     if (!all)
-        return bench_device(job, &sizes, t, results);
+        return bench_device(job, &roofline, &sizes, t, results);
     const char *before = getenv("SLUICE_ISA");
     sl_status status = SL_OK;
     for (int64_t i = 0; i < SL_COUNT(sets) && status == SL_OK; i++) {
         setenv("SLUICE_ISA", sets[i], 1);
-        status = bench_device(job, &sizes, t, results);
+        status = bench_device(job, &roofline, &sizes, t, results);
         if (status == SL_E_UNSUPPORTED)
             status = SL_OK; /* an instruction set this machine lacks */
     }

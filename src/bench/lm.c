@@ -1,0 +1,453 @@
+/*
+ * `sluice bench lm`: language models step by step. Forward pass alone, and whole steps with forward, backward and optimizer apart;
+ * what warming up changes; where the time goes; what profiling costs; whether anything makes the host wait.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/bench.h"
+#include "bench/guard.h"
+#include "bench/profile.h"
+#include "bench/stats.h"
+#include "core/mem.h"
+
+enum { MOST_CONTEXTS = 16 };
+#define SAME_LOSS 1e-4 /* forward pass alone and inside a step, relative */
+#define NEAR_LOSS 2e-3 /* other precisions against f32 */
+
+static const sl_option options[] = {
+    {"sizes", "NAME,NAME,...", SL_OPT_STRING, NULL, "LM",
+     "models; default: small on a CPU, small,medium,large,xl,2.7b on a GPU"},
+    {"contexts", "N,N,...", SL_OPT_STRING, NULL, "LM",
+     "sequence lengths; default: 128,256 on a CPU, 128,256,512,1024 on a GPU"},
+    {"batch", "N", SL_OPT_I64, "4", "LM", "sequences"},
+    {"precisions", "NAME,...", SL_OPT_STRING, "f32,bf16", "LM", "f32, bf16, bf16-master"},
+    {"device-mem", "BYTES", SL_OPT_BYTES, NULL, "LM", "budget of device memory; default: what there is"},
+    {"host-mem", "BYTES", SL_OPT_BYTES, NULL, "LM", "budget of host memory; default: what there is"},
+    {"parts", "NAME,...", SL_OPT_STRING, "sizes,times,warmup,profile", "LM", "which tables to make"},
+};
+
+typedef struct lm {
+    const sl_bench_job *job;
+    sl_results *results;
+    const char *sizes, *precisions;
+    int64_t contexts[MOST_CONTEXTS], n_contexts, batch;
+    size_t budget[SL_TIER_COUNT]; /* 0: none given */
+    bool gpu;
+} lm;
+
+static bool has_part(const lm *l, const char *part)
+{
+    const char *list = sl_options_string(l->job->options, "parts");
+    char item[64];
+    while (sl_list_next(&list, item))
+        if (strcmp(item, part) == 0)
+            return true;
+    return false;
+}
+
+static sl_status parse_precision(const char *name, sl_precision *precision)
+{
+    static const char *const names[] = {"f32", "bf16", "bf16-master"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(names[i], name) == 0) {
+            *precision = (sl_precision) i;
+            return SL_OK;
+        }
+    return sl_fail(SL_E_USAGE, "--precisions: \"%s\" is none; use f32, bf16 or bf16-master", name);
+}
+
+static sl_trial_config trial_config(const lm *l, const sl_model *model, int64_t context, sl_precision precision,
+                                    bool forward)
+{
+    return (sl_trial_config){.model = model,
+                             .seqlen = context,
+                             .batch = l->batch,
+                             .precision = precision,
+                             .forward_only = forward,
+                             .device = l->job->device,
+                             .threads = l->job->threads,
+                             .seed = 1,
+                             .budget = {l->budget[0], l->budget[1]}};
+}
+
+/* ---- B3: sizes ---- */
+
+static sl_status size_table(const lm *l)
+{
+    static const char *const known[] = {"tiny", "small", "medium", "large", "xl", "2.7b"};
+    static const sl_column columns[] = {{"size", "", 0, false},
+                                        {"parameters", "", 0, false},
+                                        {"millions", "M", 1, false},
+                                        {"state_f32_gb", "GB", 2, false},
+                                        {"t128_tflop", "TFLOP", 3, false},
+                                        {"t256_tflop", "TFLOP", 3, false},
+                                        {"t512_tflop", "TFLOP", 3, false},
+                                        {"t1024_tflop", "TFLOP", 3, false}};
+    sl_table *t = SL_TABLE(l->results, "sizes",
+                           "Sizes, and the forward pass of 4 sequences (whole square of attention counted)", columns);
+    for (int64_t i = 0; i < SL_COUNT(known); i++) {
+        sl_model m;
+        double forward[4];
+        SL_TRY(sl_model_find(known[i], &m));
+        for (int c = 0; c < 4; c++) {
+            int64_t tokens = 128 << c;
+            double half =
+                2.0 * 4 * (double) tokens * (double) tokens * (double) (m.heads * m.head_dim) * (double) m.layers;
+            forward[c] = sl_model_step_flops(&m, tokens, 4) / 3 + half;
+        }
+        int64_t parameters = sl_model_parameters(&m);
+        SL_ROW(t, sl_cell_text(known[i]), sl_cell_count(parameters), sl_cell_number(1e-6 * (double) parameters),
+               sl_cell_number(16e-9 * (double) parameters), sl_cell_number(1e-12 * forward[0]),
+               sl_cell_number(1e-12 * forward[1]), sl_cell_number(1e-12 * forward[2]),
+               sl_cell_number(1e-12 * forward[3]));
+    }
+    return SL_OK;
+}
+
+/* ---- B1, B8: times ---- */
+
+typedef struct timing {
+    sl_stats wall;
+    double loss; /* of the first step */
+    double flops, peak_flops;
+    int64_t tokens;
+    size_t peak_bytes;
+    double phase_s[3];
+} timing;
+
+static sl_status time_trial(const lm *l, const sl_trial_config *config, timing *out)
+{
+    const sl_bench_job *job = l->job;
+    sl_trial trial;
+    double *times = NULL, seconds;
+    SL_TRY(sl_trial_open(config, &trial));
+    sl_profile profile;
+    trial.watch.hide_spans = true;
+    sl_status status = sl_alloc(&times, job->steps, sizeof *times);
+    if (status == SL_OK)
+        status = sl_trial_step(&trial, &seconds);
+    if (status == SL_OK)
+        status = sl_trial_loss(&trial, &out->loss);
+    for (int64_t i = 1; i < job->warmup && status == SL_OK; i++)
+        status = sl_trial_step(&trial, &seconds);
+    for (int64_t i = 0; i < job->steps && status == SL_OK; i++)
+        status = sl_trial_step(&trial, &times[i]);
+    if (status == SL_OK) {
+        sl_stats_of(times, job->steps, &out->wall);
+        status = sl_profile_run(&trial, SL_MIN(job->steps, 3), &profile);
+    }
+    if (status == SL_OK) {
+        memcpy(out->phase_s, profile.phase_s, sizeof out->phase_s);
+        out->flops = trial.program->flops;
+        out->tokens = trial.program->tokens;
+        out->peak_flops = trial.costs->peak_flops;
+        out->peak_bytes = sl_engine_peak_bytes(trial.engine, SL_TIER_DEVICE);
+    }
+    sl_free(times);
+    sl_trial_close(&trial);
+    return status;
+}
+
+static bool is_out_of_memory(sl_status status)
+{
+    return status == SL_E_DOES_NOT_FIT || status == SL_E_MEMORY;
+}
+
+static void out_of_memory_row(sl_table *t, const char *size, int64_t context, const char *precision)
+{
+    SL_ROW(t, sl_cell_text(size), sl_cell_count(context), sl_cell_text(precision), sl_cell_none(), sl_cell_none(),
+           sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(),
+           sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_text("out of memory"));
+}
+
+static sl_status time_row(const lm *l, const char *size, int64_t context, const char *precision_name, double *base_loss,
+                          sl_table *t)
+{
+    sl_model model;
+    sl_precision precision = SL_PRECISION_F32;
+    timing forward = {0}, step = {0};
+    char what[160], memory[32];
+    SL_TRY(parse_precision(precision_name, &precision));
+    SL_TRY(sl_model_find(size, &model));
+    sl_bench_progress(l->job, "%s, context %lld, %s", size, (long long) context, precision_name);
+    sl_trial_config config = trial_config(l, &model, context, precision, true);
+    sl_status status = time_trial(l, &config, &forward);
+    config.forward_only = false;
+    if (status == SL_OK)
+        status = time_trial(l, &config, &step);
+    if (is_out_of_memory(status)) {
+        out_of_memory_row(t, size, context, precision_name);
+        return SL_OK;
+    }
+    SL_TRY(status);
+    snprintf(what, sizeof what, "%s, context %lld, %s: loss of the step against the forward pass's", size,
+             (long long) context, precision_name);
+    bool good = sl_guard(l->results, what, fabs(step.loss / forward.loss - 1), SAME_LOSS);
+    if (precision == SL_PRECISION_F32)
+        *base_loss = step.loss;
+    else if (*base_loss > 0) {
+        snprintf(what, sizeof what, "%s, context %lld, %s: loss against f32's", size, (long long) context,
+                 precision_name);
+        good &= sl_guard(l->results, what, fabs(step.loss / *base_loss - 1), NEAR_LOSS);
+    }
+    if (!good) {
+        SL_ROW(t, sl_cell_text(size), sl_cell_count(context), sl_cell_text(precision_name), sl_cell_none(),
+               sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(),
+               sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_number(step.loss), sl_cell_text("other loss"));
+        return SL_OK;
+    }
+    SL_ROW(t, sl_cell_text(size), sl_cell_count(context), sl_cell_text(precision_name),
+           sl_cell_number(1e3 * forward.wall.mean), sl_cell_number(1e3 * forward.wall.std),
+           sl_cell_number(1e3 * step.phase_s[SL_PHASE_FORWARD]), sl_cell_number(1e3 * step.phase_s[SL_PHASE_BACKWARD]),
+           sl_cell_number(1e3 * step.phase_s[SL_PHASE_OPTIMIZER]), sl_cell_number(1e3 * step.wall.mean),
+           sl_cell_number(1e3 * step.wall.std), sl_cell_number((double) step.tokens / step.wall.mean),
+           sl_cell_number(1e-12 * step.flops / step.wall.mean),
+           sl_cell_number(100 * step.flops / step.wall.mean / step.peak_flops), sl_cell_number(step.loss),
+           sl_cell_text(sl_format_bytes(step.peak_bytes, memory)));
+    return SL_OK;
+}
+
+static sl_status time_table(const lm *l)
+{
+    static const sl_column columns[] = {{"size", "", 0, false},
+                                        {"context", "", 0, false},
+                                        {"precision", "", 0, false},
+                                        {"forward_ms", "ms", 3, false},
+                                        {"forward_std_ms", "ms", 3, false},
+                                        {"in_step_forward_ms", "ms", 3, false},
+                                        {"in_step_backward_ms", "ms", 3, false},
+                                        {"in_step_optimizer_ms", "ms", 3, false},
+                                        {"step_ms", "ms", 3, false},
+                                        {"step_std_ms", "ms", 3, false},
+                                        {"tokens_per_s", "", 0, true},
+                                        {"tflops", "TFLOP/s", 3, false},
+                                        {"mfu_percent", "%", 1, false},
+                                        {"loss", "", 5, false},
+                                        {"device_memory", "", 0, false}};
+    sl_table *t = SL_TABLE(l->results, "times",
+                           "Forward pass alone; whole steps, and their parts as the device timed them", columns);
+    const char *sizes = l->sizes;
+    char size[64], precision[64];
+    while (sl_list_next(&sizes, size))
+        for (int64_t c = 0; c < l->n_contexts; c++) {
+            const char *precisions = l->precisions;
+            double base_loss = 0;
+            while (sl_list_next(&precisions, precision))
+                SL_TRY(time_row(l, size, l->contexts[c], precision, &base_loss, t));
+        }
+    return SL_OK;
+}
+
+/* ---- B2: warming up ---- */
+
+static sl_status warmup_table(const lm *l)
+{
+    static const sl_column columns[] = {{"warmup", "", 0, false},    {"mean_ms", "ms", 3, false},
+                                        {"std_ms", "ms", 3, true},   {"first_ms", "ms", 3, false},
+                                        {"last_ms", "ms", 3, false}, {"loss", "", 6, false}};
+    static const int64_t warmups[] = {0, 1, 2, 5};
+    char title[160], size[64];
+    const char *sizes = l->sizes;
+    sl_model model;
+    SL_ASSERT(sl_list_next(&sizes, size));
+    SL_TRY(sl_model_find(size, &model));
+    snprintf(title, sizeof title, "Warming up: steps of %s at context %lld, each row from a fresh start", size,
+             (long long) l->contexts[0]);
+    sl_table *t = SL_TABLE(l->results, "warmup", title, columns);
+    int64_t steps = l->job->steps;
+    double *times;
+    SL_TRY(sl_alloc(&times, steps, sizeof *times));
+    sl_status status = SL_OK;
+    for (int64_t i = 0; i < SL_COUNT(warmups) && status == SL_OK; i++) {
+        sl_trial trial;
+        double seconds, loss = 0, first, last;
+        sl_trial_config config = trial_config(l, &model, l->contexts[0], SL_PRECISION_F32, false);
+        sl_bench_progress(l->job, "%lld warm-up steps", (long long) warmups[i]);
+        status = sl_trial_open(&config, &trial);
+        if (status != SL_OK)
+            break;
+        trial.watch.hide_spans = true;
+        for (int64_t w = 0; w < warmups[i] && status == SL_OK; w++)
+            status = sl_trial_step(&trial, &seconds);
+        for (int64_t s = 0; s < steps && status == SL_OK; s++) {
+            status = sl_trial_step(&trial, &times[s]);
+            if (status == SL_OK && s + warmups[i] == 0)
+                status = sl_trial_loss(&trial, &loss);
+        }
+        sl_stats stats;
+        first = times[0], last = times[steps - 1];
+        sl_stats_of(times, steps, &stats);
+        if (status == SL_OK)
+            SL_ROW(t, sl_cell_count(warmups[i]), sl_cell_number(1e3 * stats.mean), sl_cell_number(1e3 * stats.std),
+                   sl_cell_number(1e3 * first), sl_cell_number(1e3 * last),
+                   i == 0 ? sl_cell_number(loss) : sl_cell_none());
+        sl_trial_close(&trial);
+    }
+    sl_free(times);
+    return status;
+}
+
+/* ---- B4, B5, S10, S11: profile ---- */
+
+typedef struct profiled {
+    sl_profile profile;
+    sl_stats plain, traced; /* host seconds per step without and with every task timed */
+    int64_t implicit_syncs, explicit_syncs, allocations, steps, launches, replays;
+} profiled;
+
+static sl_status time_steps(sl_trial *trial, int64_t steps, double *times, sl_stats *stats)
+{
+    for (int64_t i = 0; i < steps; i++)
+        SL_TRY(sl_trial_step(trial, &times[i]));
+    sl_stats_of(times, steps, stats);
+    return SL_OK;
+}
+
+static sl_status profile_steps(const lm *l, sl_trial *trial, double *times, profiled *out)
+{
+    int64_t steps = l->job->steps;
+    double seconds;
+    trial->watch.hide_spans = true;
+    for (int64_t i = 0; i < SL_MAX(l->job->warmup, 2); i++)
+        SL_TRY(sl_trial_step(trial, &seconds));
+    sl_watch_reset(&trial->watch);
+    uint64_t allocations = sl_heap_calls();
+    SL_TRY(time_steps(trial, steps, times, &out->plain));
+    out->allocations = (int64_t) (sl_heap_calls() - allocations);
+    out->implicit_syncs = trial->watch.implicit_syncs;
+    out->explicit_syncs = trial->watch.explicit_syncs;
+    out->steps = trial->watch.steps;
+    out->replays = trial->watch.replays;
+    trial->watch.hide_spans = false;
+    trial->watch.hide_replay = true;
+    sl_watch_reset(&trial->watch);
+    SL_TRY(time_steps(trial, steps, times, &out->traced));
+    out->launches = trial->watch.launches / SL_MAX(trial->watch.steps, 1);
+    return sl_profile_run(trial, steps, &out->profile);
+}
+
+static sl_status profile_trial(const lm *l, const sl_model *model, bool forward, profiled *out)
+{
+    sl_trial trial;
+    double *times;
+    sl_trial_config config = trial_config(l, model, l->contexts[l->n_contexts - 1],
+                                          l->gpu ? SL_PRECISION_BF16_MASTER : SL_PRECISION_F32, forward);
+    SL_TRY(sl_trial_open(&config, &trial));
+    sl_status status = sl_alloc(&times, l->job->steps, sizeof *times);
+    if (status == SL_OK)
+        status = profile_steps(l, &trial, times, out);
+    sl_free(times);
+    sl_trial_close(&trial);
+    return status;
+}
+
+static void profile_summary(const lm *l, const profiled *forward, const profiled *step)
+{
+    static const sl_column columns[] = {
+        {"question", "", 0, false}, {"forward", "", 4, false}, {"step", "", 4, false}, {"unit", "", 0, false}};
+    sl_table *t =
+        SL_TABLE(l->results, "profile_summary", "The profile held against the clock, and what it costs", columns);
+    const profiled *both[] = {forward, step};
+    double v[2][10];
+    for (int i = 0; i < 2; i++) {
+        const profiled *p = both[i];
+        v[i][0] = 1e3 * p->traced.mean;
+        v[i][1] = 1e3 * p->profile.end_s;
+        v[i][2] = 100 * (p->profile.end_s / p->profile.wall_s);
+        v[i][3] = 100 * sl_profile_matmul_share(&p->profile);
+        v[i][4] = 1e3 * p->plain.mean;
+        v[i][5] = 100 * (p->traced.median / p->plain.median - 1);
+        v[i][6] = (double) p->implicit_syncs / (double) SL_MAX(p->steps, 1);
+        v[i][7] = (double) p->explicit_syncs / (double) SL_MAX(p->steps, 1);
+        v[i][8] = (double) p->allocations / (double) SL_MAX(p->steps, 1);
+        v[i][9] = (double) p->launches;
+    }
+    static const char *const questions[][2] = {
+        {"host's clock, profiled", "ms"},          {"device's clock, first task to last", "ms"},
+        {"device's clock over host's", "%"},       {"share of matrix products", "%"},
+        {"host's clock, not profiled", "ms"},      {"profiling costs (medians)", "%"},
+        {"implicit synchronisations", "per step"}, {"explicit ones (the step's end)", "per step"},
+        {"heap allocations", "per step"},          {"launches", "per step"}};
+    for (int q = 0; q < 10; q++)
+        SL_ROW(t, sl_cell_text(questions[q][0]), sl_cell_number(v[0][q]), sl_cell_number(v[1][q]),
+               sl_cell_text(questions[q][1]));
+}
+
+static sl_status profile_tables(const lm *l)
+{
+    const char *sizes = l->sizes;
+    char size[64], title[160];
+    sl_model model;
+    profiled forward = {0}, step = {0};
+    SL_ASSERT(sl_list_next(&sizes, size));
+    SL_TRY(sl_model_find(size, &model));
+    sl_bench_progress(l->job, "profile of %s", size);
+    SL_TRY(profile_trial(l, &model, true, &forward));
+    SL_TRY(profile_trial(l, &model, false, &step));
+    snprintf(title, sizeof title, "Where a step of %s at context %lld spends its time", size,
+             (long long) l->contexts[l->n_contexts - 1]);
+    sl_profile_table(&step.profile, "profile_step", title, l->results);
+    snprintf(title, sizeof title, "Where its forward pass alone does");
+    sl_profile_table(&forward.profile, "profile_forward", title, l->results);
+    profile_summary(l, &forward, &step);
+    return SL_OK;
+}
+
+static sl_status resolve(const sl_bench_job *job, lm *l)
+{
+    sl_device *bare;
+    sl_hardware hardware;
+    sl_device_config none = {.threads = job->threads, .max_commands = 1, .max_events = 1};
+    SL_TRY(sl_device_open(job->device, &none, &bare));
+    bare->class->hardware(bare, &hardware);
+    sl_device_close(bare);
+    l->gpu = !hardware.shared_cores;
+    l->batch = sl_options_i64(job->options, "batch");
+    if (l->batch < 1)
+        return sl_fail(SL_E_USAGE, "--batch must be at least 1");
+    if (sl_options_is_set(job->options, "device-mem"))
+        l->budget[SL_TIER_DEVICE] = sl_options_bytes(job->options, "device-mem");
+    if (sl_options_is_set(job->options, "host-mem"))
+        l->budget[SL_TIER_HOST] = sl_options_bytes(job->options, "host-mem");
+    const char *contexts = job->quick ? "32,64" : l->gpu ? "128,256,512,1024" : "128,256";
+    l->sizes = job->quick ? "byte-nano" : l->gpu ? "small,medium,large,xl,2.7b" : "small";
+    if (sl_options_is_set(job->options, "sizes"))
+        l->sizes = sl_options_string(job->options, "sizes");
+    if (sl_options_is_set(job->options, "contexts"))
+        contexts = sl_options_string(job->options, "contexts");
+    l->precisions = sl_options_string(job->options, "precisions");
+    char item[64];
+    const char *list = l->sizes;
+    if (!sl_list_next(&list, item))
+        return sl_fail(SL_E_USAGE, "--sizes is empty: give names from `sluice models`");
+    return sl_list_i64("contexts", contexts, 1, MOST_CONTEXTS, l->contexts, &l->n_contexts);
+}
+
+static sl_status run(const sl_bench_job *job, sl_results *results)
+{
+    lm l = {.job = job, .results = results};
+    SL_TRY(resolve(job, &l));
+    if (has_part(&l, "sizes"))
+        SL_TRY(size_table(&l));
+    if (has_part(&l, "times"))
+        SL_TRY(time_table(&l));
+    if (has_part(&l, "warmup"))
+        SL_TRY(warmup_table(&l));
+    if (has_part(&l, "profile"))
+        SL_TRY(profile_tables(&l));
+    return SL_OK;
+}
+
+const sl_bench_def sl_bench_lm = {
+    .name = "lm",
+    .question = "how fast does a language model train, and where does the time go",
+    .options = options,
+    .n_options = SL_COUNT(options),
+    .warmup = 5,
+    .steps = 10,
+    .quick_warmup = 1,
+    .quick_steps = 3,
+    .run = run,
+};
