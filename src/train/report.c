@@ -221,6 +221,9 @@ sl_status sl_run_event_start(sl_trainer *t)
     sl_json_put_string(w, "limit", sl_limit_name(t->prepared.plan->limit));
     sl_json_put_f64(w, "lower_bound_s", t->prepared.plan->lower_bound_s);
     sl_json_put_f64(w, "plan_ms", 1e3 * t->prepared.plan_s);
+    sl_json_put_f64(w, "measure_s", t->prepared.measure_s);
+    sl_json_put_f64(w, "memory_s", t->memory_s);
+    sl_json_put_f64(w, "weights_s", t->weights_s);
     sl_json_put_i64(w, "rounds", t->prepared.program->n_rounds);
     sl_json_put_i64(w, "chunks", t->prepared.program->n_chunks);
     sl_json_put_i64(w, "actions", t->prepared.plan->n_actions);

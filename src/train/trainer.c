@@ -165,9 +165,12 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     SL_TRY_GOTO(open_data(t), fail);
     SL_TRY_GOTO(open_folder(t), fail);
     SL_TRY_GOTO(sl_prepare(&t->setup, &t->prepared), fail);
+    double start = sl_clock_s();
     SL_TRY_GOTO(open_device(t), fail);
     SL_TRY_GOTO(allocate(t), fail);
+    t->memory_s = sl_clock_s() - start;
     SL_TRY_GOTO(begin_or_resume(t), fail);
+    t->weights_s = sl_clock_s() - start - t->memory_s;
     SL_TRY_GOTO(sl_run_event_start(t), fail);
     *out = t;
     return SL_OK;

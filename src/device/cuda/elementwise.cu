@@ -165,9 +165,8 @@ template <typename T, int W, bool BACKWARD>
 __global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu, T *__restrict__ out, int64_t n,
                               int64_t f)
 {
-    int64_t per_row = f / W, count = n * per_row, stride = (int64_t) gridDim.x * blockDim.x;
-    for (int64_t item = (int64_t) blockIdx.x * blockDim.x + threadIdx.x; item < count; item += stride) {
-        int64_t row = item / per_row, column = (item - row * per_row) * W;
+    int64_t column = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x) * W;
+    for (int64_t row = blockIdx.y; row < n && column < f; row += gridDim.y) {
         float g[W], u[W];
         load<W>(gu + row * 2 * f + column, g);
         load<W>(gu + row * 2 * f + f + column, u);
@@ -176,7 +175,7 @@ __global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu
             load<W>(ds + row * f + column, d);
 #pragma unroll
             for (int j = 0; j < W; j++) {
-                float s = 1.0f / (1.0f + __expf(-g[j])), silu = g[j] * s;
+                float s = __fdividef(1.0f, 1.0f + __expf(-g[j])), silu = g[j] * s;
                 du[j] = d[j] * silu;
                 dg[j] = d[j] * u[j] * fmaf(silu, 1.0f - s, s);
             }
@@ -186,39 +185,40 @@ __global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu
             float y[W];
 #pragma unroll
             for (int j = 0; j < W; j++)
-                y[j] = g[j] / (1.0f + __expf(-g[j])) * u[j];
+                y[j] = __fdividef(g[j], 1.0f + __expf(-g[j])) * u[j];
             store<W>(out + row * f + column, y);
         }
     }
 }
 
 template <typename T, bool BACKWARD>
-static sl_status swiglu(sl_cuda *cuda, const void *ds, const void *gu, void *out, const sl_type *type,
-                        cudaStream_t stream)
+static sl_status swiglu(const void *ds, const void *gu, void *out, const sl_type *type, cudaStream_t stream)
 {
     constexpr int W = 16 / sizeof(T);
     int64_t n = type->dim[0], f = type->dim[1] / 2;
-    if (f % W == 0 && sl_cuda_aligned(gu) && sl_cuda_aligned(out) && sl_cuda_aligned(ds))
-        swiglu_kernel<T, W, BACKWARD>
-            <<<sl_cuda_blocks(cuda, n * f / W, 256), 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
+    bool wide = f % W == 0 && sl_cuda_aligned(gu) && sl_cuda_aligned(out) && sl_cuda_aligned(ds);
+    int64_t columns = wide ? f / W : f;
+    dim3 grid((unsigned) ((columns + 255) / 256), (unsigned) (n < 65535 ? n : 65535));
+    if (wide)
+        swiglu_kernel<T, W, BACKWARD><<<grid, 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
     else
-        swiglu_kernel<T, 1, BACKWARD>
-            <<<sl_cuda_blocks(cuda, n * f, 256), 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
+        swiglu_kernel<T, 1, BACKWARD><<<grid, 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
 
 static sl_status swiglu_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
+    (void) cuda;
     const sl_operand *gu = &launch->in[0];
-    SL_DISPATCH(gu->type.dtype, T,
-                return (swiglu<T, false>(cuda, NULL, gu->data, launch->out[0].data, &gu->type, stream)));
+    SL_DISPATCH(gu->type.dtype, T, return (swiglu<T, false>(NULL, gu->data, launch->out[0].data, &gu->type, stream)));
 }
 static sl_status swiglu_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
+    (void) cuda;
     const sl_operand *gu = &launch->in[1];
     SL_DISPATCH(gu->type.dtype, T,
-                return (swiglu<T, true>(cuda, launch->in[0].data, gu->data, launch->out[0].data, &gu->type, stream)));
+                return (swiglu<T, true>(launch->in[0].data, gu->data, launch->out[0].data, &gu->type, stream)));
 }
 extern "C" const sl_cuda_kernel sl_cuda_swiglu = {SL_OP_SWIGLU, NULL, NULL, swiglu_run};
 extern "C" const sl_cuda_kernel sl_cuda_swiglu_bwd = {SL_OP_SWIGLU_BWD, NULL, NULL, swiglu_bwd_run};

@@ -1,9 +1,9 @@
 /*
  * Embedding rows out, and their gradient back in.
  *
- * The gradient must add the rows of equal tokens in a fixed order. A sort would do; chains are simpler: one block walks the
- * tokens and links each place to the next one with the same token. Then one block per first place follows its chain in
- * ascending order, columns over threads: every row of dW is written by one block, its sum in the order of the places.
+ * The gradient must add the rows of equal tokens in a fixed order. Sorting would do; with a chunk's few thousand tokens every
+ * block can look through all of them as fast, so a token's first place finds the others itself: no workspace, every row of dW is
+ * written by one block, its sum in the order of the places.
  */
 #include "device/cuda/kernel.cuh"
 
@@ -34,99 +34,97 @@ static sl_status embedding_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
     return SL_OK;
 }
 
-/* Places are handled in tiles of TILE tokens; last[v] holds the latest place of token v in the tiles done so far (-1: none).
- * next[i] = the following place of the same token (-1: none), first[i] = 1 if i is the token's first place. */
-static constexpr int TILE = 1024;
+/* One block per place and slice of columns. A place whose token occurred before has nothing to do: the token's first place
+ * collects all of them, a tile of places at a time, in order. */
+static constexpr int THREADS = 128;
 
-__global__ void chain_kernel(const int32_t *__restrict__ tokens, int32_t *__restrict__ last, int32_t *__restrict__ next,
-                             int32_t *__restrict__ first, int64_t n)
+/* Has one of the places before `place` the token? */
+__device__ __forceinline__ bool occurs_before(const int32_t *__restrict__ tokens, int64_t place, int32_t token)
 {
-    __shared__ int32_t tile[TILE];
-    for (int64_t base = 0; base < n; base += TILE) {
+    for (int64_t base = 0; base < place; base += THREADS) {
         int64_t i = base + threadIdx.x;
-        tile[threadIdx.x] = i < n ? tokens[i] : -1;
-        __syncthreads();
-        int32_t before = -1, after = -1, mine = tile[threadIdx.x];
-        if (i < n) {
-            for (int j = (int) threadIdx.x - 1; j >= 0 && before < 0; j--)
-                if (tile[j] == mine)
-                    before = (int32_t) (base + j);
-            for (int j = (int) threadIdx.x + 1; j < TILE && after < 0; j++)
-                if (tile[j] == mine)
-                    after = (int32_t) (base + j);
-            next[i] = after;
-            if (before < 0) { /* first of its token in this tile: continue the chain of earlier tiles */
-                int32_t earlier = last[mine];
-                first[i] = earlier < 0;
-                if (earlier >= 0)
-                    next[earlier] = (int32_t) i;
-            } else
-                first[i] = 0;
-        }
-        __syncthreads();
-        if (i < n && after < 0)
-            last[mine] = (int32_t) i;
-        __syncthreads();
+        if (__syncthreads_or(i < place && tokens[i] == token))
+            return true;
     }
+    return false;
 }
 
 template <typename T, int W>
-__global__ void scatter_kernel(const T *__restrict__ dy, const int32_t *__restrict__ tokens,
-                               const int32_t *__restrict__ next, const int32_t *__restrict__ first, T *table, int64_t d,
-                               bool accumulate)
+__global__ void __launch_bounds__(THREADS) scatter_kernel(const T *__restrict__ dy, const int32_t *__restrict__ tokens,
+                                                          T *table, int64_t n, int64_t d, bool accumulate)
 {
-    if (!first[blockIdx.x])
+    __shared__ int32_t list[THREADS];
+    __shared__ int warp_count[THREADS / 32];
+    int32_t token = tokens[blockIdx.x];
+    if (occurs_before(tokens, blockIdx.x, token))
         return;
-    T *row = table + (int64_t) tokens[blockIdx.x] * d;
-    for (int64_t c = (int64_t) threadIdx.x * W; c < d; c += (int64_t) blockDim.x * W) {
-        float sum[W] = {};
-        for (int64_t i = blockIdx.x; i >= 0; i = next[i]) {
-            float v[W];
-            load<W>(dy + i * d + c, v);
-#pragma unroll
-            for (int j = 0; j < W; j++)
-                sum[j] += v[j];
+    int64_t c = ((int64_t) blockIdx.y * THREADS + threadIdx.x) * W;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    float sum[W] = {};
+    for (int64_t base = blockIdx.x; base < n; base += THREADS) {
+        int64_t i = base + threadIdx.x;
+        bool match = i < n && tokens[i] == token;
+        unsigned votes = __ballot_sync(0xffffffffu, match);
+        if (lane == 0)
+            warp_count[warp] = __popc(votes);
+        __syncthreads();
+        int before = 0, count = 0;
+        for (int w = 0; w < THREADS / 32; w++) {
+            before += w < warp ? warp_count[w] : 0;
+            count += warp_count[w];
         }
-        if (accumulate) {
-            float old[W];
-            load<W>(row + c, old);
+        if (match)
+            list[before + __popc(votes & ((1u << lane) - 1))] = (int32_t) i;
+        __syncthreads();
+        if (c < d) {
+#pragma unroll 4
+            for (int k = 0; k < count; k++) {
+                float v[W];
+                load<W>(dy + (int64_t) list[k] * d + c, v);
 #pragma unroll
-            for (int j = 0; j < W; j++)
-                sum[j] += old[j];
+                for (int j = 0; j < W; j++)
+                    sum[j] += v[j];
+            }
         }
-        store<W>(row + c, sum);
+        __syncthreads();
     }
+    if (c >= d)
+        return;
+    T *row = table + (int64_t) token * d + c;
+    if (accumulate) {
+        float old[W];
+        load<W>(row, old);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            sum[j] += old[j];
+    }
+    store<W>(row, sum);
 }
 
-static size_t embedding_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
+template <typename T, int W> static void scatter(const sl_launch *launch, cudaStream_t stream)
 {
-    (void) cuda;
-    return (size_t) (2 * launch->in[0].type.dim[0] + launch->out[0].type.dim[0]) * sizeof(int32_t);
+    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1];
+    dim3 grid((unsigned) n, (unsigned) ((d + THREADS * W - 1) / (THREADS * W)));
+    scatter_kernel<T, W><<<grid, THREADS, 0, stream>>>((const T *) launch->in[0].data,
+                                                       (const int32_t *) launch->in[1].data, (T *) launch->out[0].data,
+                                                       n, d, launch->accumulate & 1);
 }
 
 static sl_status embedding_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     (void) cuda;
-    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], vocabulary = launch->out[0].type.dim[0];
-    bool accumulate = launch->accumulate & 1;
-    const int32_t *tokens = (const int32_t *) launch->in[1].data;
-    int32_t *next = (int32_t *) launch->workspace, *first = next + n, *last = first + n;
-    SL_CUDA(cudaMemsetAsync(last, 0xff, (size_t) vocabulary * sizeof *last, stream));
-    if (!accumulate)
+    if (!(launch->accumulate & 1))
         SL_CUDA(cudaMemsetAsync(launch->out[0].data, 0, sl_type_bytes(&launch->out[0].type), stream));
-    chain_kernel<<<1, TILE, 0, stream>>>(tokens, last, next, first, n);
     SL_DISPATCH(launch->in[0].type.dtype, T, {
         constexpr int W = 16 / sizeof(T);
-        if (d % W == 0 && sl_cuda_aligned(launch->in[0].data) && sl_cuda_aligned(launch->out[0].data))
-            scatter_kernel<T, W><<<(unsigned) n, 256, 0, stream>>>((const T *) launch->in[0].data, tokens, next, first,
-                                                                   (T *) launch->out[0].data, d, accumulate);
+        if (launch->in[0].type.dim[1] % W == 0 && sl_cuda_aligned(launch->in[0].data) &&
+            sl_cuda_aligned(launch->out[0].data))
+            scatter<T, W>(launch, stream);
         else
-            scatter_kernel<T, 1><<<(unsigned) n, 256, 0, stream>>>((const T *) launch->in[0].data, tokens, next, first,
-                                                                   (T *) launch->out[0].data, d, accumulate);
+            scatter<T, 1>(launch, stream);
     });
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
 extern "C" const sl_cuda_kernel sl_cuda_embedding = {SL_OP_EMBEDDING, NULL, NULL, embedding_run};
-extern "C" const sl_cuda_kernel sl_cuda_embedding_bwd = {SL_OP_EMBEDDING_BWD, NULL, embedding_bwd_workspace,
-                                                         embedding_bwd_run};
+extern "C" const sl_cuda_kernel sl_cuda_embedding_bwd = {SL_OP_EMBEDDING_BWD, NULL, NULL, embedding_bwd_run};

@@ -8,24 +8,43 @@
 #include "device/cuda/kernel.cuh"
 
 static constexpr int THREADS = 1024;
+static constexpr int W = 4, TILES = 4; /* logits per access, accesses in flight */
+
+/* W logits of a row; what lies beyond the vocabulary counts as minus infinity. */
+__device__ __forceinline__ void read_logits(const float *row, int64_t v, int64_t vocabulary, float (&x)[W])
+{
+    if (v < vocabulary) /* the row's stride is a multiple of W, so reading is safe */
+        load<W>(row + v, x);
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        if (v + j >= vocabulary)
+            x[j] = -INFINITY;
+}
 
 /* One token per block. Two passes: maximum and sum of exponentials (online, one read), then dlogits (one read, one write). */
 template <typename T, bool BACKWARD>
 __global__ void __launch_bounds__(THREADS)
     row_kernel(float *logits, const int32_t *__restrict__ targets, const sl_step_params *__restrict__ step,
-               float *__restrict__ losses, int64_t vocabulary, int32_t ignore)
+               float *__restrict__ losses, int64_t vocabulary, int64_t stride, int32_t ignore)
 {
     __shared__ float scratch[33];
-    float *row = logits + (int64_t) blockIdx.x * vocabulary;
+    float *row = logits + (int64_t) blockIdx.x * stride;
     int32_t target = targets[blockIdx.x];
     float most = -INFINITY, sum = 0;
-    for (int64_t v = threadIdx.x; v < vocabulary; v += THREADS) {
-        float x = row[v];
-        if (x > most) {
-            sum = sum * __expf(most - x) + 1.0f;
-            most = x;
-        } else
-            sum += __expf(x - most);
+#pragma unroll 4
+    for (int64_t v = (int64_t) threadIdx.x * W; v < vocabulary; v += THREADS * W) {
+        float x[W], peak = most;
+        read_logits(row, v, vocabulary, x);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            peak = fmaxf(peak, x[j]);
+        if (peak == -INFINITY)
+            continue;
+        sum *= __expf(most - peak);
+        most = peak;
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            sum += __expf(x[j] - most);
     }
     float top = block_reduce<true>(most, scratch);
     float total = block_reduce(most == -INFINITY ? 0.0f : sum * expf(most - top), scratch);
@@ -37,12 +56,21 @@ __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     T *out = reinterpret_cast<T *>(row);
     float factor = counted ? step->loss_scale : 0.0f, inverse = 1.0f / total;
-    for (int64_t base = 0; base < vocabulary; base += THREADS) {
-        int64_t v = base + threadIdx.x;
-        float x = v < vocabulary ? row[v] : 0.0f;
-        __syncthreads(); /* every read of this tile is done before its bytes, or earlier ones, are written */
-        if (v < vocabulary)
-            from_f32((__expf(x - top) * inverse - (v == target ? 1.0f : 0.0f)) * factor, &out[v]);
+    for (int64_t base = 0; base < vocabulary; base += THREADS * W * TILES) {
+        float x[TILES][W];
+#pragma unroll
+        for (int t = 0; t < TILES; t++)
+            read_logits(row, base + ((int64_t) t * THREADS + threadIdx.x) * W, vocabulary, x[t]);
+        __syncthreads(); /* every read of these tiles is done before their bytes, or earlier ones, are written */
+#pragma unroll
+        for (int t = 0; t < TILES; t++) {
+            int64_t v = base + ((int64_t) t * THREADS + threadIdx.x) * W;
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                x[t][j] = (__expf(x[t][j] - top) * inverse - (v + j == target ? 1.0f : 0.0f)) * factor;
+            if (v < vocabulary)
+                store<W>(out + v, x[t]); /* zeros between vocabulary and stride */
+        }
     }
 }
 
@@ -74,49 +102,55 @@ static size_t align(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
+/* Logits' rows begin on 256 bytes whatever the vocabulary: matmul and 16-byte accesses want it so. */
+static int64_t stride_of(const sl_launch *launch)
+{
+    return (launch->in[1].type.dim[0] + 63) / 64 * 64;
+}
+
 /* [matmul workspace | logits of a block | losses of all tokens] */
 static size_t head_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     (void) cuda;
-    return SL_CUDA_GEMM_WORKSPACE + align((size_t) (block_of(launch) * launch->in[1].type.dim[0]) * sizeof(float)) +
+    return SL_CUDA_GEMM_WORKSPACE + align((size_t) (block_of(launch) * stride_of(launch)) * sizeof(float)) +
            align((size_t) launch->in[0].type.dim[0] * sizeof(float));
 }
 
 static sl_status head(sl_cuda *cuda, const sl_launch *launch, bool backward, cudaStream_t stream)
 {
     int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], vocabulary = launch->in[1].type.dim[0],
-            block = block_of(launch);
+            block = block_of(launch), stride = stride_of(launch);
     int32_t dtype = (int32_t) launch->in[0].type.dtype;
     size_t size = sl_dtype_bytes((sl_dtype) dtype);
     char *gemm_space = (char *) launch->workspace;
     float *logits = (float *) (gemm_space + SL_CUDA_GEMM_WORKSPACE);
-    float *losses = (float *) ((char *) logits + align((size_t) (block * vocabulary) * sizeof(float)));
-    int64_t stride = vocabulary * (int64_t) (sizeof(float) / size); /* of dlogits, in elements */
+    float *losses = (float *) ((char *) logits + align((size_t) (block * stride) * sizeof(float)));
+    int64_t dstride = stride * (int64_t) (sizeof(float) / size); /* of dlogits, in elements */
     for (int64_t at = 0; at < n; at += block) {
         int64_t rows = n - at < block ? n - at : block;
         const char *x = (const char *) launch->in[0].data + (size_t) (at * d) * size;
-        sl_cuda_gemm g = {rows, vocabulary, d, d, d, vocabulary, 0, 1, dtype, SL_F32, 0, 0};
+        sl_cuda_gemm g = {rows, vocabulary, d, d, d, stride, 0, 1, dtype, SL_F32, 0, 0};
         SL_TRY(sl_cuda_gemm_run(cuda, &g, x, launch->in[1].data, NULL, NULL, logits, gemm_space, stream));
         const int32_t *targets = (const int32_t *) launch->in[2].data + at;
         const sl_step_params *step = backward ? (const sl_step_params *) launch->in[3].data : NULL;
         int32_t ignore = launch->attrs.head.ignore;
         SL_DISPATCH(dtype, T, {
             if (backward)
-                row_kernel<T, true>
-                    <<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at, vocabulary, ignore);
+                row_kernel<T, true><<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at,
+                                                                             vocabulary, stride, ignore);
             else
-                row_kernel<T, false>
-                    <<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at, vocabulary, ignore);
+                row_kernel<T, false><<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at,
+                                                                              vocabulary, stride, ignore);
         });
         SL_CUDA_LAUNCHED();
         if (backward && launch->out[1].data) {
-            sl_cuda_gemm dx = {rows, d, vocabulary, stride, d, d, 0, 0, dtype, dtype, 0, 0};
+            sl_cuda_gemm dx = {rows, d, vocabulary, dstride, d, d, 0, 0, dtype, dtype, 0, 0};
             SL_TRY(sl_cuda_gemm_run(cuda, &dx, logits, launch->in[1].data, NULL, NULL,
                                     (char *) launch->out[1].data + (size_t) (at * d) * size, gemm_space, stream));
         }
         if (backward && launch->out[2].data) {
-            sl_cuda_gemm dw = {vocabulary, d, rows,  stride, d, d,
-                               1,          0, dtype, dtype,  0, at > 0 || (launch->accumulate >> 2 & 1)};
+            sl_cuda_gemm dw = {vocabulary, d, rows,  dstride, d, d,
+                               1,          0, dtype, dtype,   0, at > 0 || (launch->accumulate >> 2 & 1)};
             SL_TRY(sl_cuda_gemm_run(cuda, &dw, logits, x, NULL, launch->out[2].data, launch->out[2].data, gemm_space,
                                     stream));
         }

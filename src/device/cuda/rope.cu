@@ -34,8 +34,15 @@ static rope_params params_of(const sl_attrs *attrs)
     return p;
 }
 
-/* FORWARD: from = qkv, to_q and to_kv written. Backward: from_q and from_kv (its own type) read, qkv written, angle negated. */
-template <typename T, typename K, bool FORWARD>
+__device__ __forceinline__ void turn(float a, float b, float c, float s, float *x, float *y)
+{
+    *x = fmaf(a, c, -b * s);
+    *y = fmaf(b, c, a * s);
+}
+
+/* FORWARD: from = qkv, to_q and to_kv written. Backward: from_q and from_kv (its own type) read, qkv written, angle negated.
+ * An item is W pairs: two pieces of W elements, neighbours when pairs are interleaved, half a head apart when not. */
+template <typename T, typename K, int W, bool FORWARD>
 __global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t *positions, const T *from_q,
                             const K *from_kv, T *to_q, K *to_kv)
 {
@@ -50,27 +57,40 @@ __global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t
         }
         __syncthreads();
     }
-    /* Elements are visited as pairs; V and style NONE are copied the same way, without a turn. */
+    /* V and style NONE are copied the same way, without a turn. */
     const T *q_from = from_q + row * (FORWARD ? width : q_width);
     T *q_to = to_q + row * (FORWARD ? q_width : width);
-    for (int item = threadIdx.x; item < width / 2; item += blockDim.x) {
-        int head = item / pairs, j = item - head * pairs;
+    for (int item = threadIdx.x; item < width / (2 * W); item += blockDim.x) {
+        int head = item / (pairs / W), j = (item - head * (pairs / W)) * W;
         bool turned = p.style != SL_ROPE_NONE && head < p.heads + p.kv_heads, half = p.style == SL_ROPE_HALF;
-        int first = head * e + (half ? j : 2 * j), second = half ? first + pairs : first + 1;
+        int first = head * e + (half ? j : 2 * j), second = half ? first + pairs : first + W;
         bool query = first < q_width;
-        float a, b;
-        if (FORWARD || query)
-            a = to_f32(q_from[first]), b = to_f32(q_from[second]);
-        else
-            a = to_f32(from_kv[row * 2 * k_width + first - q_width]),
-            b = to_f32(from_kv[row * 2 * k_width + second - q_width]);
-        float c = turned ? cosine[j] : 1.0f, s = turned ? sine[j] : 0.0f;
-        float x = fmaf(a, c, -b * s), y = fmaf(b, c, a * s);
-        if (!FORWARD || query)
-            from_f32(x, &q_to[first]), from_f32(y, &q_to[second]);
-        else
-            from_f32(x, &to_kv[row * 2 * k_width + first - q_width]),
-                from_f32(y, &to_kv[row * 2 * k_width + second - q_width]);
+        float a[W], b[W], x[W], y[W];
+        if (FORWARD || query) {
+            load<W>(q_from + first, a);
+            load<W>(q_from + second, b);
+        } else {
+            load<W>(from_kv + row * 2 * k_width + first - q_width, a);
+            load<W>(from_kv + row * 2 * k_width + second - q_width, b);
+        }
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+            if (!turned)
+                x[k] = a[k], y[k] = b[k];
+            else if (half || W == 1)
+                turn(a[k], b[k], cosine[j + k], sine[j + k], &x[k], &y[k]);
+            else if (k % 2 == 0) {
+                turn(a[k], a[(k + 1) % W], cosine[j + k / 2], sine[j + k / 2], &x[k], &x[(k + 1) % W]);
+                turn(b[k], b[(k + 1) % W], cosine[j + (W + k) / 2], sine[j + (W + k) / 2], &y[k], &y[(k + 1) % W]);
+            }
+        }
+        if (!FORWARD || query) {
+            store<W>(q_to + first, x);
+            store<W>(q_to + second, y);
+        } else {
+            store<W>(to_kv + row * 2 * k_width + first - q_width, x);
+            store<W>(to_kv + row * 2 * k_width + second - q_width, y);
+        }
     }
 }
 
@@ -83,14 +103,30 @@ static sl_status rope_supports(sl_cuda *cuda, const sl_launch *launch)
     return SL_OK;
 }
 
+/* 16-byte pieces where heads and addresses allow. */
+template <typename T, typename K, bool FORWARD>
+static void rope_launch(const sl_launch *launch, const void *positions, const void *from_q, const void *from_kv,
+                        void *to_q, void *to_kv, cudaStream_t stream)
+{
+    constexpr int W = 16 / (sizeof(T) < sizeof(K) ? sizeof(K) : sizeof(T));
+    rope_params p = params_of(&launch->attrs);
+    unsigned rows = (unsigned) launch->in[0].type.dim[0];
+    bool wide = p.head_dim / 2 % W == 0 && sl_cuda_aligned(from_q) && sl_cuda_aligned(from_kv) &&
+                sl_cuda_aligned(to_q) && sl_cuda_aligned(to_kv);
+    if (wide)
+        rope_kernel<T, K, W, FORWARD><<<rows, 192, 0, stream>>>(p, (const int32_t *) positions, (const T *) from_q,
+                                                                (const K *) from_kv, (T *) to_q, (K *) to_kv);
+    else
+        rope_kernel<T, K, 1, FORWARD><<<rows, 256, 0, stream>>>(p, (const int32_t *) positions, (const T *) from_q,
+                                                                (const K *) from_kv, (T *) to_q, (K *) to_kv);
+}
+
 static sl_status rope_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     (void) cuda;
-    rope_params p = params_of(&launch->attrs);
-    SL_DISPATCH(launch->in[0].type.dtype, T,
-                (rope_kernel<T, T, true><<<(unsigned) launch->in[0].type.dim[0], 256, 0, stream>>>(
-                    p, (const int32_t *) launch->in[1].data, (const T *) launch->in[0].data, NULL,
-                    (T *) launch->out[0].data, (T *) launch->out[1].data)));
+    const sl_operand *in = launch->in, *out = launch->out;
+    SL_DISPATCH(in[0].type.dtype, T,
+                (rope_launch<T, T, true>(launch, in[1].data, in[0].data, NULL, out[0].data, out[1].data, stream)));
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -98,12 +134,10 @@ static sl_status rope_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t s
 static sl_status rope_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     (void) cuda;
-    rope_params p = params_of(&launch->attrs);
-    SL_DISPATCH(launch->in[0].type.dtype, T, {
-        SL_DISPATCH(launch->in[1].type.dtype, K,
-                    (rope_kernel<T, K, false><<<(unsigned) launch->in[0].type.dim[0], 256, 0, stream>>>(
-                        p, (const int32_t *) launch->in[2].data, (const T *) launch->in[0].data,
-                        (const K *) launch->in[1].data, (T *) launch->out[0].data, NULL)));
+    const sl_operand *in = launch->in, *out = launch->out;
+    SL_DISPATCH(in[0].type.dtype, T, {
+        SL_DISPATCH(in[1].type.dtype, K,
+                    (rope_launch<T, K, false>(launch, in[2].data, in[0].data, in[1].data, out[0].data, NULL, stream)));
     });
     SL_CUDA_LAUNCHED();
     return SL_OK;
