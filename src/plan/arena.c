@@ -65,10 +65,15 @@ int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, bool 
     return found;
 }
 
-/* On a logarithmic scale: whether a place leaves after 10 or 20 tasks matters as much as 1,000 or 2,000. */
 static double how_long(int32_t until, int32_t now)
 {
-    return log2(1.0 + SL_MAX(until - now, 0));
+    return 1.0 + SL_MAX(until - now, 0);
+}
+
+/* As a ratio: whether a place leaves after 10 or 20 tasks matters as much as 1,000 or 2,000. */
+static double apart(double a, double b)
+{
+    return a > b ? a / b : b / a;
 }
 
 int32_t sl_arena_find_beside(const sl_arena *arena, size_t bytes, double ready_s, int32_t now, int32_t until, bool *low)
@@ -84,13 +89,13 @@ int32_t sl_arena_find_beside(const sl_arena *arena, size_t bytes, double ready_s
             continue;
         for (int side = 0; side < 2; side++) {
             int32_t beside = side ? i : begin - 1;
-            double other = 0;
+            double other = 1;
             if (beside < 0)
                 other = how_long(INT32_MAX, 0);
             else if (beside < arena->count && arena->segments[beside].place >= 0)
                 other = how_long(arena->segments[beside].until, now);
-            if (fabs(other - own) < best) {
-                best = fabs(other - own);
+            if (apart(other, own) < best) {
+                best = apart(other, own);
                 found = side ? i - 1 : begin;
                 *low = !side;
             }

@@ -120,6 +120,24 @@ static void end_planning(sl_planning *planning)
     sl_analysis_destroy(planning->a);
 }
 
+/* The program is a part of a step of so many rounds. */
+static sl_status stand_for(sl_search *search, int32_t rounds)
+{
+    const sl_program *p = search->a->program;
+    bool matches;
+    search->small = false;
+    if (p->n_rounds != SL_UNROLL_ROUNDS)
+        return SL_OK;
+    SL_TRY(sl_alloc(&search->like, p->n_tasks + 1, sizeof *search->like));
+    SL_TRY(sl_unroll_match(p, p, search->like, &matches));
+    search->repeat = SL_MAX(rounds - p->n_rounds, 0);
+    if (!matches) {
+        sl_free(search->like);
+        search->like = NULL;
+    }
+    return SL_OK;
+}
+
 static sl_status begin_planning(const sl_program *program, const sl_costs *costs, const sl_plan_config *config,
                                 sl_planning *planning)
 {
@@ -131,8 +149,8 @@ static sl_status begin_planning(const sl_program *program, const sl_costs *costs
     if (status == SL_OK)
         status =
             sl_search_create(planning->a, config->homes ? &planning->fixed : NULL, config->budget, &planning->search);
-    if (status == SL_OK && config->stands_for_more)
-        planning->search->small = false;
+    if (status == SL_OK && config->stands_for)
+        status = stand_for(planning->search, config->stands_for);
     if (status != SL_OK)
         end_planning(planning);
     return status;
@@ -273,7 +291,8 @@ static sl_status search_plan(const sl_program *program, const sl_costs *costs, c
     if (!search->max_evaluations)
         search->max_evaluations =
             (int64_t) SL_MIN(MOST_EVALUATIONS, SL_MAX(3, DEFAULT_WORK / SL_MAX(1, planning->a->n_entries)));
-    search->enough_s = lower_bound(program, costs) * (1 + 5e-4);
+    double bound_s = lower_bound(program, costs);
+    search->enough_s = bound_s * (1 + (double) search->repeat / SL_MAX(program->n_rounds, 1)) * (1 + 5e-4);
     SL_TRY(sl_search_improve(search));
     return finish(program, costs, config, search, start, plan);
 }

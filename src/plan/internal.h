@@ -121,7 +121,7 @@ typedef struct sl_outcome {
     bool forced;        /* gaps had to be changed; `actual` says how */
     int32_t stuck_task; /* where it failed */
     sl_tier stuck_tier;
-    double step_s; /* simulated */
+    double step_s; /* simulated; of the larger step where the program stands for one */
     size_t peak[SL_TIER_COUNT];
 } sl_outcome;
 
@@ -140,6 +140,7 @@ sl_status sl_sweep_run(sl_sweep *sweep, const sl_choice *choice, const size_t bu
 /* By entry, for the last run: whether its side and its lead were asked for. Changing others changes nothing. */
 enum { SL_TOUCHED_SIDE = 1, SL_TOUCHED_LEAD = 2 };
 const uint8_t *sl_sweep_touched(const sl_sweep *sweep);
+double sl_sweep_round_end_s(const sl_sweep *sweep, int32_t round); /* of its last task on the device, in the last run */
 /* The last run as a plan. */
 sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
 
@@ -147,7 +148,7 @@ sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
 
 /* Shares of bytes and link time that choices by prices of a large step aim for: how many there are, and how many are tried
  * before it is known whether the step's rounds are worth more. */
-enum { SL_SEARCH_VARIANTS = 8, SL_SEARCH_QUICK = 2 };
+enum { SL_SEARCH_VARIANTS = 8, SL_SEARCH_QUICK = 1 };
 
 typedef struct sl_search {
     const sl_analysis *a;
@@ -156,7 +157,10 @@ typedef struct sl_search {
     size_t budget[SL_TIER_COUNT], used[SL_TIER_COUNT]; /* used: by the plan that showed that it fits */
     sl_choice best, trial;
     uint8_t *actual;
-    sl_plan *plan; /* of the best, where it is kept */
+    int32_t
+        *like; /* by task: the task whose choices it makes, where the program stands for a larger one; NULL: its own */
+    int32_t repeat; /* how often its middle round comes again in the larger one */
+    sl_plan *plan;  /* of the best, where it is kept */
     bool found;
     bool small;                          /* evaluations are cheap: try much */
     int first_variant, end_variant;      /* of the shares that prices of a large step aim for */

@@ -230,8 +230,10 @@ sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier 
     double by = s->now_s;
     if (!force || tier != SL_TIER_DEVICE)
         by = SL_MAX(by, s->stream_free_s[tier == SL_TIER_DEVICE ? SL_STREAM_IN : SL_STREAM_OUT]);
-    int32_t at = beside ? sl_arena_find_beside(arena, rounded, by, s->task, until, &low)
-                        : sl_arena_find(arena, rounded, by, low, best);
+    bool tiny = beside && (double) rounded < 4 * s->a->costs->link_latency_s * s->a->costs->link_bytes_per_s_both[0];
+    low = low || tiny;
+    int32_t at = beside && !tiny ? sl_arena_find_beside(arena, rounded, by, s->task, until, &low)
+                                 : sl_arena_find(arena, rounded, by, low, best || tiny); /* crumbs into crannies */
     if (at < 0 && (tier != SL_TIER_DEVICE || s->choice->on_demand))
         at = sl_arena_find(arena, rounded, INFINITY, low, best);
     if (at < 0 && tier == SL_TIER_DEVICE && force) {

@@ -115,7 +115,9 @@ typedef struct sl_plan_config {
     double
         time_limit_s; /* of processor time for the search, a safety net; a feasible plan is found regardless. 0 = default */
     int64_t max_evaluations; /* bound that makes the result independent of the machine's speed; 0 = default */
-    bool stands_for_more;    /* the program is a part of a larger one: judged and searched as that would be */
+    int32_t
+        stands_for; /* rounds of a larger step that this program is a part of, its middle rounds repeated: judged and
+                           searched as that would be; 0: it is the whole step */
     const sl_plan
         *homes; /* not NULL: persistent objects keep the homes of that plan (validation beside training); matched by
                               * order among persistent objects of the same group and class */

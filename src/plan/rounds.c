@@ -3,11 +3,10 @@
  * no longer find room: one valley, as a rule. So the candidates are walked downhill from a guess (as many chunks as memory
  * holds activations for) instead of all being planned.
  *
- * Rounds follow each other or overlap (interleave.h). Overlapping helps the more the less fits, and costs nothing where all fits,
- * so the order is settled at the first number of chunks and checked at the last.
+ * Rounds of large steps overlap (interleave.h), unless, in the end, one after the other is faster.
  *
- * Where a step has many rounds, candidates are planned on three of them, the middle one standing for all that are left out; the
- * winner's choices are then carried over to the whole step (unroll.h). What fits is judged on the three rounds too, here and in
+ * Where a step has many rounds, candidates are planned on four of them, the second standing for all that are left out; the
+ * winner's choices are then carried over to the whole step (unroll.h). What fits is judged on the four rounds too, here and in
  * the search for the smallest budgets, so the two agree.
  */
 #include "plan/rounds.h"
@@ -21,13 +20,14 @@
 #include "plan/unroll.h"
 
 #define MAX_CANDIDATES 64
-#define MANY_ROUNDS 5    /* from here on three may stand for all */
+#define MANY_ROUNDS 6    /* from here on four may stand for all */
 #define MANY_TASKS 10000 /* in the step; below, there is time to plan all of them */
-#define TOLERANCE 0.03   /* by how much the whole step may be slower than three rounds promise */
+#define COSTLY 1.08      /* times the bound: worth trying the rounds one after the other */
+#define TOLERANCE 0.03   /* by how much the whole step may be slower than four rounds promise */
 
 typedef struct sl_candidate {
     int64_t chunks;      /* per round */
-    sl_program *program; /* of the whole step, or cut to three rounds */
+    sl_program *program; /* of the whole step, or cut to four rounds */
     sl_costs *costs;
     sl_plan *plan; /* NULL: not tried or does not fit */
     sl_guide *guide;
@@ -86,15 +86,16 @@ static void forget(sl_candidate *c)
     c->program = NULL;
 }
 
-/* The step's program with the candidate's rounds, cut to three of them if `cut`. */
+/* The step's program with the candidate's rounds, cut to four of them if `cut`. */
 static sl_status make(const sl_rounds *r, sl_candidate *c, bool cut)
 {
     sl_program_config config = *r->base;
     config.chunks_per_round = c->chunks;
     if (cut) {
         const sl_chunking *k = &config.chunking;
-        config.chunking.sequences = k->chunk_tokens < k->seqlen ? 3 * c->chunks / SL_DIV_UP(k->seqlen, k->chunk_tokens)
-                                                                : 3 * c->chunks * (k->chunk_tokens / k->seqlen);
+        config.chunking.sequences = k->chunk_tokens < k->seqlen
+                                        ? SL_UNROLL_ROUNDS * c->chunks / SL_DIV_UP(k->seqlen, k->chunk_tokens)
+                                        : SL_UNROLL_ROUNDS * c->chunks * (k->chunk_tokens / k->seqlen);
     }
     SL_TRY(sl_program_create(&config, r->build, r->context, &c->program));
     if (c->interleaved)
@@ -112,11 +113,11 @@ static bool is_cut(const sl_rounds *r, const sl_candidate *c)
     return r->large && rounds_of(r, c) >= MANY_ROUNDS;
 }
 
-/* The configuration for a candidate: three rounds are judged as the whole step would be. */
+/* The configuration for a candidate: four rounds are judged as the whole step would be. */
 static sl_plan_config config_for(const sl_rounds *r, const sl_candidate *c)
 {
     sl_plan_config config = r->config;
-    config.stands_for_more = is_cut(r, c);
+    config.stands_for = is_cut(r, c) ? (int32_t) rounds_of(r, c) : 0;
     return config;
 }
 
@@ -136,7 +137,7 @@ static void estimate(const sl_rounds *r, sl_candidate *c)
 {
     c->step_s = c->plan->predicted.step_s;
     if (c->cut)
-        c->step_s += (double) (rounds_of(r, c) - 3) * (round_end(c, 1) - round_end(c, 0));
+        c->step_s += (double) (rounds_of(r, c) - SL_UNROLL_ROUNDS) * (round_end(c, 2) - round_end(c, 1));
 }
 
 /* Plans a candidate; one that does not fit is no error. */
@@ -160,7 +161,7 @@ static sl_status try_candidate(sl_rounds *r, sl_candidate *c)
     return SL_OK;
 }
 
-/* The whole step for a candidate that was planned on three rounds: by its choices, or, where these lead astray, by a search of
+/* The whole step for a candidate that was planned on four rounds: by its choices, or, where these lead astray, by a search of
  * its own if that is better. */
 static sl_status unroll(sl_rounds *r, sl_candidate *c)
 {
@@ -208,7 +209,7 @@ static int guess(sl_rounds *r, const sl_program *p)
     return at;
 }
 
-/* Looks at three of the smallest rounds (or all, if there are no more): is the step large, and where to start? */
+/* Looks at four of the smallest rounds (or all, if there are no more): is the step large, and where to start? */
 static sl_status size_up(sl_rounds *r, int *start)
 {
     sl_candidate probe = {.chunks = r->list[0].chunks};
@@ -225,10 +226,10 @@ static sl_status size_up(sl_rounds *r, int *start)
 static double traffic(const sl_rounds *r, const sl_candidate *c)
 {
     double bytes = c->plan->predicted.h2d_bytes + c->plan->predicted.d2h_bytes;
-    return c->cut ? bytes / 3 * (double) rounds_of(r, c) : bytes;
+    return c->cut ? bytes / SL_UNROLL_ROUNDS * (double) rounds_of(r, c) : bytes;
 }
 
-/* Faster; among equals (to what three rounds can tell) the one that leans less on the links, then fewer rounds. */
+/* Faster; among equals (to what four rounds can tell) the one that leans less on the links, then fewer rounds. */
 static bool better(const sl_rounds *r, const sl_candidate *a, const sl_candidate *b)
 {
     if (!a->plan || !b->plan)
@@ -261,11 +262,19 @@ static sl_status descend(sl_rounds *r, int *at, int way)
     return SL_OK;
 }
 
-/* The other order of the same rounds, if the step is worth the trouble; the better one stays. */
+/* Within half a percent of the bound: not worth looking further. */
+static bool nothing_lost(const sl_rounds *r, const sl_candidate *c)
+{
+    if (!c->plan)
+        return false;
+    double bound_s = c->plan->lower_bound_s * (c->cut ? (double) rounds_of(r, c) / SL_UNROLL_ROUNDS : 1);
+    return c->step_s <= bound_s * 1.005;
+}
+
+/* The other order of the same rounds; the better one stays. */
 static sl_status try_other_order(sl_rounds *r, sl_candidate *c)
 {
-    bool nothing_lost = c->plan && c->plan->predicted.step_s <= c->plan->lower_bound_s * 1.005;
-    if (!r->large || rounds_of(r, c) < 2 || r->base->forward_only || nothing_lost)
+    if (!r->large || rounds_of(r, c) < 2 || r->base->forward_only || nothing_lost(r, c))
         return SL_OK;
     sl_candidate other = {.chunks = c->chunks};
     r->interleaved = !c->interleaved;
@@ -278,27 +287,38 @@ static sl_status try_other_order(sl_rounds *r, sl_candidate *c)
     forget(change ? c : &other);
     if (change)
         *c = other;
-    r->interleaved = c->interleaved;
+    return SL_OK;
+}
+
+static sl_status refine(const sl_rounds *r, sl_candidate *c)
+{
+    if (!c->guide || nothing_lost(r, c))
+        return SL_OK;
+    sl_plan_config config = config_for(r, c);
+    SL_TRY(sl_guide_refine(c->guide, &config, &c->plan));
+    estimate(r, c);
     return SL_OK;
 }
 
 static sl_status run(sl_rounds *r, int *best)
 {
-    int at = 0;
-    SL_TRY(size_up(r, &at));
-    SL_TRY(try_candidate(r, &r->list[at]));
-    SL_TRY(try_other_order(r, &r->list[at]));
-    int from = at;
-    SL_TRY(descend(r, &at, -1));
-    if (at == from)
-        SL_TRY(descend(r, &at, 1));
-    sl_candidate *c = &r->list[at];
-    if (at != from)
-        SL_TRY(try_other_order(r, c));
-    if (c->guide) {
-        sl_plan_config config = config_for(r, c);
-        SL_TRY(sl_guide_refine(c->guide, &config, &c->plan));
-        estimate(r, c);
+    int at = 0, from;
+    SL_TRY(size_up(r, &from));
+    r->interleaved = r->large;
+    SL_TRY(try_candidate(r, &r->list[0])); /* the smallest rounds are planned fastest, and may lose nothing already */
+    if (!nothing_lost(r, &r->list[0])) {
+        at = from;
+        SL_TRY(try_candidate(r, &r->list[at]));
+        SL_TRY(descend(r, &at, -1));
+        if (at == from)
+            SL_TRY(descend(r, &at, 1));
+        if (better(r, &r->list[0], &r->list[at]))
+            at = 0;
+        sl_candidate *c = &r->list[at];
+        if (!c->plan ||
+            c->step_s > COSTLY * c->plan->lower_bound_s * (c->cut ? (double) rounds_of(r, c) / SL_UNROLL_ROUNDS : 1))
+            SL_TRY(try_other_order(r, c));
+        SL_TRY(refine(r, c));
     }
     *best = at;
     return SL_OK;
@@ -321,7 +341,7 @@ sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, vo
     sl_candidate *c = &r.list[best];
     if (status == SL_OK && !c->plan) { /* refused once more, for the message */
         sl_plan_config refused = config_for(&r, &r.list[0]);
-        status = make(&r, &r.list[0], refused.stands_for_more);
+        status = make(&r, &r.list[0], refused.stands_for > 0);
         if (status == SL_OK)
             status = sl_plan_create(r.list[0].program, r.list[0].costs, &refused, &r.list[0].plan);
     }
@@ -358,7 +378,7 @@ sl_status sl_plan_best_minimum(const sl_program_config *base, sl_graph_builder b
     SL_TRY(size_up(&r, &start));
     sl_candidate *smallest = &r.list[0];
     sl_plan_config judged = config_for(&r, smallest);
-    sl_status status = make(&r, smallest, judged.stands_for_more);
+    sl_status status = make(&r, smallest, judged.stands_for > 0);
     if (status == SL_OK)
         status = sl_plan_minimum(smallest->program, smallest->costs, &judged, tier, bytes);
     forget(smallest);

@@ -74,6 +74,7 @@ void sl_search_destroy(sl_search *s)
     sl_choice_free(&s->best);
     sl_choice_free(&s->trial);
     sl_free(s->actual);
+    sl_free(s->like);
     sl_sweep_destroy(s->sweep);
     sl_plan_destroy(s->plan);
     sl_free(s);
@@ -229,9 +230,29 @@ bool sl_search_over(const sl_search *s)
            (s->found && (s->best_s <= s->enough_s || sl_search_clock_s() > s->deadline_s));
 }
 
+/* Tasks of the second middle round make the choices of the first. */
+static void repeat_choices(const sl_search *s, sl_choice *choice)
+{
+    const sl_analysis *a = s->a;
+    for (int32_t t = 0; t < a->program->n_tasks; t++) {
+        int32_t like = s->like[t], count = a->first[t + 1] - a->first[t];
+        if (like == t || count != a->first[like + 1] - a->first[like])
+            continue;
+        for (int32_t i = 0; i < count; i++) {
+            int32_t e = a->first[t] + i;
+            sl_gap gap = (sl_gap) choice->gap[a->first[like] + i];
+            choice->gap[e] = gap == SL_GAP_DROP && !a->entries[e].can_drop ? SL_GAP_KEEP : (uint8_t) gap;
+        }
+    }
+}
+
 sl_status sl_search_consider(sl_search *s, sl_outcome *outcome)
 {
+    if (s->like)
+        repeat_choices(s, &s->trial);
     SL_TRY(sl_sweep_run(s->sweep, &s->trial, s->budget, s->actual, outcome));
+    if (s->like && outcome->feasible)
+        outcome->step_s += s->repeat * (sl_sweep_round_end_s(s->sweep, 2) - sl_sweep_round_end_s(s->sweep, 1));
     s->evaluated++;
     outcome->best = outcome->feasible && (!s->found || outcome->step_s < s->best_s * (1 - 1e-9));
     if (outcome->best) {

@@ -619,6 +619,17 @@ const uint8_t *sl_sweep_touched(const sl_sweep *s)
     return s->touched;
 }
 
+double sl_sweep_round_end_s(const sl_sweep *s, int32_t round)
+{
+    double end_s = 0;
+    for (int32_t i = 0; i < s->n_actions; i++) {
+        const sl_action *a = &s->actions[i];
+        if (a->stream == SL_STREAM_COMPUTE && s->a->program->tasks[a->task].round == round)
+            end_s = fmax(end_s, a->end_s);
+    }
+    return end_s;
+}
+
 sl_status sl_sweep_export(const sl_sweep *s, sl_plan **plan)
 {
     const sl_program *p = s->a->program;

@@ -23,38 +23,65 @@ static int32_t round_of(const sl_program *p, int32_t task)
     return round < 0 ? p->n_rounds - 1 : round;
 }
 
-sl_status sl_unroll_match(const sl_program *shorter, const sl_program *longer, int32_t *match, bool *matches)
+/* One program's tasks chained by round. */
+typedef struct sl_chains {
+    int32_t *next, *first;
+} sl_chains;
+
+static void free_chains(sl_chains *c)
 {
-    *matches = false;
-    if (shorter->n_rounds != 3 || longer->n_rounds < 3)
-        return SL_OK;
-    int32_t *next,
-        *at; /* the short program's tasks chained by round; by round of the long one, the first not matched yet */
-    int32_t first[3] = {-1, -1, -1};
-    SL_TRY(sl_alloc(&next, shorter->n_tasks, sizeof *next));
-    sl_status status = sl_alloc(&at, longer->n_rounds, sizeof *at);
-    if (status != SL_OK) {
-        sl_free(next);
-        return status;
+    sl_free(c->next);
+    sl_free(c->first);
+}
+
+static sl_status chain(const sl_program *p, sl_chains *c)
+{
+    SL_TRY(sl_alloc(&c->next, p->n_tasks + 1, sizeof *c->next));
+    SL_TRY(sl_alloc(&c->first, p->n_rounds + 1, sizeof *c->first));
+    memset(c->first, 0xff, (size_t) p->n_rounds * sizeof *c->first);
+    for (int32_t t = p->n_tasks - 1; t >= 0; t--) {
+        c->next[t] = c->first[round_of(p, t)];
+        c->first[round_of(p, t)] = t;
     }
-    for (int32_t t = shorter->n_tasks - 1; t >= 0; t--) {
-        next[t] = first[round_of(shorter, t)];
-        first[round_of(shorter, t)] = t;
-    }
+    return SL_OK;
+}
+
+static int32_t like_round(const sl_program *longer, int32_t round)
+{
+    return round == 0 ? 0 : round == longer->n_rounds - 1 ? SL_UNROLL_ROUNDS - 1 : 1;
+}
+
+/* at[r]: the short program's first task not matched yet by one of the long one's round r. */
+static bool match_tasks(const sl_program *shorter, const sl_program *longer, const sl_chains *chains, int32_t *at,
+                        int32_t *match)
+{
     for (int32_t r = 0; r < longer->n_rounds; r++)
-        at[r] = first[r == 0 ? 0 : r == longer->n_rounds - 1 ? 2 : 1];
-    *matches = true;
-    for (int32_t t = 0; t < longer->n_tasks && *matches; t++) {
+        at[r] = chains->first[like_round(longer, r)];
+    for (int32_t t = 0; t < longer->n_tasks; t++) {
         int32_t *like = &at[round_of(longer, t)];
         while (*like >= 0 && !same_place(shorter, &shorter->tasks[*like], longer, &longer->tasks[t]))
-            *like = next[*like];
-        *matches = *like >= 0;
-        if (*matches) {
-            match[t] = *like;
-            *like = next[*like];
-        }
+            *like = chains->next[*like];
+        if (*like < 0)
+            return false;
+        match[t] = *like;
+        *like = chains->next[*like];
     }
+    return true;
+}
+
+sl_status sl_unroll_match(const sl_program *shorter, const sl_program *longer, int32_t *match, bool *matches)
+{
+    sl_chains chains = {0};
+    int32_t *at = NULL;
+    *matches = false;
+    if (shorter->n_rounds != SL_UNROLL_ROUNDS || longer->n_rounds < SL_UNROLL_ROUNDS)
+        return SL_OK;
+    sl_status status = chain(shorter, &chains);
+    if (status == SL_OK)
+        status = sl_alloc(&at, longer->n_rounds, sizeof *at);
+    if (status == SL_OK)
+        *matches = match_tasks(shorter, longer, &chains, at, match);
     sl_free(at);
-    sl_free(next);
-    return SL_OK;
+    free_chains(&chains);
+    return status;
 }

@@ -127,7 +127,7 @@ TEST(plans_are_right)
         CHECK_OK(sl_costs_roofline(it.program, &hw, NULL, &costs));
         memset(costs->workspace[SL_TIER_DEVICE], 0, (size_t) costs->n_kinds * sizeof(size_t));
         for (int host = 0; host < 2; host++) {
-            sl_plan_config config = {.budget = {SIZE_MAX, SIZE_MAX}, .stands_for_more = true};
+            sl_plan_config config = {.budget = {SIZE_MAX, SIZE_MAX}, .stands_for = 8};
             if (host)
                 CHECK_OK(sl_plan_minimum(it.program, costs, &config, SL_TIER_HOST, &config.budget[SL_TIER_HOST]));
             CHECK_OK(sl_plan_minimum(it.program, costs, &config, SL_TIER_DEVICE, &least));
