@@ -8,15 +8,16 @@
 
 #include "core/log.h"
 #include "core/mem.h"
+#include "core/pool.h"
 #include "core/text.h"
 #include "plan/costs.h"
 #include "plan/measure.h"
 
 #define LARGEST_KIND ((size_t) 256 << 20) /* larger updates are measured on a part and scaled */
+#define HEAVY_SHARE 0.02                  /* of a step's compute: kinds above this are timed a second time... */
+#define HEAVY_BYTES ((size_t) 128 << 20)  /* ...unless drawing their operands takes too long */
 #define PROBE_SECONDS 0.02                /* a kind of about this time tells whether the cache still holds */
 #define PROBE_TOLERANCE 0.2
-
-enum { ON_DEVICE = 1 << SL_TIER_DEVICE, ON_HOST = 1 << SL_TIER_HOST };
 
 typedef struct job {
     const sl_program *program;
@@ -151,7 +152,7 @@ static sl_status time_kind(job *j, int32_t kind, double seconds[2])
     bool host = isfinite(c->host_s[kind]);
     sl_costs_launch(j->program, kind, &launch);
     double scale = shrink(&launch);
-    SL_TRY(sl_bench_fill(&j->bench, &launch, sequences_of(j->program, kind), ON_DEVICE | (host ? ON_HOST : 0)));
+    SL_TRY(sl_bench_fill(&j->bench, &launch, sequences_of(j->program, kind)));
     sl_bench_place(&j->bench, &launch, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][kind]);
     SL_TRY(sl_bench_time(&j->bench, &launch, SL_STREAM_COMPUTE, &seconds[0]));
     seconds[0] *= scale;
@@ -215,16 +216,15 @@ static sl_status measure_machine(job *j)
     sl_launch load, host;
     SL_TRY(sl_bench_links(b, j->piece, &j->machine));
     if (load_kind >= 0) {
-        sl_costs_launch(j->program, load_kind, &load);
-        SL_TRY(sl_bench_fill(b, &load, sequences_of(j->program, load_kind), ON_DEVICE));
-        sl_bench_place(b, &load, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][load_kind]);
-        if (host_kind >= 0) {
+        if (host_kind >= 0) { /* an update: any numbers will do, also those the load's operands leave behind */
             sl_costs_launch(j->program, host_kind, &host);
-            SL_TRY(sl_bench_fill(b, &host, 0, ON_HOST));
             sl_bench_place(b, &host, SL_TIER_HOST, c->workspace[SL_TIER_HOST][host_kind]);
         }
+        sl_costs_launch(j->program, load_kind, &load);
+        SL_TRY(sl_bench_fill(b, &load, sequences_of(j->program, load_kind)));
+        sl_bench_place(b, &load, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][load_kind]);
         SL_TRY(sl_bench_slowdowns(b, &load, c->device_s[load_kind], host_kind >= 0 ? &host : NULL,
-                                  host_kind >= 0 ? c->host_s[host_kind] : 0, j->piece, &j->machine));
+                                  host_kind >= 0 ? c->host_s[host_kind] : 0, j->piece, !j->hot, &j->machine));
     }
     return sl_measure_cache_put(j->cache, j->machine_key, (const double *) &j->machine, SL_MEASURED_FIGURES);
 }
@@ -308,6 +308,33 @@ static sl_status doubt(job *j)
     return status;
 }
 
+/* The kinds that make up most of a step, timed once more some seconds later: a moment in which something else had the machine
+ * must not decide. */
+static sl_status measure_heavy(job *j, const bool *fresh)
+{
+    const sl_program *p = j->program;
+    double total = 0, seconds[2];
+    for (int32_t k = 0; k < p->n_kinds; k++)
+        total += j->costs->device_s[k] * (double) p->kinds[k].count;
+    for (int32_t k = 0; k < p->n_kinds; k++) {
+        sl_launch launch;
+        sl_costs_launch(p, k, &launch);
+        double *known[2] = {&j->costs->device_s[k], &j->costs->host_s[k]};
+        if (!fresh[k] || *known[0] * (double) p->kinds[k].count < HEAVY_SHARE * total ||
+            sl_bench_operand_bytes(&launch) > HEAVY_BYTES)
+            continue;
+        SL_TRY(time_kind(j, k, seconds));
+        for (int where = 0; where < 2; where++)
+            *known[where] = 0.5 * (*known[where] + seconds[where]);
+        seconds[0] = *known[0], seconds[1] = *known[1];
+        SL_TRY(sl_measure_cache_put(j->cache, j->keys[k], seconds, 2));
+    }
+    for (int32_t k = 0; k < p->n_kinds; k++)
+        if (!j->known[k]) /* those that look alike */
+            recall(j, k);
+    return SL_OK;
+}
+
 static sl_status measure_unknown(job *j)
 {
     SL_TRY(doubt(j));
@@ -317,10 +344,16 @@ static sl_status measure_unknown(job *j)
     if (all)
         return SL_OK;
     SL_TRY(open_bench(j, largest_kind(j), 2 * j->piece));
-    for (int32_t k = 0; k < j->program->n_kinds; k++)
-        if (!j->known[k] && !recall(j, k)) /* a kind may look like one measured a moment ago */
+    bool *fresh;
+    SL_TRY(sl_region_alloc(j->region, &fresh, j->program->n_kinds + 1, sizeof *fresh));
+    for (int32_t k = 0; k < j->program->n_kinds; k++) {
+        fresh[k] = !j->known[k] && !recall(j, k); /* a kind may look like one measured a moment ago */
+        if (fresh[k])
             SL_TRY(measure_kind(j, k));
-    return j->machine_known ? SL_OK : measure_machine(j);
+    }
+    if (!j->machine_known)
+        SL_TRY(measure_machine(j));
+    return measure_heavy(j, fresh);
 }
 
 static sl_status measure(job *j, sl_device *device)
@@ -345,6 +378,16 @@ static sl_status measure(job *j, sl_device *device)
     return SL_OK;
 }
 
+/* 0 means one thread per core this process may use, which is not the same everywhere: costs are filed under the number. */
+static sl_status resolve_threads(int *threads)
+{
+    sl_pool *pool;
+    SL_TRY(sl_pool_create(*threads, &pool));
+    *threads = sl_pool_threads(pool);
+    sl_pool_destroy(pool);
+    return SL_OK;
+}
+
 sl_status sl_costs_measure(const sl_program *program, const char *device_name, int threads, const char *cache,
                            sl_costs **costs)
 {
@@ -355,6 +398,7 @@ sl_status sl_costs_measure(const sl_program *program, const char *device_name, i
     SL_TRY(sl_device_open(device_name, &config, &device)); /* without memory: to ask, not to run */
     SL_TRY_GOTO(sl_region_create(&j.region), done);
     SL_TRY_GOTO(sl_costs_new(program->n_kinds, &j.costs), done);
+    SL_TRY_GOTO(resolve_threads(&threads), done);
     SL_TRY_GOTO(sl_measure_cache_open(cache, device->class->numerics(device), threads, &j.cache), done);
     status = measure(&j, device);
     sl_measure_cache_close(j.cache); /* keeps what was measured even if something failed later */

@@ -12,14 +12,13 @@ typedef struct sl_measured {
 
 /* ---- measure_bench.c: a device to measure on ---- */
 
-enum { SL_BENCH_SCRUB = 24 << 20 }; /* bytes copied through to clear the caches */
-
 typedef struct sl_bench {
     sl_device *device;
     const sl_device_class *class;
     unsigned char *arena[SL_TIER_COUNT];
-    size_t scrub; /* from here on: memory for copies */
-    size_t heat;  /* from here on: the operands of `heater` */
+    size_t scrub;       /* from here on: memory for copies */
+    size_t scrub_bytes; /* copied through to clear the caches */
+    size_t heat;        /* from here on: the operands of `heater` */
     sl_launch heater;
     int heats; /* launches of it before each timed one; 0: none */
 } sl_bench;
@@ -30,16 +29,17 @@ sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t
 sl_status sl_bench_open_hot(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t copy_bytes,
                             const sl_launch *heavy, size_t workspace);
 size_t sl_bench_operand_bytes(const sl_launch *launch);
-/* Random operands at the start of the memory of each tier whose bit is set. `sequences` > 0: attention's. */
-sl_status sl_bench_fill(sl_bench *bench, sl_launch *launch, int64_t sequences, unsigned tiers);
+/* Random operands at the start of both tiers' memory. `sequences` > 0: attention's. */
+sl_status sl_bench_fill(sl_bench *bench, sl_launch *launch, int64_t sequences);
 /* Points a launch at a tier's operands, and at `workspace` bytes behind them. */
 void sl_bench_place(const sl_bench *bench, sl_launch *launch, sl_tier tier, size_t workspace);
 sl_status sl_bench_time(sl_bench *bench, const sl_launch *launch, sl_stream stream, double *seconds);
-/* Rates and latency of copies of `piece` bytes. */
+/* Rates and latency of copies of `piece` bytes, nothing else running. */
 sl_status sl_bench_links(sl_bench *bench, size_t piece, sl_measured *measured);
-/* Compute beside copies and beside host tasks (NULL: none); both launches are prepared and take load_s and host_s alone. */
+/* Compute beside copies and beside host tasks (NULL: none); both launches are prepared and take load_s and host_s alone. Where
+ * copies share the cores (`shared`) their rates become those beside compute, for that is where they run. */
 sl_status sl_bench_slowdowns(sl_bench *bench, const sl_launch *load, double load_s, const sl_launch *host,
-                             double host_s, size_t piece, sl_measured *measured);
+                             double host_s, size_t piece, bool shared, sl_measured *measured);
 
 /* ---- measure_cache.c ---- */
 

@@ -51,6 +51,21 @@ TEST(the_second_time_comes_from_the_file)
     test_program_destroy(p);
 }
 
+TEST(threads_are_filed_by_their_number)
+{
+    sl_program *p = small_program();
+    sl_costs *costs;
+    const char *cache = test_path("threads.jsonl");
+    char *text;
+    size_t length;
+    CHECK_OK(sl_costs_measure(p, "cpu", 0, cache, &costs));
+    sl_costs_destroy(costs);
+    CHECK_OK(sl_file_read_all(cache, 1 << 20, &text, &length));
+    CHECK(strstr(text, "\"threads\":0") == NULL && strstr(text, "\"threads\":") != NULL);
+    sl_free(text);
+    test_program_destroy(p);
+}
+
 TEST(a_damaged_file_is_repaired)
 {
     static const char damage[] = "{\"device\":\"cpu avx512\",\"threads\":\nnot json\n"
@@ -86,6 +101,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(every_kind_gets_a_time);
     RUN(the_second_time_comes_from_the_file);
+    RUN(threads_are_filed_by_their_number);
     RUN(a_damaged_file_is_repaired);
     return test_end();
 }
