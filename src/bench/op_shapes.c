@@ -209,6 +209,14 @@ static sl_status build(builder *b)
     case SL_OP_ADD:
         c.in[0] = c.in[1] = wide;
         return add(b, "", &c);
+    case SL_OP_SOFTMAX:
+    case SL_OP_SOFTMAX_BWD:
+        c.in[0] = matrix(b, s->sequence, s->sequence);
+        if (b->op == SL_OP_SOFTMAX_BWD)
+            c.in[1] = c.in[0];
+        c.attrs.softmax.scale = 0.125f;
+        c.attrs.softmax.causal = 1;
+        return add(b, "", &c);
     case SL_OP_DROPOUT:
         c.in[0] = wide;
         c.in[1] = vector(SL_I32, SL_STEP_WORDS);

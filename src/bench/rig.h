@@ -6,7 +6,7 @@
 #include "bench/stats.h"
 #include "device/device.h"
 
-enum { SL_RIG_COMMANDS = 1024 };
+enum { SL_RIG_COMMANDS = 4096 };
 
 typedef struct sl_rig {
     sl_device *device;

@@ -9,6 +9,9 @@
 #include "plan/rounds.h"
 #include "train/prepare.h"
 
+/* Without a budget there is next to nothing to search for. */
+enum { FEW_EVALUATIONS = 20 };
+
 static sl_status build(void *context, sl_graph *graph)
 {
     return sl_model_build(context, graph);
@@ -69,7 +72,7 @@ static sl_status make_plan(sl_trial *t, sl_device *bare)
         .forward_only = c->forward_only,
         .max_segments = SL_MAX(chunk / c->seqlen, 1),
     };
-    sl_plan_config plan = {.budget = {SIZE_MAX, SIZE_MAX}};
+    sl_plan_config plan = {.budget = {SIZE_MAX, SIZE_MAX}, .max_evaluations = FEW_EVALUATIONS};
     costs_context costs = {&t->hardware, bare};
     size_t limit[SL_TIER_COUNT], extent[SL_TIER_COUNT];
     find_limits(t, limit);
@@ -78,6 +81,7 @@ static sl_status make_plan(sl_trial *t, sl_device *bare)
     if (extent[SL_TIER_DEVICE] <= limit[SL_TIER_DEVICE] && extent[SL_TIER_HOST] <= limit[SL_TIER_HOST])
         return SL_OK;
     forget_plan(t);
+    plan.max_evaluations = 0;
     memcpy(plan.budget, limit, sizeof limit);
     return sl_plan_best(&config, build, &t->model, find_costs, &costs, &plan, &t->program, &t->costs, &t->plan);
 }

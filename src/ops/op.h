@@ -96,6 +96,10 @@ typedef union sl_attrs {
         float value;
     } scale;
     struct {
+        float scale;
+        int32_t causal; /* row i sees columns 0..i */
+    } softmax;
+    struct {
         float probability;
         uint32_t stream; /* which dropout of the model this is; the chunk's first token index is added by the program */
         int64_t first_row;

@@ -1,0 +1,372 @@
+/*
+ * `sluice bench attention`: naive against tiled over grids of lengths and head dimensions, forward, backward and both, with the
+ * memory each takes. What does not fit is a row too. No speed without a check: a few rows of the output and of the gradient are
+ * held against exact arithmetic.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/attention_case.h"
+#include "bench/bench.h"
+#include "bench/guard.h"
+#include "bench/machine.h"
+
+enum { MOST = 16 };
+
+static const sl_option options[] = {
+    {"seqlens", "N,N,...", SL_OPT_STRING, NULL, "Attention",
+     "lengths; default: 256,1024,4096 on a CPU, 256 to 16384 on a GPU"},
+    {"dims", "N,N,...", SL_OPT_STRING, NULL, "Attention", "head dimensions; default: 16,32,64,128 (64 on a CPU)"},
+    {"dtypes", "NAME,...", SL_OPT_STRING, "f32,bf16", "Attention", "f32, bf16"},
+    {"batch", "N", SL_OPT_I64, NULL, "Attention", "sequences of the grid; default: 8"},
+    {"causal", NULL, SL_OPT_FLAG, "false", "Attention", "the grid with a causal mask"},
+    {"device-mem", "BYTES", SL_OPT_BYTES, NULL, "Attention", "memory that may be used; default: what the device has"},
+    {"parts", "NAME,...", SL_OPT_STRING, "grid,long,tiles,leaderboard", "Attention",
+     "grid: naive against tiled; long: one causal sequence of growing length, tiled; tiles: queries per launch; "
+     "leaderboard: 16 "
+     "heads of 16384 x 64, causal, bf16, forward and backward"},
+    {"cell-seconds", "S", SL_OPT_F64, NULL, "Attention", "most seconds spent on timing one cell"},
+};
+
+typedef struct bench {
+    const sl_bench_job *job;
+    sl_results *results;
+    sl_rig rig;
+    int64_t seqlens[MOST], n_seqlens, dims[MOST], n_dims, batch;
+    sl_dtype dtypes[2];
+    int n_dtypes;
+    double cell_s;
+    bool gpu;
+} bench;
+
+typedef struct cell {
+    sl_stats forward, backward, both;
+    double bytes, workspace, account, error;
+    sl_status status;
+} cell;
+
+static double tolerance_of(sl_dtype dtype)
+{
+    return dtype == SL_BF16 ? 2e-2 : 1e-4;
+}
+
+static sl_status time_case(bench *b, const sl_attention_case *c, cell *out)
+{
+    sl_launch *all;
+    int64_t n = c->n_forward + c->n_backward;
+    double limit = b->cell_s / 3;
+    SL_TRY(sl_alloc(&all, n, sizeof *all));
+    memcpy(all, c->forward, (size_t) c->n_forward * sizeof *all);
+    memcpy(all + c->n_forward, c->backward, (size_t) c->n_backward * sizeof *all);
+    const sl_bench_job *job = b->job;
+    sl_status status = sl_rig_time(&b->rig, c->forward, c->n_forward, job->warmup, job->steps, limit, &out->forward);
+    if (status == SL_OK)
+        status = sl_rig_time(&b->rig, c->backward, c->n_backward, job->warmup, job->steps, limit, &out->backward);
+    if (status == SL_OK)
+        status = sl_rig_time(&b->rig, all, n, job->warmup, job->steps, limit, &out->both);
+    sl_free(all);
+    return status;
+}
+
+/* One shape in one way. Not fitting and not being supported are answers: out->status. */
+static sl_status run_case(bench *b, const sl_attention_shape *s, bool naive, int64_t rows, cell *out)
+{
+    sl_region *region;
+    sl_attention_case c;
+    sl_attention_data data;
+    *out = (cell){.account = sl_attention_account(s, naive, true)};
+    b->rig.used = b->rig.peak = 0;
+    if (out->account > (double) b->rig.bytes) {
+        out->status = SL_E_DOES_NOT_FIT;
+        return SL_OK;
+    }
+    SL_TRY(sl_region_create(&region));
+    sl_status status = sl_attention_draw(region, s, 7, &data);
+    if (status == SL_OK)
+        out->status = naive ? sl_attention_naive(&b->rig, region, s, &data, &c)
+                            : sl_attention_tiled(&b->rig, region, s, rows, &data, &c);
+    bool answer = out->status == SL_E_DOES_NOT_FIT || out->status == SL_E_UNSUPPORTED;
+    if (status == SL_OK && out->status != SL_OK && !answer)
+        status = out->status;
+    if (status == SL_OK && out->status == SL_OK) {
+        out->bytes = (double) c.bytes;
+        out->workspace = (double) c.workspace_bytes;
+        status = time_case(b, &c, out);
+        if (status == SL_OK)
+            status = sl_attention_check(&b->rig, &c, &data, &out->error);
+    }
+    sl_region_destroy(region);
+    return status;
+}
+
+static const char *verdict(bench *b, const sl_attention_shape *s, const char *way, cell *c)
+{
+    char what[160];
+    if (c->status == SL_E_DOES_NOT_FIT)
+        return "out of memory";
+    if (c->status == SL_E_UNSUPPORTED)
+        return "not on this device";
+    snprintf(what, sizeof what, "%s attention, %lld x %lld x %lld x %lld, %s", way, (long long) s->batch,
+             (long long) s->heads, (long long) s->seqlen, (long long) s->dim, sl_dtype_name(s->dtype));
+    return sl_guard(b->results, what, c->error, tolerance_of(s->dtype)) ? "right" : "wrong";
+}
+
+static sl_cell ms(const char *judged, double seconds)
+{
+    return strcmp(judged, "right") == 0 ? sl_cell_number(1e3 * seconds) : sl_cell_none();
+}
+
+static sl_cell mib(const cell *c)
+{
+    return c->status == SL_OK ? sl_cell_number(c->bytes / (1 << 20)) : sl_cell_none();
+}
+
+/* ---- B11, B12: the grid ---- */
+
+static const sl_column grid_columns[] = {{"dtype", "", 0, false},
+                                         {"dim", "", 0, false},
+                                         {"seqlen", "", 0, false},
+                                         {"way", "", 0, false},
+                                         {"forward_ms", "ms", 3, false},
+                                         {"forward_std_ms", "ms", 3, false},
+                                         {"backward_ms", "ms", 3, false},
+                                         {"both_ms", "ms", 3, false},
+                                         {"forward_tflops", "TFLOP/s", 3, false},
+                                         {"memory_mib", "MiB", 2, false},
+                                         {"accounted_mib", "MiB", 2, false},
+                                         {"workspace_mib", "MiB", 2, false},
+                                         {"speed_up", "", 2, true},
+                                         {"verdict", "", 0, false}};
+
+static void grid_row(bench *b, sl_table *t, const sl_attention_shape *s, const char *way, cell *c, double naive_forward)
+{
+    const char *judged = verdict(b, s, way, c);
+    bool right = strcmp(judged, "right") == 0;
+    SL_ROW(t, sl_cell_text(sl_dtype_name(s->dtype)), sl_cell_count(s->dim), sl_cell_count(s->seqlen), sl_cell_text(way),
+           ms(judged, c->forward.mean), ms(judged, c->forward.std), ms(judged, c->backward.mean),
+           ms(judged, c->both.mean),
+           right ? sl_cell_number(1e-12 * sl_attention_flops(s, false) / c->forward.median) : sl_cell_none(), mib(c),
+           sl_cell_number(c->account / (1 << 20)),
+           c->status == SL_OK ? sl_cell_number(c->workspace / (1 << 20)) : sl_cell_none(),
+           right && naive_forward > 0 ? sl_cell_number(naive_forward / c->forward.median) : sl_cell_none(),
+           sl_cell_text(judged));
+}
+
+static sl_status grid_table(bench *b)
+{
+    bool causal = sl_options_flag(b->job->options, "causal");
+    char title[160];
+    snprintf(title, sizeof title, "Naive and tiled attention, batch %lld, one head%s", (long long) b->batch,
+             causal ? ", causal" : "");
+    sl_table *t = SL_TABLE(b->results, "grid", title, grid_columns);
+    for (int e = 0; e < b->n_dtypes; e++)
+        for (int64_t d = 0; d < b->n_dims; d++)
+            for (int64_t l = 0; l < b->n_seqlens; l++) {
+                sl_attention_shape s = {b->batch, 1, b->seqlens[l], b->dims[d], causal, b->dtypes[e]};
+                cell naive, tiled;
+                sl_bench_progress(b->job, "%s, dim %lld, length %lld", sl_dtype_name(s.dtype), (long long) s.dim,
+                                  (long long) s.seqlen);
+                SL_TRY(run_case(b, &s, true, 0, &naive));
+                SL_TRY(run_case(b, &s, false, 0, &tiled));
+                grid_row(b, t, &s, "naive", &naive, 0);
+                grid_row(b, t, &s, "tiled", &tiled, naive.status == SL_OK ? naive.forward.median : 0);
+            }
+    return SL_OK;
+}
+
+/* ---- F3: memory over length ---- */
+
+static sl_status long_table(bench *b)
+{
+    sl_table *t =
+        SL_TABLE(b->results, "long", "One causal sequence: time grows with its square, tiled memory with its length",
+                 grid_columns);
+    int64_t last = b->job->quick ? 1024 : b->gpu ? 65536 : 8192;
+    for (int e = 0; e < b->n_dtypes; e++)
+        for (int64_t length = 128; length <= last; length *= 2) {
+            sl_attention_shape s = {1, 1, length, 64, true, b->dtypes[e]};
+            cell naive, tiled;
+            sl_bench_progress(b->job, "one sequence of %lld, %s", (long long) length, sl_dtype_name(s.dtype));
+            SL_TRY(run_case(b, &s, true, 0, &naive));
+            SL_TRY(run_case(b, &s, false, 0, &tiled));
+            grid_row(b, t, &s, "naive", &naive, 0);
+            grid_row(b, t, &s, "tiled", &tiled, naive.status == SL_OK ? naive.forward.median : 0);
+        }
+    return SL_OK;
+}
+
+/* ---- F5: how many queries a launch takes ---- */
+
+static sl_status tile_table(bench *b)
+{
+    static const sl_column columns[] = {{"queries", "", 0, false},      {"launches", "", 0, false},
+                                        {"forward_ms", "ms", 3, false}, {"backward_ms", "ms", 3, false},
+                                        {"both_ms", "ms", 3, true},     {"memory_mib", "MiB", 2, false},
+                                        {"verdict", "", 0, false}};
+    int64_t heads = b->job->quick ? 2 : 16, length = b->job->quick ? 512 : b->gpu ? 16384 : 2048;
+    sl_attention_shape s = {1, heads, length, 64, true, SL_BF16};
+    char title[160];
+    snprintf(title, sizeof title,
+             "Queries per launch, %lld heads of %lld x 64, causal, bf16 (kernels choose their own tiles within)",
+             (long long) heads, (long long) length);
+    sl_table *t = SL_TABLE(b->results, "tiles", title, columns);
+    for (int64_t queries = 16; queries <= length; queries *= queries < 256 ? 2 : 4) {
+        cell c;
+        int64_t launches = length / queries;
+        sl_bench_progress(b->job, "%lld queries per launch", (long long) queries);
+        if (2 * launches + 8 > SL_RIG_COMMANDS)
+            continue;
+        SL_TRY(run_case(b, &s, false, queries, &c));
+        const char *judged = verdict(b, &s, "sliced", &c);
+        SL_ROW(t, sl_cell_count(queries), sl_cell_count(launches), ms(judged, c.forward.mean),
+               ms(judged, c.backward.mean), ms(judged, c.both.mean), mib(&c), sl_cell_text(judged));
+    }
+    return SL_OK;
+}
+
+/* ---- F4: the leaderboard's shape ---- */
+
+static sl_status leaderboard_table(bench *b)
+{
+    static const sl_column columns[] = {
+        {"shape", "", 0, false},         {"way", "", 0, false},           {"hardware", "", 0, false},
+        {"both_ms", "ms", 3, true},      {"std_ms", "ms", 3, false},      {"median_ms", "ms", 3, false},
+        {"tflops", "TFLOP/s", 1, false}, {"memory_mib", "MiB", 1, false}, {"verdict", "", 0, false}};
+    static const struct {
+        const char *who, *hardware;
+        double milliseconds;
+    } known[] = {
+        {"published, verified", "H100", 5.364}, {"published baseline", "H100", 80}, {"published", "MI300X", 58.1}};
+    bool whole = !b->job->quick;
+    sl_attention_shape s = {1, 16, whole ? 16384 : 512, 64, true, SL_BF16};
+    sl_table *t = SL_TABLE(b->results, "leaderboard",
+                           "16 heads of 16384 x 64, causal, bf16, forward and backward (1.92 TFLOP)", columns);
+    char shape[64];
+    double work = sl_attention_flops(&s, false) + sl_attention_flops(&s, true);
+    cell c;
+    snprintf(shape, sizeof shape, "16 x %lld x 64", (long long) s.seqlen);
+    sl_bench_progress(b->job, "%s", shape);
+    double cell_s = b->cell_s;
+    if (b->gpu && whole)
+        b->cell_s = 30; /* of which a third for each way: at least a second of warming up and ten of runs */
+    sl_bench_job longer = *b->job;
+    const sl_bench_job *job = b->job;
+    if (b->gpu && whole)
+        longer.warmup = 300, longer.steps = 5000;
+    b->job = &longer;
+    sl_status status = run_case(b, &s, false, 0, &c);
+    b->job = job;
+    b->cell_s = cell_s;
+    SL_TRY(status);
+    const char *judged = verdict(b, &s, "tiled", &c);
+    SL_ROW(t, sl_cell_text(shape), sl_cell_text("tiled"), sl_cell_text("this machine"), ms(judged, c.both.mean),
+           ms(judged, c.both.std), ms(judged, c.both.median),
+           c.both.median > 0 ? sl_cell_number(1e-12 * work / c.both.median) : sl_cell_none(), mib(&c),
+           sl_cell_text(judged));
+    sl_attention_shape published = {1, 16, 16384, 64, true, SL_BF16};
+    work = sl_attention_flops(&published, false) + sl_attention_flops(&published, true);
+    for (int64_t i = 0; i < SL_COUNT(known); i++)
+        SL_ROW(t, sl_cell_text("16 x 16384 x 64"), sl_cell_text(known[i].who), sl_cell_text(known[i].hardware),
+               sl_cell_number(known[i].milliseconds), sl_cell_none(), sl_cell_none(),
+               sl_cell_number(1e-12 * work / (1e-3 * known[i].milliseconds)), sl_cell_none(), sl_cell_none());
+    return SL_OK;
+}
+
+/* ---- */
+
+static sl_status parse_dtypes(const char *list, bench *b)
+{
+    char item[64];
+    while (sl_list_next(&list, item)) {
+        bool bf16 = strcmp(item, "bf16") == 0;
+        if ((!bf16 && strcmp(item, "f32") != 0) || b->n_dtypes == 2)
+            return sl_fail(SL_E_USAGE, "--dtypes: give f32, bf16 or both, with a comma");
+        b->dtypes[b->n_dtypes++] = bf16 ? SL_BF16 : SL_F32;
+    }
+    return SL_OK;
+}
+
+static sl_status open_rig(bench *b)
+{
+    const sl_options *o = b->job->options;
+    sl_device *bare;
+    sl_hardware hardware;
+    sl_device_config none = {.threads = b->job->threads, .max_commands = 1, .max_events = 1};
+    SL_TRY(sl_device_open(b->job->device, &none, &bare));
+    bare->class->hardware(bare, &hardware);
+    sl_device_close(bare);
+    b->gpu = !hardware.shared_cores;
+    double bytes =
+        b->gpu ? 0.9 * (double) hardware.memory_bytes[SL_TIER_DEVICE] : 0.5 * (double) sl_machine_available_bytes();
+    if (b->job->quick && !b->gpu)
+        bytes = 12 << 20; /* small enough for the naive way to meet its end */
+    if (sl_options_is_set(o, "device-mem"))
+        bytes = (double) sl_options_bytes(o, "device-mem");
+    return sl_rig_open(b->job->device, b->job->threads, (size_t) bytes, &b->rig);
+}
+
+static sl_status resolve(bench *b)
+{
+    const sl_options *o = b->job->options;
+    bool quick = b->job->quick;
+    const char *seqlens = quick ? "128,512" : b->gpu ? "256,1024,4096,8192,16384" : "256,1024,4096";
+    const char *dims = quick ? "16,64" : b->gpu ? "16,32,64,128" : "64";
+    if (sl_options_is_set(o, "seqlens"))
+        seqlens = sl_options_string(o, "seqlens");
+    if (sl_options_is_set(o, "dims"))
+        dims = sl_options_string(o, "dims");
+    b->batch = sl_options_is_set(o, "batch") ? sl_options_i64(o, "batch") : quick ? 2 : 8;
+    b->cell_s = sl_options_is_set(o, "cell-seconds") ? sl_options_f64(o, "cell-seconds") : quick ? 0.1 : 6;
+    if (b->batch < 1 || b->batch > 4096 || !(b->cell_s > 0))
+        return sl_fail(SL_E_USAGE, "--batch must be from 1 to 4096, --cell-seconds more than 0");
+    SL_TRY(sl_list_i64("seqlens", seqlens, 1, MOST, b->seqlens, &b->n_seqlens));
+    SL_TRY(sl_list_i64("dims", dims, 1, MOST, b->dims, &b->n_dims));
+    return parse_dtypes(sl_options_string(o, "dtypes"), b);
+}
+
+static sl_status run_parts(bench *b)
+{
+    static const struct {
+        const char *name;
+        sl_status (*make)(bench *b);
+    } parts[] = {{"grid", grid_table}, {"long", long_table}, {"tiles", tile_table}, {"leaderboard", leaderboard_table}};
+    const char *list = sl_options_string(b->job->options, "parts");
+    char item[64];
+    while (sl_list_next(&list, item)) {
+        int64_t i = 0;
+        while (i < SL_COUNT(parts) && strcmp(parts[i].name, item) != 0)
+            i++;
+        if (i == SL_COUNT(parts))
+            return sl_fail(SL_E_USAGE, "--parts: there is no \"%s\"; use grid, long, tiles, leaderboard", item);
+        SL_TRY(parts[i].make(b));
+    }
+    return SL_OK;
+}
+
+static sl_status run(const sl_bench_job *job, sl_results *results)
+{
+    bench b = {.job = job, .results = results};
+    SL_TRY(open_rig(&b));
+    sl_status status = resolve(&b);
+    if (status == SL_OK)
+        status = run_parts(&b);
+    if (!b.gpu)
+        sl_results_note(
+            results,
+            "On the CPU the naive way's softmax is the plain reference, one thread: speed-ups over it flatter.");
+    sl_rig_close(&b.rig);
+    return status;
+}
+
+const sl_bench_def sl_bench_attention = {
+    .name = "attention",
+    .question = "what does tiled attention save over the naive one, in time and memory",
+    .options = options,
+    .n_options = SL_COUNT(options),
+    .warmup = 10,
+    .steps = 100,
+    .quick_warmup = 1,
+    .quick_steps = 5,
+    .run = run,
+};

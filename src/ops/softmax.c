@@ -1,0 +1,128 @@
+/*
+ * Softmax over rows, the middle of attention written out plainly:  y_ij = exp(s x_ij - max) / sum_j exp(s x_ij - max).
+ * Causal: row i of a square sees columns 0..i, the others are 0. Training never uses it (attention keeps no square matrix);
+ * it is the baseline that attention is measured against.
+ *
+ * Backward, with the forward's own y:  dx_ij = s y_ij (dy_ij - sum_k y_ik dy_ik).
+ */
+#include <math.h>
+
+#include "ops/common.h"
+
+static sl_status check(const char *op, const char *operand, const sl_attrs *attrs, const sl_type *x)
+{
+    SL_TRY(sl_expect_float(op, operand, x, 2));
+    if (attrs->softmax.causal && x->dim[0] != x->dim[1])
+        return sl_fail(SL_E_INTERNAL, "%s: a causal one needs a square matrix but has %lld x %lld", op,
+                       (long long) x->dim[0], (long long) x->dim[1]);
+    return SL_OK;
+}
+
+static sl_status softmax_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    SL_TRY(check("softmax", "x", attrs, &in[0]));
+    out[0] = in[0];
+    return SL_OK;
+}
+
+static int64_t seen(const sl_launch *launch, int64_t row)
+{
+    return launch->attrs.softmax.causal ? row + 1 : launch->out[0].type.dim[1];
+}
+
+static void softmax_reference(const sl_launch *launch)
+{
+    const sl_operand *x = &launch->in[0];
+    int64_t rows = x->type.dim[0], columns = x->type.dim[1];
+    double scale = launch->attrs.softmax.scale;
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t end = seen(launch, i);
+        double largest = -INFINITY, sum = 0;
+        for (int64_t j = 0; j < end; j++)
+            largest = fmax(largest, scale * sl_get(x, i * columns + j));
+        for (int64_t j = 0; j < end; j++)
+            sum += exp(scale * sl_get(x, i * columns + j) - largest);
+        for (int64_t j = 0; j < columns; j++)
+            sl_put_out(launch, 0, i * columns + j,
+                       j < end ? exp(scale * sl_get(x, i * columns + j) - largest) / sum : 0);
+    }
+}
+
+static sl_status softmax_gradient(sl_gradient *gradient)
+{
+    if (gradient->d_out[0] == SL_NO_VALUE || !gradient->need[0])
+        return SL_OK;
+    return gradient->emit(gradient, SL_OP_SOFTMAX_BWD, gradient->attrs,
+                          (const sl_value[]){gradient->d_out[0], gradient->out[0]}, 2, (const int[]){0}, 1);
+}
+
+static const sl_op_case softmax_cases[] = {
+    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64)}, .attrs.softmax = {1, 0}},
+    {.name = "f32 tail, scaled", .in = {SL_T2(SL_F32, 7, 37)}, .attrs.softmax = {0.125f, 0}},
+    {.name = "f32 causal", .in = {SL_T2(SL_F32, 33, 33)}, .attrs.softmax = {0.5f, 1}},
+    {.name = "f32 one element", .in = {SL_T2(SL_F32, 1, 1)}, .attrs.softmax = {1, 1}},
+    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 512)}, .attrs.softmax = {1, 0}},
+    {.name = "bf16 causal, tail", .in = {SL_T2(SL_BF16, 75, 75)}, .attrs.softmax = {0.125f, 1}},
+};
+
+const sl_op_def sl_op_softmax = {
+    .name = "softmax",
+    .category = SL_CAT_REDUCTION,
+    .n_in = 1,
+    .n_out = 1,
+    .infer = softmax_infer,
+    .work = sl_work_bytes,
+    .reference = softmax_reference,
+    .gradient = softmax_gradient,
+    .cases = softmax_cases,
+    .n_cases = SL_COUNT(softmax_cases),
+    .tolerance = {2e-6, SL_BF16_ULP},
+};
+
+static sl_status softmax_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
+{
+    SL_TRY(check("softmax_bwd", "dy", attrs, &in[0]));
+    SL_TRY(sl_expect("softmax_bwd", "y", &in[1], in[0]));
+    out[0] = in[0];
+    return SL_OK;
+}
+
+static void softmax_bwd_reference(const sl_launch *launch)
+{
+    const sl_operand *dy = &launch->in[0], *y = &launch->in[1];
+    int64_t rows = y->type.dim[0], columns = y->type.dim[1];
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t end = seen(launch, i);
+        double dot = 0;
+        for (int64_t j = i * columns; j < i * columns + end; j++)
+            dot += (double) sl_get(y, j) * sl_get(dy, j);
+        for (int64_t j = i * columns; j < (i + 1) * columns; j++) {
+            double slope = launch->attrs.softmax.scale * (double) sl_get(y, j) * (sl_get(dy, j) - dot);
+            sl_put_out(launch, 0, j, j < i * columns + end ? slope : 0);
+        }
+    }
+}
+
+static const sl_op_case softmax_bwd_cases[] = {
+    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 64)}, .attrs.softmax = {1, 0}},
+    {.name = "f32 causal, accumulate",
+     .in = {SL_T2(SL_F32, 37, 37), SL_T2(SL_F32, 37, 37)},
+     .attrs.softmax = {0.5f, 1},
+     .accumulate = 1},
+    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 333), SL_T2(SL_BF16, 33, 333)}, .attrs.softmax = {1, 0}},
+    {.name = "bf16 causal", .in = {SL_T2(SL_BF16, 64, 64), SL_T2(SL_BF16, 64, 64)}, .attrs.softmax = {0.125f, 1}},
+};
+
+const sl_op_def sl_op_softmax_bwd = {
+    .name = "softmax_bwd",
+    .category = SL_CAT_REDUCTION,
+    .n_in = 2,
+    .n_out = 1,
+    .can_accumulate = 1,
+    .infer = softmax_bwd_infer,
+    .work = sl_work_bytes,
+    .reference = softmax_bwd_reference,
+    .cases = softmax_bwd_cases,
+    .n_cases = SL_COUNT(softmax_bwd_cases),
+    .tolerance = {4e-6, SL_BF16_ULP},
+};
