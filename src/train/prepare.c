@@ -31,8 +31,8 @@ static sl_status build(void *context, sl_graph *graph)
     return sl_model_build(context, graph);
 }
 
-/* Where measured costs are kept between runs; false: nowhere. */
-static bool cache_path(char out[1024])
+/* Where measurements are kept between runs; false: nowhere. */
+static bool cache_path(const char *name, char out[1024])
 {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char folder[900];
@@ -44,7 +44,7 @@ static bool cache_path(char out[1024])
         return false;
     if (sl_dir_create(folder) != SL_OK)
         return false;
-    snprintf(out, 1024, "%s/costs.json", folder);
+    snprintf(out, 1024, "%s/%s", folder, name);
     return true;
 }
 
@@ -54,7 +54,7 @@ static sl_status measure_costs(const sl_setup *setup, sl_cost_memo *memo, const 
     SL_TRY(sl_cost_memo_get(memo, program, costs));
     if (*costs)
         return SL_OK;
-    bool kept = cache_path(cache);
+    bool kept = cache_path("costs.json", cache);
     SL_TRY(sl_costs_measure(program, setup->device, setup->threads, kept ? cache : NULL, costs));
     sl_status status = sl_cost_memo_add(memo, program, *costs);
     if (status != SL_OK) {
@@ -205,11 +205,25 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
     return status;
 }
 
+/* A device whose libraries offer a choice of algorithms keeps its choices with the run. */
+static void remember_choices(const sl_setup *setup)
+{
+    const sl_device_class *class;
+    char run[1024], cache[1024];
+    if (sl_device_find(setup->device, &class) != SL_OK || !class->remember)
+        return; /* planning for another machine */
+    bool kept = cache_path("algorithms.txt", cache);
+    if (setup->runs && setup->out)
+        snprintf(run, sizeof run, "%.1000s/algorithms.txt", setup->out);
+    class->remember(setup->runs && setup->out ? run : NULL, kept ? cache : NULL);
+}
+
 sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
 {
     double start = sl_clock_s();
     sl_cost_memo memo = prepared->memo;
     *prepared = (sl_prepared){.memo = memo};
+    remember_choices(setup);
     sl_status status = plan_training(setup, prepared);
     if (status == SL_E_DOES_NOT_FIT)
         status = does_not_fit(setup, prepared);

@@ -42,8 +42,8 @@ typedef struct sl_cuda sl_cuda;
 typedef struct sl_cuda_info {
     int multiprocessors, capability; /* 90 = 9.0 */
     double clock_hz, memory_bytes_per_s;
-    size_t l2_bytes, shared_bytes;   /* shared memory a block may opt in to */
-    bool tf32;                       /* f32 matrix products may round their inputs to TF32 (SLUICE_TF32=1) */
+    size_t l2_bytes, shared_bytes; /* shared memory a block may opt in to */
+    bool tf32;                     /* f32 matrix products may round their inputs to TF32 (SLUICE_TF32=1) */
 } sl_cuda_info;
 
 /* A kernel family: one line in kernels.def, one `const sl_cuda_kernel sl_cuda_<op>` per op. */
@@ -56,6 +56,10 @@ typedef struct sl_cuda_kernel {
 
 const sl_cuda_info *sl_cuda_get_info(sl_cuda *cuda);
 cublasLtHandle_t sl_cuda_blas(sl_cuda *cuda);
+const char *sl_cuda_machine(sl_cuda *cuda); /* device and library versions: what choices depend on */
+bool sl_cuda_has_no_arena(sl_cuda *cuda);   /* opened to be asked, not to run */
+/* Random bf16 numbers, or f32 ones: pairs of them are valid as such. */
+void sl_cuda_fill_random(void *memory, size_t bytes, uint32_t seed, cudaStream_t stream);
 sl_status sl_cuda_dnn(sl_cuda *cuda, cudaStream_t stream,
                       cudnnHandle_t *handle);           /* made on first use, bound to the stream */
 const sl_cuda_kernel *sl_cuda_kernel_find(sl_op_id op); /* NULL: none */

@@ -3,9 +3,11 @@
  * events. Kernels come from kernels.def; the HOST stream runs the CPU device's kernels through host functions, so that the
  * optimizer beside host memory gives the same bits as everywhere.
  *
- * Recording. The engine issues the same commands every step, with the same addresses. So the second step of a list is captured
- * into a CUDA graph while it is issued, and from then on a step is one graph launch: the GPU never waits for the CPU's issue loop.
- * The first step runs plainly, because libraries prepare their plans on first sight of a shape and may not do so in a capture.
+ * Recording. The engine issues the same commands every step, with the same addresses. Where issuing them takes a good part of
+ * the step (small models), the third step of a list is captured into a CUDA graph while it is issued, and from then on a step is one
+ * graph launch: the GPU never waits for the CPU's issue loop. Long steps are issued plainly for good: the loop runs far ahead
+ * anyway, and a graph of tens of thousands of copies and kernels keeps their order less well than streams do (8B at 24 GiB: 4 %
+ * slower). The first step prepares libraries' plans, which may not happen in a capture; the second one is timed.
  *
  * Pinning. cudaHostRegister of memory nobody touched takes 30 s for 40 GiB, one page fault after the other. Huge pages touched
  * by all cores first bring it to 1.5 s.
@@ -15,17 +17,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device/cuda/choices.h"
 #include "device/cuda/cuda.h"
 #include "device/plugin.h"
 
 static const sl_plugin_host *sl_cuda_host; /* set once by sluice_plugin() */
 sl_status (*sl_cuda_fail)(sl_status status, const char *format, ...);
 
+#define LAUNCH_BOUND 0.2 /* of a step's time spent issuing it */
+enum { TIMED_STEPS = 2 };
+
 #define SL_CUDA_LISTS 4 /* command lists with a recording: training and validation, twice over */
 
 typedef struct recording {
-    uint64_t list; /* 0: free */
-    int64_t steps; /* issued plainly so far */
+    uint64_t list;     /* 0: free */
+    int64_t steps;     /* issued plainly so far */
+    bool launch_bound; /* found in the second step */
     cudaGraphExec_t graph;
 } recording;
 
@@ -44,7 +51,7 @@ typedef struct timing {
 struct sl_cuda {
     sl_device base;
     sl_cuda_info info;
-    char name[96], numerics[160];
+    char name[64], numerics[96];
     void *arena[SL_TIER_COUNT];
     size_t arena_bytes[SL_TIER_COUNT];
     bool registered;
@@ -61,6 +68,7 @@ struct sl_cuda {
     void *host;
     recording lists[SL_CUDA_LISTS], *current;
     bool capturing, replaying;
+    double began_s; /* host clock at step_begin */
     size_t free_before, total;
 };
 
@@ -89,6 +97,16 @@ const sl_cuda_info *sl_cuda_get_info(sl_cuda *cuda)
 cublasLtHandle_t sl_cuda_blas(sl_cuda *cuda)
 {
     return cuda->blas;
+}
+
+const char *sl_cuda_machine(sl_cuda *cuda)
+{
+    return cuda->numerics;
+}
+
+bool sl_cuda_has_no_arena(sl_cuda *cuda)
+{
+    return cuda->arena_bytes[SL_TIER_DEVICE] == 0;
 }
 
 sl_status sl_cuda_dnn(sl_cuda *cuda, cudaStream_t stream, cudnnHandle_t *handle)
@@ -335,7 +353,10 @@ static sl_status cuda_step_begin(sl_device *device)
     sl_cuda *cuda = (sl_cuda *) device;
     cuda->n_host_tasks = cuda->n_timings = 0;
     cuda->replaying = false;
-    cuda->capturing = cuda->current && cuda->current->steps++ == 1;
+    cuda->capturing = cuda->current && cuda->current->launch_bound && !cuda->current->graph;
+    if (cuda->current)
+        cuda->current->steps++;
+    cuda->began_s = sl_cuda_host->clock_s();
     cudaStream_t compute = cuda->stream[SL_STREAM_COMPUTE];
     if (cuda->capturing)
         SL_CUDA(cudaStreamBeginCapture(compute, cudaStreamCaptureModeThreadLocal));
@@ -358,7 +379,8 @@ static void run_host_task(void *context)
 static sl_status begin_timing(sl_cuda *cuda, cudaStream_t stream, sl_span *span, timing **out)
 {
     *out = NULL;
-    if (cuda->capturing || !span || cuda->n_timings >= cuda->max_timings)
+    bool settled = cuda->current && cuda->current->steps > TIMED_STEPS; /* spans keep what they were */
+    if (cuda->capturing || settled || !span || cuda->n_timings >= cuda->max_timings)
         return SL_OK;
     timing *t = &cuda->timings[cuda->n_timings++];
     if (!t->start) {
@@ -466,7 +488,11 @@ static sl_status cuda_step_end(sl_device *device)
             SL_CUDA(cudaGraphLaunch(cuda->current->graph, compute));
         }
     }
+    double issued_s = sl_cuda_host->clock_s();
     SL_CUDA(cudaStreamSynchronize(compute));
+    if (cuda->current && cuda->current->steps == TIMED_STEPS)
+        cuda->current->launch_bound =
+            issued_s - cuda->began_s > LAUNCH_BOUND * (sl_cuda_host->clock_s() - cuda->began_s);
     return cuda->replaying ? SL_OK : read_timings(cuda);
 }
 
@@ -554,6 +580,7 @@ const sl_device_class sl_cuda_class = {
     .write = cuda_write,
     .read = cuda_transfer,
     .hardware = cuda_hardware,
+    .remember = sl_cuda_choices_files,
     .numerics = cuda_numerics,
 };
 

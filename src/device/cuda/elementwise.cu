@@ -222,3 +222,20 @@ static sl_status swiglu_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStre
 }
 extern "C" const sl_cuda_kernel sl_cuda_swiglu = {SL_OP_SWIGLU, NULL, NULL, swiglu_run};
 extern "C" const sl_cuda_kernel sl_cuda_swiglu_bwd = {SL_OP_SWIGLU_BWD, NULL, NULL, swiglu_bwd_run};
+
+/* ---- random operands for measuring: signs, exponents around 1, any mantissa ---- */
+
+__global__ void random_kernel(uint32_t *to, int64_t count, uint32_t seed)
+{
+    int64_t stride = (int64_t) gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t) blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+        uint32_t x = (uint32_t) i * 2654435761u + seed * 40503u;
+        x ^= x >> 15, x *= 2246822519u, x ^= x >> 13, x *= 3266489917u, x ^= x >> 16;
+        to[i] = (x & 0x80ff80ffu) | 0x3f003f00u;
+    }
+}
+
+extern "C" void sl_cuda_fill_random(void *memory, size_t bytes, uint32_t seed, cudaStream_t stream)
+{
+    random_kernel<<<2048, 256, 0, stream>>>((uint32_t *) memory, (int64_t) (bytes / 4), seed);
+}

@@ -109,31 +109,92 @@ static int64_t stride_of(const sl_launch *launch)
 }
 
 /* [matmul workspace | logits of a block | losses of all tokens] */
-static size_t head_workspace(sl_cuda *cuda, const sl_launch *launch)
+static size_t head_workspace(const sl_launch *launch)
 {
-    (void) cuda;
     return SL_CUDA_GEMM_WORKSPACE + align((size_t) (block_of(launch) * stride_of(launch)) * sizeof(float)) +
            align((size_t) launch->in[0].type.dim[0] * sizeof(float));
+}
+
+/* The products of a block over vocabulary columns [first, first + columns). */
+typedef struct part {
+    int64_t first, columns;
+    sl_cuda_gemm logits, dx, dw;
+} part;
+
+/* A vocabulary such as GPT-2's 50,257 is no multiple of 8, and products over it run at a sixth of the speed: its last few words
+ * are products of their own. Returns how many parts there are. */
+static int parts_of(const sl_launch *launch, int64_t rows, bool add_dw, part parts[2])
+{
+    int64_t d = launch->in[0].type.dim[1], vocabulary = launch->in[1].type.dim[0], even = vocabulary / 8 * 8;
+    int32_t dtype = (int32_t) launch->in[0].type.dtype;
+    int64_t stride = stride_of(launch), dstride = stride * (int64_t) (sizeof(float) / sl_dtype_bytes((sl_dtype) dtype));
+    const int64_t begin[3] = {0, even ? even : vocabulary, vocabulary};
+    int count = begin[1] < vocabulary ? 2 : 1;
+    for (int i = 0; i < count; i++) {
+        int64_t columns = begin[i + 1] - begin[i];
+        parts[i] = (part){
+            .first = begin[i],
+            .columns = columns,
+            .logits = {rows, columns, d, d, d, stride, 0, 1, dtype, SL_F32, 0, 0},
+            .dx = {rows, d, columns, dstride, d, d, 0, 0, dtype, dtype, 0, i > 0},
+            .dw = {columns, d, rows, dstride, d, d, 1, 0, dtype, dtype, 0, add_dw},
+        };
+    }
+    return count;
+}
+
+/* Chooses all algorithms a launch will need. */
+static void prepare_products(sl_cuda *cuda, const sl_launch *launch, bool backward)
+{
+    int64_t n = launch->in[0].type.dim[0], block = block_of(launch);
+    bool adds = launch->accumulate >> 2 & 1;
+    part parts[2];
+    for (int tail = 0; tail <= (n % block != 0); tail++)
+        for (int add = adds; add <= (adds || n > block); add++) {
+            int count = parts_of(launch, tail ? n % block : block, add, parts);
+            for (int i = 0; i < count; i++) {
+                sl_cuda_gemm_prepare(cuda, &parts[i].logits);
+                if (backward)
+                    sl_cuda_gemm_prepare(cuda, &parts[i].dx);
+                if (backward)
+                    sl_cuda_gemm_prepare(cuda, &parts[i].dw);
+            }
+        }
+}
+
+static size_t head_loss_workspace(sl_cuda *cuda, const sl_launch *launch)
+{
+    prepare_products(cuda, launch, false);
+    return head_workspace(launch);
+}
+
+static size_t head_loss_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
+{
+    prepare_products(cuda, launch, true);
+    return head_workspace(launch);
 }
 
 static sl_status head(sl_cuda *cuda, const sl_launch *launch, bool backward, cudaStream_t stream)
 {
     int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], vocabulary = launch->in[1].type.dim[0],
             block = block_of(launch), stride = stride_of(launch);
-    int32_t dtype = (int32_t) launch->in[0].type.dtype;
+    int32_t dtype = (int32_t) launch->in[0].type.dtype, ignore = launch->attrs.head.ignore;
     size_t size = sl_dtype_bytes((sl_dtype) dtype);
-    char *gemm_space = (char *) launch->workspace;
-    float *logits = (float *) (gemm_space + SL_CUDA_GEMM_WORKSPACE);
+    char *space = (char *) launch->workspace;
+    float *logits = (float *) (space + SL_CUDA_GEMM_WORKSPACE);
     float *losses = (float *) ((char *) logits + align((size_t) (block * stride) * sizeof(float)));
-    int64_t dstride = stride * (int64_t) (sizeof(float) / size); /* of dlogits, in elements */
+    const char *w = (const char *) launch->in[1].data;
+    char *dx = (char *) launch->out[1].data, *dw = (char *) launch->out[2].data;
     for (int64_t at = 0; at < n; at += block) {
         int64_t rows = n - at < block ? n - at : block;
         const char *x = (const char *) launch->in[0].data + (size_t) (at * d) * size;
-        sl_cuda_gemm g = {rows, vocabulary, d, d, d, stride, 0, 1, dtype, SL_F32, 0, 0};
-        SL_TRY(sl_cuda_gemm_run(cuda, &g, x, launch->in[1].data, NULL, NULL, logits, gemm_space, stream));
         const int32_t *targets = (const int32_t *) launch->in[2].data + at;
         const sl_step_params *step = backward ? (const sl_step_params *) launch->in[3].data : NULL;
-        int32_t ignore = launch->attrs.head.ignore;
+        part parts[2];
+        int count = parts_of(launch, rows, at > 0 || (launch->accumulate >> 2 & 1), parts);
+        for (int i = 0; i < count; i++)
+            SL_TRY(sl_cuda_gemm_run(cuda, &parts[i].logits, x, w + (size_t) (parts[i].first * d) * size, NULL, NULL,
+                                    logits + parts[i].first, space, stream));
         SL_DISPATCH(dtype, T, {
             if (backward)
                 row_kernel<T, true><<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at,
@@ -143,16 +204,14 @@ static sl_status head(sl_cuda *cuda, const sl_launch *launch, bool backward, cud
                                                                               vocabulary, stride, ignore);
         });
         SL_CUDA_LAUNCHED();
-        if (backward && launch->out[1].data) {
-            sl_cuda_gemm dx = {rows, d, vocabulary, dstride, d, d, 0, 0, dtype, dtype, 0, 0};
-            SL_TRY(sl_cuda_gemm_run(cuda, &dx, logits, launch->in[1].data, NULL, NULL,
-                                    (char *) launch->out[1].data + (size_t) (at * d) * size, gemm_space, stream));
-        }
-        if (backward && launch->out[2].data) {
-            sl_cuda_gemm dw = {vocabulary, d, rows,  dstride, d, d,
-                               1,          0, dtype, dtype,   0, at > 0 || (launch->accumulate >> 2 & 1)};
-            SL_TRY(sl_cuda_gemm_run(cuda, &dw, logits, x, NULL, launch->out[2].data, launch->out[2].data, gemm_space,
-                                    stream));
+        for (int i = 0; i < count && backward; i++) {
+            size_t offset = (size_t) (parts[i].first * d) * size;
+            const char *dlogits = (const char *) logits + (size_t) parts[i].first * size;
+            char *to = dx + (size_t) (at * d) * size;
+            if (dx)
+                SL_TRY(sl_cuda_gemm_run(cuda, &parts[i].dx, dlogits, w + offset, NULL, to, to, space, stream));
+            if (dw)
+                SL_TRY(sl_cuda_gemm_run(cuda, &parts[i].dw, dlogits, x, NULL, dw + offset, dw + offset, space, stream));
         }
     }
     total_kernel<<<1, 256, 0, stream>>>(losses, n, (float *) launch->out[0].data, launch->accumulate & 1);
@@ -168,5 +227,6 @@ static sl_status head_loss_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
 {
     return head(cuda, launch, true, stream);
 }
-extern "C" const sl_cuda_kernel sl_cuda_head_loss = {SL_OP_HEAD_LOSS, NULL, head_workspace, head_loss_run};
-extern "C" const sl_cuda_kernel sl_cuda_head_loss_bwd = {SL_OP_HEAD_LOSS_BWD, NULL, head_workspace, head_loss_bwd_run};
+extern "C" const sl_cuda_kernel sl_cuda_head_loss = {SL_OP_HEAD_LOSS, NULL, head_loss_workspace, head_loss_run};
+extern "C" const sl_cuda_kernel sl_cuda_head_loss_bwd = {SL_OP_HEAD_LOSS_BWD, NULL, head_loss_bwd_workspace,
+                                                         head_loss_bwd_run};
