@@ -68,22 +68,37 @@ static double distance(const void *got, sl_dtype dtype, const float *want, int64
     return sqrt(difference / norm);
 }
 
-static void check_gradients(interpreter *it, sl_tensors *tensors, const char *prefix, double each, double all)
+/* PyTorch's gradient of a parameter; the caller frees it. */
+static float *golden_gradient(sl_tensors *tensors, const char *prefix, const sl_param *param)
+{
+    float *want = malloc((size_t) sl_type_count(&param->type) * sizeof *want);
+    CHECK_OK(sl_param_load_prefixed(tensors, prefix, param, SL_F32, buffer, sizeof buffer, interpret_write, want));
+    return want;
+}
+
+/* Every parameter within `each` or, where `rival` names gradients that are off by more themselves, nearer than those; all
+ * together within `all`. */
+static void check_gradients(interpreter *it, sl_tensors *tensors, const char *prefix, const char *rival, double each,
+                            double all)
 {
     double worst = 0, difference = 0, norm = 0;
     for (int32_t p = 0; p < it->program->n_params; p++) {
         const sl_param *param = &it->program->params[p];
         int64_t count = sl_type_count(&param->type);
-        float *want = malloc((size_t) count * sizeof *want);
-        CHECK_OK(sl_param_load_prefixed(tensors, prefix, param, SL_F32, buffer, sizeof buffer, interpret_write, want));
-        double off = distance(interpret_gradient(it, p), param->type.dtype, want, count), length = 0;
+        float *want = golden_gradient(tensors, prefix, param), *other = NULL;
+        double off = distance(interpret_gradient(it, p), param->type.dtype, want, count), length = 0, allowed = each;
+        if (rival) {
+            other = golden_gradient(tensors, rival, param);
+            allowed = SL_MAX(allowed, distance(other, SL_F32, want, count));
+        }
         for (int64_t i = 0; i < count; i++)
             length += (double) want[i] * (double) want[i];
-        CHECK_MSG(off <= each, "%s%s is off by %.3g relative, allowed %.3g", prefix, param->name, off, each);
+        CHECK_MSG(off <= allowed, "%s%s is off by %.3g relative, allowed %.3g", prefix, param->name, off, allowed);
         worst = SL_MAX(worst, off);
         difference += off * off * length;
         norm += length;
         free(want);
+        free(other);
     }
     CHECK_MSG(sqrt(difference / norm) <= all, "the whole gradient is off by %.3g, allowed %.3g",
               sqrt(difference / norm), all);
@@ -132,7 +147,9 @@ static void check_model(const char *name, sl_precision precision, int64_t chunk_
     CHECK_NEAR(interpret_loss(&it), loss, loss_off * (double) loss);
     if (f32 && chunk_tokens == 32)
         check_hidden(&it, tensors);
-    check_gradients(&it, tensors, f32 ? "grad." : "grad_bf16.", each, all);
+    check_gradients(&it, tensors, f32 ? "grad." : "grad_exact.", f32 ? NULL : "grad_bf16.", each, all);
+    if (!f32)
+        check_gradients(&it, tensors, "grad_bf16.", NULL, INFINITY, all);
     interpret_destroy(&it);
     sl_tensors_close(tensors);
 }
@@ -142,9 +159,10 @@ static void check_all_chunkings(const char *name)
     check_model(name, SL_PRECISION_F32, 32, 1e-5, 1e-5, 1e-6); /* both sequences in a chunk */
     check_model(name, SL_PRECISION_F32, 16, 1e-5, 1e-5, 1e-6); /* one each */
     check_model(name, SL_PRECISION_F32, 5, 1e-5, 1e-5, 1e-6);  /* slices, the last one shorter */
-    /* a norm has few elements for rounding to average over, hence the wider bound for single parameters */
-    check_model(name, SL_PRECISION_BF16, 32, 1.5e-2, 1e-2, 1e-3);
-    check_model(name, SL_PRECISION_BF16, 5, 1.5e-2, 1e-2, 1e-3);
+    /* Every parameter against exact gradients, all of them together against PyTorch's in bf16 too. One norm's weight, of 32
+     * elements, is 1.0 % off the exact gradient here and 1.4 % in PyTorch. */
+    check_model(name, SL_PRECISION_BF16, 32, 1e-2, 1e-2, 1e-3);
+    check_model(name, SL_PRECISION_BF16, 5, 1e-2, 1e-2, 1e-3);
 }
 
 TEST(models)
