@@ -11,6 +11,7 @@
 
 #include "core/bf16.h"
 #include "core/hash.h"
+#include "core/normal.h"
 
 const char *sl_part_prefix(sl_part part)
 {
@@ -105,51 +106,43 @@ typedef struct draw {
     sl_bf16 *rounded;
 } draw;
 
-/* The four consecutive elements of a Philox block, by Box-Muller. `attempt` counts redraws. */
-static void draw_normals(const draw *d, int64_t block, uint64_t attempt, double z[4])
+/* Redraws what lies beyond three standard deviations, each element by further blocks of its own. */
+static void truncate_tails(const draw *d, int64_t block, int64_t blocks, float *values)
 {
-    sl_rng4 bits = sl_philox(d->seed, (uint64_t) block | attempt << 56, d->name);
-    for (int i = 0; i < 4; i += 2) {
-        double u = ((double) bits.v[i] + 0.5) / 4294967296.0;
-        double angle = 6.283185307179586 * ((double) bits.v[i + 1] / 4294967296.0), radius = sqrt(-2 * log(u));
-        z[i] = radius * cos(angle);
-        z[i + 1] = radius * sin(angle);
-    }
+    float again[4];
+    for (int64_t i = 0; i < 4 * blocks; i++)
+        for (uint64_t attempt = 1; fabsf(values[i]) > 3 && attempt < 256; attempt++) {
+            sl_normal_fill(d->seed, (uint64_t) (block + i / 4) | attempt << 56, d->name, 1, again);
+            values[i] = again[i % 4];
+        }
 }
 
-static void draw_block(const draw *d, int64_t block, float values[4])
+/* Elements [first, end) of the parameter; they need not begin on a block of four. */
+static void draw_values(const draw *d, int64_t first, int64_t end, float *values)
 {
-    const sl_param *param = d->param;
-    double z[4], again[4];
-    draw_normals(d, block, 0, z);
-    for (int i = 0; i < 4; i++) {
-        if (param->init == SL_INIT_TRUNCATED)
-            for (uint64_t attempt = 1; fabs(z[i]) > 3 && attempt < 256; attempt++) {
-                draw_normals(d, block, attempt, again);
-                z[i] = again[i];
-            }
-        values[i] = (float) (z[i] * (double) param->init_std);
+    float drawn[TILE + 8];
+    if (d->param->init == SL_INIT_ZEROS || d->param->init == SL_INIT_ONES) {
+        for (int64_t i = first; i < end; i++)
+            values[i - first] = d->param->init == SL_INIT_ONES;
+        return;
     }
+    int64_t block = first / 4, blocks = SL_DIV_UP(end, 4) - block;
+    sl_normal_fill(d->seed, (uint64_t) block, d->name, blocks, drawn);
+    if (d->param->init == SL_INIT_TRUNCATED)
+        truncate_tails(d, block, blocks, drawn);
+    for (int64_t i = first; i < end; i++)
+        values[i - first] = drawn[i - 4 * block] * d->param->init_std;
 }
 
 static void draw_tile(void *context, int64_t tile, int thread)
 {
     const draw *d = context;
-    bool constant = d->param->init == SL_INIT_ZEROS || d->param->init == SL_INIT_ONES;
-    float one = d->param->init == SL_INIT_ONES ? 1 : 0, values[4] = {one, one, one, one};
     (void) thread;
-    int64_t end = d->first + SL_MIN((tile + 1) * TILE, d->count);
-    for (int64_t i = d->first + tile * TILE; i < end;) {
-        int64_t block = i / 4, stop = SL_MIN(4 * block + 4, end);
-        if (!constant)
-            draw_block(d, block, values);
-        for (; i < stop; i++) {
-            if (d->out)
-                d->out[i - d->first] = values[i - 4 * block];
-            if (d->rounded)
-                d->rounded[i - d->first] = sl_f32_to_bf16(values[i - 4 * block]);
-        }
-    }
+    float values[TILE];
+    int64_t begin = tile * TILE, count = SL_MIN(d->count - begin, (int64_t) TILE);
+    draw_values(d, d->first + begin, d->first + begin + count, d->out ? d->out + begin : values);
+    for (int64_t i = 0; i < count && d->rounded; i++)
+        d->rounded[begin + i] = sl_f32_to_bf16(d->out ? d->out[begin + i] : values[i]);
 }
 
 sl_status sl_store_read_drawn(void *drawn, size_t offset, void *bytes, size_t length)
