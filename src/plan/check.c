@@ -3,8 +3,9 @@
  * contradict; what really orders two actions is their stream or a chain of dependencies, kept as vector clocks. For
  * every pair of actions on the same bytes, one of them a write, that order must exist.
  *
- *   owners     per tier, the places whose bytes nobody has overwritten yet, by address. Filling a place overwrites all
- *              it overlaps: their users must be over, and nobody may use them again. Homes may never be overwritten.
+ *   owners     per tier, who used each byte last, as ranges by address. Filling a place overwrites all it overlaps: their users
+ *              must be over, and nobody may use them again; what is left of them still has its users. Homes may never be
+ *              overwritten.
  *   versions   an object's n-th write in program order makes version n. Every read must find the version that the
  *              program means.
  *              A recomputation must find the inputs of the first time (later writes may not overlap what it reads).
@@ -22,6 +23,11 @@ typedef struct sl_shadow {
     bool owned; /* its bytes are its own */
 } sl_shadow;
 
+typedef struct sl_range {
+    size_t begin, end;
+    int32_t place;
+} sl_range;
+
 typedef struct sl_write_note {
     int32_t task;
     int32_t next; /* of the same object, -1 */
@@ -36,7 +42,7 @@ typedef struct sl_checker {
     const sl_plan *plan;
     sl_shadow *shadows;                /* by place */
     int32_t (*clock)[SL_STREAM_COUNT]; /* by action */
-    int32_t *owners[SL_TIER_COUNT];
+    sl_range *owners[SL_TIER_COUNT];
     int32_t n_owners[SL_TIER_COUNT];
     int32_t *task_version;  /* by task and operand: version of the object before the task */
     int32_t *final_version; /* by object */
@@ -161,14 +167,13 @@ static sl_status set_clock(sl_checker *c, int32_t index, int32_t stream_last[SL_
 
 /* ---- bytes ----------------------------------------------------------------------------------------------------- */
 
-/* First owner of the tier that ends behind `address`. */
+/* First range of the tier that ends behind `address`. */
 static int32_t first_behind(const sl_checker *c, sl_tier tier, size_t address)
 {
     int32_t low = 0, high = c->n_owners[tier];
     while (low < high) {
         int32_t middle = (low + high) / 2;
-        const sl_place *place = &c->plan->places[c->owners[tier][middle]];
-        if (place->address + place->bytes <= address)
+        if (c->owners[tier][middle].end <= address)
             low = middle + 1;
         else
             high = middle;
@@ -180,19 +185,26 @@ static int32_t first_behind(const sl_checker *c, sl_tier tier, size_t address)
 static sl_status own(sl_checker *c, int32_t place, int32_t index)
 {
     const sl_place *p = &c->plan->places[place];
-    int32_t at = first_behind(c, p->tier, p->address), end = at;
-    int32_t *owners = c->owners[p->tier];
-    for (; end < c->n_owners[p->tier] && c->plan->places[owners[end]].address < p->address + p->bytes; end++) {
-        const sl_place *former = &c->plan->places[owners[end]];
+    size_t p_end = p->address + p->bytes;
+    int32_t at = first_behind(c, p->tier, p->address), end = at, n_with = 0;
+    sl_range *owners = c->owners[p->tier], with[3];
+    for (; end < c->n_owners[p->tier] && owners[end].begin < p_end; end++) {
+        const sl_place *former = &c->plan->places[owners[end].place];
         if (former->first < 0 && former->last >= c->plan->n_actions)
             BAD("action %d: place %d overlaps the home of %s", index, place, c->program->objects[former->object].name);
-        if (index < 0 || !all_over(c, &c->shadows[owners[end]], index))
-            BAD("action %d fills place %d while place %d at the same bytes is still in use", index, place, owners[end]);
-        c->shadows[owners[end]].owned = false;
+        if (index < 0 || !all_over(c, &c->shadows[owners[end].place], index))
+            BAD("action %d fills place %d while place %d at the same bytes is still in use", index, place,
+                owners[end].place);
+        c->shadows[owners[end].place].owned = false;
     }
-    memmove(owners + at + 1, owners + end, (size_t) (c->n_owners[p->tier] - end) * sizeof *owners);
-    owners[at] = place;
-    c->n_owners[p->tier] += 1 - (end - at);
+    if (end > at && owners[at].begin < p->address)
+        with[n_with++] = (sl_range){owners[at].begin, p->address, owners[at].place};
+    with[n_with++] = (sl_range){p->address, p_end, place};
+    if (end > at && owners[end - 1].end > p_end)
+        with[n_with++] = (sl_range){p_end, owners[end - 1].end, owners[end - 1].place};
+    memmove(owners + at + n_with, owners + end, (size_t) (c->n_owners[p->tier] - end) * sizeof *owners);
+    memcpy(owners + at, with, (size_t) n_with * sizeof *with);
+    c->n_owners[p->tier] += n_with - (end - at);
     c->shadows[place].owned = true;
     return SL_OK;
 }
@@ -381,7 +393,7 @@ static sl_status check_all(sl_checker *c, const size_t budget[SL_TIER_COUNT])
     SL_TRY(sl_region_alloc(c->region, &c->clock, plan->n_actions + 1, sizeof *c->clock));
     SL_TRY(sl_region_alloc(c->region, &c->ran, c->program->n_tasks + 1, 1));
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        SL_TRY(sl_region_alloc(c->region, &c->owners[tier], plan->n_places + 1, sizeof(int32_t)));
+        SL_TRY(sl_region_alloc(c->region, &c->owners[tier], 2 * (int64_t) plan->n_places + 3, sizeof(sl_range)));
     SL_TRY(number_versions(c));
     SL_TRY(check_places(c, budget));
     SL_TRY(check_homes(c, false));

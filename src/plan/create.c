@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "core/text.h"
+#include "plan/bounds.h"
 #include "plan/unroll.h"
 
 #define DEFAULT_TIME_S 3.0 /* a safety net; evaluations end the search first */
@@ -75,37 +76,6 @@ static sl_status list_homes(const sl_program *p, sl_plan *plan)
     return SL_OK;
 }
 
-/* ---- figures -------------------------------------------------------------------------------------------------------- */
-
-/* Compute cannot be shortened, except by what may run beside it. Copies have no such bound of their own: with other homes, other
- * objects need not cross. */
-static double lower_bound(const sl_program *p, const sl_costs *costs)
-{
-    double device = 0;
-    for (int32_t t = 0; t < p->n_tasks; t++)
-        if (!(p->tasks[t].host_allowed && costs->host_s[p->tasks[t].kind] < INFINITY))
-            device += costs->device_s[p->tasks[t].kind];
-    return device;
-}
-
-static sl_limit find_limit(const sl_plan *plan, const sl_costs *costs, const sl_program *p)
-{
-    const sl_summary *s = &plan->predicted;
-    double again = 0;
-    for (int32_t i = 0; i < plan->n_actions; i++)
-        if (plan->actions[i].kind == SL_ACTION_TASK && plan->actions[i].recompute)
-            again += costs->device_s[p->tasks[plan->actions[i].task].kind];
-    double loss[] = {0, again, s->wait_in_s, s->wait_out_s, s->wait_host_s};
-    static const sl_limit which[] = {SL_LIMIT_COMPUTE, SL_LIMIT_RECOMPUTE, SL_LIMIT_LINK_IN, SL_LIMIT_LINK_OUT,
-                                     SL_LIMIT_HOST_COMPUTE};
-    loss[0] = 0.02 * s->step_s; /* below two hundredths nothing but compute is worth naming */
-    int worst = 0;
-    for (int i = 1; i < 5; i++)
-        if (loss[i] > loss[worst])
-            worst = i;
-    return which[worst];
-}
-
 /* ---- entry points --------------------------------------------------------------------------------------------------- */
 
 typedef struct sl_planning {
@@ -149,6 +119,8 @@ static sl_status begin_planning(const sl_program *program, const sl_costs *costs
     if (status == SL_OK)
         status =
             sl_search_create(planning->a, config->homes ? &planning->fixed : NULL, config->budget, &planning->search);
+    if (status == SL_OK)
+        status = sl_bound_s(planning->a, config->budget[SL_TIER_DEVICE], &planning->search->bound_s);
     if (status == SL_OK && config->stands_for)
         status = stand_for(planning->search, config->stands_for);
     if (status != SL_OK)
@@ -269,8 +241,8 @@ static sl_status finish(const sl_program *program, const sl_costs *costs, const 
     }
     memcpy(out->predicted.budget_bytes, config->budget, sizeof out->predicted.budget_bytes);
     sl_plan_simulate(program, costs, out);
-    out->lower_bound_s = lower_bound(program, costs);
-    out->limit = find_limit(out, costs, program);
+    out->lower_bound_s = search->bound_s;
+    out->limit = sl_find_limit(program, costs, out);
     out->evaluated = search->evaluated;
     out->plan_s = sl_clock_s() - start;
     *plan = out;
@@ -284,6 +256,8 @@ static sl_status search_plan(const sl_program *program, const sl_costs *costs, c
     sl_search *search = planning->search;
     bool feasible;
     SL_TRY(sl_search_feasible(search, &feasible));
+    if (!feasible && config->no_advice)
+        return sl_fail(SL_E_DOES_NOT_FIT, "the step does not fit its budgets");
     if (!feasible)
         return refuse(search);
     search->deadline_s = sl_search_clock_s() + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
@@ -291,8 +265,7 @@ static sl_status search_plan(const sl_program *program, const sl_costs *costs, c
     if (!search->max_evaluations)
         search->max_evaluations =
             (int64_t) SL_MIN(MOST_EVALUATIONS, SL_MAX(3, DEFAULT_WORK / SL_MAX(1, planning->a->n_entries)));
-    double bound_s = lower_bound(program, costs);
-    search->enough_s = bound_s * (1 + (double) search->repeat / SL_MAX(program->n_rounds, 1)) * (1 + 5e-4);
+    search->enough_s = search->bound_s * (1 + (double) search->repeat / SL_MAX(program->n_rounds, 1)) * (1 + 5e-4);
     SL_TRY(sl_search_improve(search));
     return finish(program, costs, config, search, start, plan);
 }
@@ -310,6 +283,8 @@ sl_status sl_plan_create(const sl_program *program, const sl_costs *costs, const
 
 struct sl_guide {
     sl_planning planning;
+    sl_choice earlier; /* the best before the search went on */
+    bool refined;
 };
 
 void sl_guide_destroy(sl_guide *guide)
@@ -317,6 +292,7 @@ void sl_guide_destroy(sl_guide *guide)
     if (!guide)
         return;
     end_planning(&guide->planning);
+    sl_choice_free(&guide->earlier);
     sl_free(guide);
 }
 
@@ -344,21 +320,25 @@ sl_status sl_guide_refine(sl_guide *guide, const sl_plan_config *config, sl_plan
     double start = sl_clock_s();
     bool better;
     sl_plan *refined;
+    const sl_analysis *a = guide->planning.a;
+    guide->planning.search->deadline_s =
+        sl_search_clock_s() + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
+    SL_TRY(sl_choice_new(a, &guide->earlier));
+    sl_choice_copy(a, &guide->earlier, &guide->planning.search->best);
     SL_TRY(sl_search_refine(guide->planning.search, &better));
     if (!better)
         return SL_OK;
-    const sl_analysis *a = guide->planning.a;
+    guide->refined = true;
     SL_TRY(finish(a->program, a->costs, config, guide->planning.search, start, &refined));
     sl_plan_destroy(*plan);
     *plan = refined;
     return SL_OK;
 }
 
-/* The guide's choice, spread over the tasks and persistent objects of the longer program. False: they do not correspond. */
-static bool spread(const sl_guide *guide, sl_search *search, const int32_t *match)
+/* A choice of the guide's, spread over the tasks and persistent objects of the longer program. False: they do not correspond. */
+static bool spread(const sl_guide *guide, const sl_choice *best, sl_search *search, const int32_t *match)
 {
     const sl_analysis *from = guide->planning.a, *to = search->a;
-    const sl_choice *best = &guide->planning.search->best;
     sl_choice *choice = &search->trial;
     for (int32_t t = 0; t < to->program->n_tasks; t++) {
         int32_t like = match[t], count = to->first[t + 1] - to->first[t];
@@ -383,27 +363,40 @@ static bool spread(const sl_guide *guide, sl_search *search, const int32_t *matc
     return true;
 }
 
+/* Evaluates `trial`; if it is stuck, once more with the gaps as they turned out. */
+static sl_status consider_twice(sl_search *search)
+{
+    bool again = true;
+    for (int i = 0; i < 2 && again; i++) {
+        sl_outcome outcome;
+        SL_TRY(sl_search_consider(search, &outcome));
+        again = !outcome.feasible && outcome.forced;
+        if (again)
+            memcpy(search->trial.gap, search->actual, (size_t) search->a->n_entries);
+    }
+    return SL_OK;
+}
+
+#define PROMISED 1.015 /* the whole step is as fast as the few rounds said */
+
 sl_status sl_guide_follow(const sl_guide *guide, const sl_program *program, const sl_costs *costs,
                           const sl_plan_config *config, sl_plan **plan)
 {
-    double start = sl_clock_s();
+    double start = sl_clock_s(), promised_s = guide->planning.search->best_s;
     sl_planning planning;
     int32_t *match;
+    bool follows;
     SL_TRY(begin_planning(program, costs, config, &planning));
     sl_search *search = planning.search;
     sl_status status;
     SL_TRY_GOTO(sl_region_alloc(planning.a->region, &match, program->n_tasks + 1, sizeof *match), end);
-    search->max_evaluations = 2;
-    bool follows;
     SL_TRY_GOTO(sl_unroll_match(guide->planning.a->program, program, match, &follows), end);
-    follows = follows && spread(guide, search, match);
-    for (bool again = follows; again && search->evaluated < search->max_evaluations;) {
-        sl_outcome outcome;
-        SL_TRY_GOTO(sl_search_consider(search, &outcome), end);
-        again = !outcome.feasible && outcome.forced;
-        if (again)
-            memcpy(search->trial.gap, search->actual, (size_t) planning.a->n_entries);
-    }
+    search->max_evaluations = INT64_MAX;
+    if (follows && spread(guide, &guide->planning.search->best, search, match))
+        SL_TRY_GOTO(consider_twice(search), end);
+    if (follows && guide->refined && !(search->found && search->best_s <= promised_s * PROMISED) &&
+        spread(guide, &guide->earlier, search, match))
+        SL_TRY_GOTO(consider_twice(search), end);
     if (search->found)
         status = finish(program, costs, config, search, start, plan);
     else

@@ -72,6 +72,7 @@ typedef struct sl_choice {
     double slack;     /* prefetches aim to end this share of their own time early */
     int fit;          /* layout variant: SL_FIT_ flags */
     bool on_demand;   /* no fetch ahead: slow, and needs least */
+    bool as_it_is;    /* not feasible if it needs more bytes than there are: nothing is forced out to make it fit */
 } sl_choice;
 
 /* ---- one tier's addresses -------------------------------------------------------------------------------------- */
@@ -165,6 +166,7 @@ typedef struct sl_search {
     bool small;                          /* evaluations are cheap: try much */
     int first_variant, end_variant;      /* of the shares that prices of a large step aim for */
     double best_s, deadline_s, enough_s; /* enough: not worth improving */
+    double bound_s;                      /* no plan is faster */
     int64_t evaluated, max_evaluations;
 } sl_search;
 

@@ -54,6 +54,7 @@ struct sl_prices {
     sl_drop_group *groups;
     int32_t n_gaps, n_groups;
     const uint8_t *on_host; /* by task */
+    const uint8_t *home;    /* by object: sl_tier of persistent ones */
     double *start_s;        /* by task, n_tasks + 1 */
     double *extra_s;        /* by task: recomputations before it */
     int32_t *bucket;        /* by task */
@@ -178,6 +179,24 @@ static void add_gap(sl_prices *p, int32_t entry, int32_t *group_of_task, int32_t
     last_gap[e->object] = p->n_gaps++;
 }
 
+/* Lives on the device: no bytes of the targets, nothing to choose. */
+static bool at_home(const sl_prices *p, int32_t object)
+{
+    return p->a->program->objects[object].persistent && p->home[object] == SL_TIER_DEVICE;
+}
+
+static double needed_beside_homes(const sl_prices *p, int32_t task)
+{
+    const sl_analysis *a = p->a;
+    if (p->on_host[task])
+        return 0;
+    double bytes = (double) sl_analysis_need(a, task, SL_TIER_DEVICE);
+    for (int32_t e = a->first[task]; e < a->first[task + 1]; e++)
+        if (at_home(p, a->entries[e].object))
+            bytes -= (double) a->bytes[a->entries[e].object];
+    return bytes;
+}
+
 static sl_status list_gaps(sl_prices *p)
 {
     const sl_analysis *a = p->a;
@@ -193,7 +212,7 @@ static sl_status list_gaps(sl_prices *p)
         if (entry->flags & SL_ENTRY_WRITE)
             last_gap[entry->object] = -1;
         if (entry->next >= 0 && !(a->entries[entry->next].flags & SL_ENTRY_FRESH) &&
-            a->entries[entry->next].task > entry->task + 1)
+            a->entries[entry->next].task > entry->task + 1 && !at_home(p, entry->object))
             add_gap(p, e, group_of_task, last_gap);
     }
     SL_TRY(sl_region_alloc(p->region, &p->order, p->n_groups + 1, sizeof *p->order));
@@ -208,7 +227,7 @@ static sl_status list_gaps(sl_prices *p)
     return SL_OK;
 }
 
-sl_status sl_prices_create(const sl_analysis *a, const uint8_t *on_host, sl_prices **prices)
+sl_status sl_prices_create(const sl_analysis *a, const uint8_t *on_host, const uint8_t *home, sl_prices **prices)
 {
     sl_region *region;
     sl_prices *p;
@@ -227,10 +246,11 @@ sl_status sl_prices_create(const sl_analysis *a, const uint8_t *on_host, sl_pric
     }
     SL_TRY_GOTO(sl_region_alloc(region, &p->extra_s, n + 1, sizeof(double)), destroy);
     p->on_host = on_host;
+    p->home = home;
     p->n_buckets = SL_MAX(SL_MIN(BUCKETS, n), 1);
     time_tasks(p);
     for (int32_t t = 0; t < n; t++)
-        p->fixed[t] = on_host[t] ? 0 : (double) sl_analysis_need(a, t, SL_TIER_DEVICE);
+        p->fixed[t] = needed_beside_homes(p, t);
     SL_TRY_GOTO(list_gaps(p), destroy);
     *prices = p;
     return SL_OK;

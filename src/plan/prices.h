@@ -13,7 +13,9 @@ typedef struct sl_price_targets {
     int rounds;                  /* of price changes */
 } sl_price_targets;
 
-sl_status sl_prices_create(const sl_analysis *analysis, const uint8_t *on_host, sl_prices **prices);
+/* on_host by task, home (sl_tier) by object: both must outlive the prices and stay as they are. */
+sl_status sl_prices_create(const sl_analysis *analysis, const uint8_t *on_host, const uint8_t *home,
+                           sl_prices **prices);
 void sl_prices_destroy(sl_prices *prices);
 void sl_prices_choose(sl_prices *prices, const sl_price_targets *targets, uint8_t *gap_choice);
 /* Decides what could be recomputed once more, to use all there is; also takes account of the time recomputations

@@ -48,6 +48,7 @@ typedef struct sl_rounds {
     int64_t chunks; /* of the step */
     bool large;     /* a step of many tasks */
     bool interleaved;
+    size_t data_bytes; /* of a chunk */
 } sl_rounds;
 
 /* 1, 2, 3, 4, 6, 8, 12, ... and all of them; in whole sequences where these are cut into slices. */
@@ -98,6 +99,10 @@ static sl_status make(const sl_rounds *r, sl_candidate *c, bool cut)
                                         : SL_UNROLL_ROUNDS * c->chunks * (k->chunk_tokens / k->seqlen);
     }
     SL_TRY(sl_program_create(&config, r->build, r->context, &c->program));
+    if (cut) { /* what grows with the step has its full size */
+        sl_object *losses = &c->program->objects[c->program->losses_object];
+        losses->bytes = losses->bytes / (size_t) c->program->n_chunks * (size_t) r->chunks;
+    }
     if (c->interleaved)
         SL_TRY(sl_interleave(c->program, &c->interleaved));
     return r->costs_of(r->costs_context, c->program, &c->costs);
@@ -113,11 +118,26 @@ static bool is_cut(const sl_rounds *r, const sl_candidate *c)
     return r->large && rounds_of(r, c) >= MANY_ROUNDS;
 }
 
+/* Only for large steps: for others, planning twice as much takes longer than it saves. */
+static bool may_interleave(const sl_rounds *r, const sl_candidate *c)
+{
+    return r->large && rounds_of(r, c) >= 2 && !r->base->forward_only;
+}
+
+/* Data in host memory of the chunks that a cut program lacks. */
+static size_t missing_bytes(const sl_rounds *r, const sl_candidate *c)
+{
+    return (size_t) SL_MAX(r->chunks - SL_UNROLL_ROUNDS * c->chunks, 0) * r->data_bytes;
+}
+
 /* The configuration for a candidate: four rounds are judged as the whole step would be. */
 static sl_plan_config config_for(const sl_rounds *r, const sl_candidate *c)
 {
     sl_plan_config config = r->config;
+    config.no_advice = true;
     config.stands_for = is_cut(r, c) ? (int32_t) rounds_of(r, c) : 0;
+    if (is_cut(r, c) && config.budget[SL_TIER_HOST] != SIZE_MAX)
+        config.budget[SL_TIER_HOST] -= SL_MIN(config.budget[SL_TIER_HOST], missing_bytes(r, c));
     return config;
 }
 
@@ -166,6 +186,8 @@ static sl_status try_candidate(sl_rounds *r, sl_candidate *c)
 static sl_status unroll(sl_rounds *r, sl_candidate *c)
 {
     sl_candidate whole = {.chunks = c->chunks, .interleaved = c->interleaved};
+    sl_plan_config quiet = r->config;
+    quiet.no_advice = true;
     sl_plan *own = NULL;
     sl_status status = make(r, &whole, false);
     if (status == SL_OK)
@@ -173,7 +195,7 @@ static sl_status unroll(sl_rounds *r, sl_candidate *c)
     bool astray =
         status == SL_E_DOES_NOT_FIT || (status == SL_OK && whole.plan->predicted.step_s > c->step_s * (1 + TOLERANCE));
     if (astray)
-        status = sl_plan_create(whole.program, whole.costs, &r->config, &own);
+        status = sl_plan_create(whole.program, whole.costs, &quiet, &own);
     if (status == SL_E_DOES_NOT_FIT && whole.plan)
         status = SL_OK;
     if (own && (!whole.plan || own->predicted.step_s < whole.plan->predicted.step_s)) {
@@ -215,6 +237,10 @@ static sl_status size_up(sl_rounds *r, int *start)
     sl_candidate probe = {.chunks = r->list[0].chunks};
     sl_status status = make(r, &probe, rounds_of(r, &probe) >= MANY_ROUNDS);
     if (status == SL_OK) {
+        for (int32_t o = 0; o < probe.program->n_objects; o++)
+            if (probe.program->objects[o].class == SL_CLASS_DATA && probe.program->objects[o].chunk >= 0)
+                r->data_bytes += SL_ROUND_UP(probe.program->objects[o].bytes, (size_t) SL_ALIGN);
+        r->data_bytes /= (size_t) probe.program->n_chunks;
         r->large = probe.program->n_tasks / SL_MAX(1, probe.program->n_chunks) * r->chunks >= MANY_TASKS;
         *start = guess(r, probe.program);
     }
@@ -274,7 +300,7 @@ static bool nothing_lost(const sl_rounds *r, const sl_candidate *c)
 /* The other order of the same rounds; the better one stays. */
 static sl_status try_other_order(sl_rounds *r, sl_candidate *c)
 {
-    if (!r->large || rounds_of(r, c) < 2 || r->base->forward_only || nothing_lost(r, c))
+    if (!may_interleave(r, c) || nothing_lost(r, c))
         return SL_OK;
     sl_candidate other = {.chunks = c->chunks};
     r->interleaved = !c->interleaved;
@@ -312,7 +338,7 @@ static sl_status run(sl_rounds *r, int *best)
         SL_TRY(descend(r, &at, -1));
         if (at == from)
             SL_TRY(descend(r, &at, 1));
-        if (better(r, &r->list[0], &r->list[at]))
+        if (!r->list[at].plan || better(r, &r->list[0], &r->list[at]))
             at = 0;
         sl_candidate *c = &r->list[at];
         if (!c->plan ||
@@ -322,6 +348,15 @@ static sl_status run(sl_rounds *r, int *best)
     }
     *best = at;
     return SL_OK;
+}
+
+/* Whatever fits. */
+static sl_status plan_smallest(const sl_rounds *r, sl_candidate *c)
+{
+    forget(c);
+    *c = (sl_candidate){.chunks = r->list[0].chunks};
+    SL_TRY(make(r, c, false));
+    return sl_plan_create(c->program, c->costs, &r->config, &c->plan);
 }
 
 sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, void *context, sl_costs_fn costs_of,
@@ -339,14 +374,13 @@ sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, vo
     int best = 0;
     sl_status status = run(&r, &best);
     sl_candidate *c = &r.list[best];
-    if (status == SL_OK && !c->plan) { /* refused once more, for the message */
-        sl_plan_config refused = config_for(&r, &r.list[0]);
-        status = make(&r, &r.list[0], refused.stands_for > 0);
-        if (status == SL_OK)
-            status = sl_plan_create(r.list[0].program, r.list[0].costs, &refused, &r.list[0].plan);
-    }
-    if (status == SL_OK && c->cut)
+    if (status == SL_OK && !c->plan)
+        status = sl_fail(SL_E_DOES_NOT_FIT, "the step does not fit its budgets, however it is cut into rounds");
+    else if (status == SL_OK && c->cut) {
         status = unroll(&r, c);
+        if (status == SL_E_DOES_NOT_FIT) /* four rounds fit, all of them did not */
+            status = plan_smallest(&r, c);
+    }
     if (status == SL_OK) {
         c->plan->plan_s = sl_clock_s() - start;
         *program = c->program;
@@ -361,7 +395,7 @@ sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, vo
     return status;
 }
 
-/* The smallest rounds need least. */
+/* The smallest rounds need least, one after the other or interleaved. */
 sl_status sl_plan_best_minimum(const sl_program_config *base, sl_graph_builder build, void *context,
                                sl_costs_fn costs_of, void *costs_context, const sl_plan_config *config, sl_tier tier,
                                size_t *bytes)
@@ -378,9 +412,22 @@ sl_status sl_plan_best_minimum(const sl_program_config *base, sl_graph_builder b
     SL_TRY(size_up(&r, &start));
     sl_candidate *smallest = &r.list[0];
     sl_plan_config judged = config_for(&r, smallest);
-    sl_status status = make(&r, smallest, judged.stands_for > 0);
-    if (status == SL_OK)
-        status = sl_plan_minimum(smallest->program, smallest->costs, &judged, tier, bytes);
-    forget(smallest);
+    sl_status status = SL_OK;
+    for (int order = 0; order < (may_interleave(&r, smallest) ? 2 : 1) && status == SL_OK; order++) {
+        size_t least = 0;
+        smallest->interleaved = order == 1;
+        status = make(&r, smallest, judged.stands_for > 0);
+        if (status == SL_OK)
+            status = sl_plan_minimum(smallest->program, smallest->costs, &judged, tier, &least);
+        if (status == SL_E_DOES_NOT_FIT)
+            status = SL_OK;
+        else if (status == SL_OK)
+            *bytes = *bytes ? SL_MIN(*bytes, least) : least; /* of the program as cut */
+        forget(smallest);
+    }
+    if (*bytes && tier == SL_TIER_HOST && judged.stands_for)
+        *bytes += missing_bytes(&r, smallest);
+    if (status == SL_OK && !*bytes)
+        status = sl_fail(SL_E_DOES_NOT_FIT, "no budget of this tier suffices with the other as given");
     return status;
 }

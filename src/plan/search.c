@@ -43,6 +43,7 @@ void sl_choice_copy(const sl_analysis *a, sl_choice *to, const sl_choice *from)
     to->slack = from->slack;
     to->fit = from->fit;
     to->on_demand = from->on_demand;
+    to->as_it_is = from->as_it_is;
 }
 
 sl_status sl_search_create(const sl_analysis *a, const sl_fixed_homes *fixed, const size_t budget[SL_TIER_COUNT],
@@ -345,7 +346,7 @@ static sl_status try_prices(sl_search *s, bool on_host)
 {
     sl_prices *prices;
     set_updates(s, &s->trial, on_host);
-    SL_TRY(sl_prices_create(s->a, s->trial.on_host, &prices));
+    SL_TRY(sl_prices_create(s->a, s->trial.on_host, s->trial.home, &prices));
     sl_status status = SL_OK;
     sl_price_targets targets = {.rounds = 60};
     memset(s->trial.lead, 0xff, (size_t) s->a->n_entries * sizeof *s->trial.lead);
@@ -396,19 +397,29 @@ static sl_status try_homes_and_prices(sl_search *s)
         set_homes(s, &s->trial, bytes);
         SL_TRY(try_prices(s, true));
         if (!s->small)
-            return try_blame(s);
+            break;
         set_homes(s, &s->trial, bytes);
         SL_TRY(try_prices(s, false));
     }
-    return SL_OK;
+    if (s->small)
+        return SL_OK;
+    size_t persistent = persistent_bytes(s);
+    if (!s->fixed && persistent / 10 <= s->budget[SL_TIER_DEVICE] / 11 &&
+        !sl_search_over(s)) { /* all live on the device, updates too */
+        set_homes(s, &s->trial, persistent);
+        SL_TRY(try_prices(s, false));
+    }
+    return try_blame(s);
 }
 
 static sl_status improve(sl_search *s, bool small)
 {
     if (persistent_bytes(s) <=
         s->budget[SL_TIER_DEVICE]) { /* all at home on the device: where it fits nothing is faster */
+        s->trial.as_it_is = !small;  /* making it fit by force takes long and leads nowhere */
         for (int host = 1; host >= 0 && !sl_search_over(s); host--)
             SL_TRY(try_start(s, host, HOME_STEPS - 1, GAPS_KEEP));
+        s->trial.as_it_is = false;
     }
     SL_TRY(try_homes_and_prices(s));
     if (!small)

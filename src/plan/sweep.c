@@ -553,6 +553,15 @@ static sl_status bounded_walk(sl_sweep *s, const size_t budget[SL_TIER_COUNT], u
     return SL_OK;
 }
 
+/* Whether the dry walk never had more on the device than there is. */
+static bool fits_as_it_is(const sl_sweep *s, const size_t budget[SL_TIER_COUNT])
+{
+    double most = 0;
+    for (int32_t t = 0; t < s->a->program->n_tasks; t++)
+        most = fmax(most, s->committed[t]);
+    return most + (double) s->base[SL_TIER_DEVICE] <= (double) budget[SL_TIER_DEVICE];
+}
+
 sl_status sl_sweep_run(sl_sweep *s, const sl_choice *choice, const size_t budget[SL_TIER_COUNT], uint8_t *actual,
                        sl_outcome *outcome)
 {
@@ -565,6 +574,8 @@ sl_status sl_sweep_run(sl_sweep *s, const sl_choice *choice, const size_t budget
         memset(s->task_start_s, 0, (size_t) s->a->program->n_tasks * sizeof *s->task_start_s);
     else
         SL_TRY(dry_walk(s));
+    if (outcome->feasible && choice->as_it_is && !fits_as_it_is(s, budget))
+        stuck(s, SL_TIER_DEVICE);
     if (outcome->feasible)
         SL_TRY(bounded_walk(s, budget, actual));
     if (outcome->feasible)

@@ -1,0 +1,105 @@
+/* A step of many rounds of a small model: planned on a few of them, right as a whole, and honest about its smallest budgets. */
+#include "plan/rounds.h"
+
+#include "../model/interpret.h"
+
+typedef struct job {
+    sl_model model;
+    sl_program_config config;
+} job;
+
+/* Links and kernels that are slow enough for a model this small. */
+static sl_status costs_of(void *context, const sl_program *program, sl_costs **costs)
+{
+    sl_hardware hw;
+    (void) context;
+    SL_TRY(sl_hardware_find("h200", &hw));
+    hw.link_latency_s = hw.launch_latency_s = 1e-9;
+    hw.peak_flops[SL_F32] = hw.peak_flops[SL_BF16] = 2e12;
+    SL_TRY(sl_costs_roofline(program, &hw, NULL, costs));
+    memset((*costs)->workspace[SL_TIER_DEVICE], 0, (size_t) (*costs)->n_kinds * sizeof(size_t));
+    return SL_OK;
+}
+
+static job make(int64_t seqlen, int64_t sequences, int64_t chunk_tokens)
+{
+    job j = {.config = interpret_config(seqlen, sequences, chunk_tokens, SL_PRECISION_BF16)};
+    CHECK_OK(sl_model_find("byte-test", &j.model));
+    return j;
+}
+
+/* Step time; 0: refused. */
+static double plan(job *j, size_t device, size_t host, size_t used[SL_TIER_COUNT])
+{
+    sl_plan_config config = {.budget = {device, host}};
+    sl_program *program;
+    sl_costs *costs;
+    sl_plan *p;
+    sl_status status =
+        sl_plan_best(&j->config, interpret_build, &j->model, costs_of, NULL, &config, &program, &costs, &p);
+    if (status == SL_E_DOES_NOT_FIT)
+        return 0;
+    CHECK_OK(status);
+    CHECK_OK(sl_plan_check(program, p, config.budget));
+    CHECK_I64(program->n_chunks,
+              j->config.chunking.seqlen * j->config.chunking.sequences / j->config.chunking.chunk_tokens);
+    CHECK(p->predicted.step_s >= p->lower_bound_s * (1 - 1e-9));
+    double step_s = p->predicted.step_s;
+    memcpy(used, p->predicted.peak_bytes, SL_TIER_COUNT * sizeof *used);
+    sl_plan_destroy(p);
+    sl_costs_destroy(costs);
+    sl_program_destroy(program);
+    return step_s;
+}
+
+static size_t minimum(job *j, sl_tier tier, size_t other)
+{
+    sl_plan_config config = {.budget = {other, other}};
+    size_t bytes;
+    config.budget[tier] = SIZE_MAX;
+    CHECK_OK(sl_plan_best_minimum(&j->config, interpret_build, &j->model, costs_of, NULL, &config, tier, &bytes));
+    return bytes;
+}
+
+static void check_job(job *j)
+{
+    size_t used[SL_TIER_COUNT], at_least[SL_TIER_COUNT];
+    double free_s = plan(j, SIZE_MAX, SIZE_MAX, used);
+    CHECK(free_s > 0);
+    size_t least = minimum(j, SL_TIER_DEVICE, SIZE_MAX), most = used[SL_TIER_DEVICE];
+    CHECK(least < most);
+    double least_s = plan(j, least, SIZE_MAX, at_least);
+    CHECK(least_s >= free_s * (1 - 1e-9));
+    CHECK_MSG(plan(j, least - SL_ALIGN, SIZE_MAX, at_least) == 0, "fits below its minimum %zu", least);
+    /* Little is lost at two thirds. */
+    size_t some = most * 2 / 3 / SL_ALIGN * SL_ALIGN;
+    double some_s = plan(j, some, SIZE_MAX, used);
+    printf("%zu bytes of %zu: %.3g s, of %.3g s with all, %.3g s with %zu\n", some, most, some_s, free_s, least_s,
+           least);
+    CHECK(some_s > 0 && some_s <= 1.1 * free_s);
+    /* No minimum above what a plan uses. */
+    size_t host = minimum(j, SL_TIER_HOST, some);
+    CHECK_MSG(host <= used[SL_TIER_HOST], "%zu, but a plan uses %zu", host, used[SL_TIER_HOST]);
+    CHECK_MSG(plan(j, some, host, at_least) > 0, "refused at the smallest host budget %zu", host);
+    CHECK(at_least[SL_TIER_HOST] <= host);
+}
+
+TEST(packed_chunks)
+{
+    job j = make(16, 400, 32);
+    check_job(&j);
+}
+
+TEST(sliced_sequences)
+{
+    job j = make(64, 50, 16);
+    check_job(&j);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(packed_chunks);
+    RUN(sliced_sequences);
+    return test_end();
+}
