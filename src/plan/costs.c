@@ -127,9 +127,9 @@ static void fill_machine(sl_costs *c, const sl_program *program, const sl_hardwa
     }
     c->link_latency_s = hw->link_latency_s;
     c->peak_flops = hw->peak_flops[program->config.precision == SL_PRECISION_F32 ? SL_F32 : SL_BF16];
-    if (hw->shared_cores) { /* a copy keeps memory busy, host work keeps cores busy: half of each is felt */
+    if (hw->shared_cores) { /* a copy keeps memory busy: half of it is felt */
         c->copy_slowdown = 0.5;
-        c->host_slowdown = 0.5;
+        c->host_slowdown = 1; /* the very cores that compute runs on: nothing is gained by running beside it */
     }
     snprintf(c->source, sizeof c->source, "roofline %s", hw->name);
 }
