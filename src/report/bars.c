@@ -66,7 +66,7 @@ void sl_draw_parts(sl_text *out, const void *what, double width)
     sl_svg_begin(out, width, 34, parts->name);
     for (int i = 0; i < parts->n_parts && sum > 0; i++) {
         const sl_part *part = &parts->parts[i];
-        double length = width * fmax(part->value, 0) / sum;
+        double length = width * (fmax(part->value, 0) / sum);
         if (length < 0.05)
             continue;
         sl_text_printf(out, "<rect class=\"f %s\" x=\"%.1f\" y=\"2\" width=\"%.1f\" height=\"30\"><title>", part->color,

@@ -258,7 +258,8 @@ static int by_grid(const void *a, const void *b, void *context)
 
 void sl_reading_finish_sweep(sl_grid *grid)
 {
-    qsort_r(grid->cells, (size_t) grid->n_rows, (size_t) grid->n_columns * sizeof *grid->cells, by_grid, grid);
+    if (grid->n_rows > 1)
+        qsort_r(grid->cells, (size_t) grid->n_rows, (size_t) grid->n_columns * sizeof *grid->cells, by_grid, grid);
 }
 
 void sl_reading_finish_columns(sl_grid *grid)

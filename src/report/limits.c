@@ -57,9 +57,10 @@ sl_bound sl_bound_of_plan(const char *limit)
     return SL_BOUND_COUNT;
 }
 
+/* What a log could mean: nothing below 0, and no sums that overflow. */
 static double known(double value)
 {
-    return isfinite(value) && value > 0 ? value : 0;
+    return isfinite(value) && value > 0 ? fmin(value, 1e15) : 0;
 }
 
 static void add_waits(const sl_figures *f, double *seconds)

@@ -124,7 +124,7 @@ static void put_run(sl_json_writer *w, const sl_run_log *log)
     sl_json_end_object(w);
 }
 
-/* "<" could end the element, so it is written as an escape. */
+/* "<" could end the element; it and its like are written as escapes. */
 static void append_figures(sl_text *out, const sl_input *input)
 {
     sl_json_writer w = {0};
@@ -140,8 +140,8 @@ static void append_figures(sl_text *out, const sl_input *input)
         out->failed = true;
     sl_text_printf(out, "<script type=\"application/json\" class=\"figures\">");
     for (const char *at = w.text.data; at && *at; at++)
-        if (*at == '<')
-            sl_text_printf(out, "\\u003c");
+        if (strchr("<>&", *at))
+            sl_text_printf(out, "\\u%04x", *at);
         else
             sl_text_append(out, at, 1);
     sl_text_printf(out, "</script>\n");
@@ -174,11 +174,12 @@ void sl_report_page(sl_text *out, const sl_input *const *inputs, int64_t count)
 {
     char title[256], sub[512];
     describe(inputs[0], title, sub);
-    sl_text_printf(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-                        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-                        "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-                        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-                        "'unsafe-inline'\"/>\n<link rel=\"icon\" href=\"data:,\"/>\n<title>");
+    sl_text_printf(
+        out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+             "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
+             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src "
+             "'unsafe-inline'\"/>\n<link rel=\"icon\" href=\"data:,\"/>\n<title>");
     sl_html(out, title);
     sl_text_printf(out, "</title>\n<style>\n");
     for (const char *const *piece = sl_report_style; *piece; piece++)

@@ -206,7 +206,7 @@ static int64_t find_x(const sl_grid *g)
 typedef struct line_set {
     char names[MOST_SERIES][96];
     double *x[MOST_SERIES], *y[MOST_SERIES];
-    int64_t count[MOST_SERIES];
+    int64_t count[MOST_SERIES], room; /* points of each, and what there is place for */
     int n;
     bool many; /* more than can be told apart */
 } line_set;
@@ -219,7 +219,7 @@ static void free_set(line_set *set)
     }
 }
 
-static int add_line(line_set *set, const char *name, int64_t rows)
+static int add_line(line_set *set, const char *name)
 {
     for (int i = 0; i < set->n; i++)
         if (strcmp(set->names[i], name) == 0)
@@ -228,9 +228,9 @@ static int add_line(line_set *set, const char *name, int64_t rows)
         set->many = true;
         return -1;
     }
-    if (sl_alloc(&set->x[set->n], rows, sizeof(double)) != SL_OK)
+    if (sl_alloc(&set->x[set->n], set->room, sizeof(double)) != SL_OK)
         return -1;
-    if (sl_alloc(&set->y[set->n], rows, sizeof(double)) != SL_OK) {
+    if (sl_alloc(&set->y[set->n], set->room, sizeof(double)) != SL_OK) {
         sl_free(set->x[set->n]);
         return -1;
     }
@@ -240,7 +240,7 @@ static int add_line(line_set *set, const char *name, int64_t rows)
 
 static void add_point(line_set *set, int line, double x, double y)
 {
-    if (line < 0)
+    if (line < 0 || set->count[line] == set->room) /* columns of the same name */
         return;
     set->x[line][set->count[line]] = x;
     set->y[line][set->count[line]++] = y;
@@ -258,6 +258,7 @@ static bool repeats(const sl_grid *g, int64_t x)
 static void collect(const sl_grid *g, int64_t x, int64_t first, line_set *set)
 {
     bool by_text = repeats(g, x);
+    set->room = g->n_rows;
     for (int64_t c = first; c < g->n_columns; c++) {
         if (!g->columns[c].numeric || c == x || strcmp(g->columns[c].unit, g->columns[first].unit) != 0)
             continue;
@@ -267,7 +268,7 @@ static void collect(const sl_grid *g, int64_t x, int64_t first, line_set *set)
             if (by_text)
                 row_label(g, row, name);
             if (isfinite(sl_grid_number(g, row, c)))
-                add_point(set, add_line(set, name, g->n_rows), sl_grid_number(g, row, x), sl_grid_number(g, row, c));
+                add_point(set, add_line(set, name), sl_grid_number(g, row, x), sl_grid_number(g, row, c));
         }
         if (by_text)
             return;

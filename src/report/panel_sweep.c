@@ -9,7 +9,7 @@
 
 #include "report/panels.h"
 
-enum { MOST_SIDE = 64, MOST_LINES = 8, MOST_GROUPS = 24 };
+enum { MOST_SIDE = 64, MOST_LINES = 8, MOST_GROUPS = 24, WIDE_FROM = 14 };
 
 /* One model at one sequence length. */
 typedef struct group {
@@ -121,10 +121,10 @@ static void draw_map(sl_text *out, const group *g, const char *column, const cha
                  sl_show_as(budget(g->grid, top, g->host_at), SL_BYTES, where[1]));
     else
         snprintf(title, sizeof title, "%s: no cell fits", what);
-    sl_panel_begin(out, id, g->n_device > 24, title, NULL);
+    sl_panel_begin(out, id, g->n_device > WIDE_FROM, title, NULL);
     sl_draw_twice(out, sl_draw_heat,
                   &(sl_heat){title, x_label, y_label, x_names, y_names, values, g->n_device, g->n_host, quantity},
-                  g->n_device > 24 ? SL_FULL : SL_HALF);
+                  g->n_device > WIDE_FROM ? SL_FULL : SL_HALF);
     sl_panel_end(out);
 }
 

@@ -6,7 +6,7 @@
 
 #include "report/panels.h"
 
-enum { MOST_ROWS = 2000 };
+enum { MOST_ROWS = 2000, TALL_FROM = 40 };
 
 const char *sl_series_color(int64_t i)
 {
@@ -60,7 +60,7 @@ static void show_cell(sl_text *out, const sl_cell_value *cell, const sl_table_co
 
 static void draw_table(sl_text *out, const sl_grid *grid, bool key)
 {
-    sl_text_printf(out, "<div class=\"scroll\"><table><thead><tr>");
+    sl_text_printf(out, "<div class=\"scroll%s\"><table><thead><tr>", grid->n_rows > TALL_FROM ? " tall" : "");
     for (int64_t c = 0; c < grid->n_columns; c++) {
         if (!key && strcmp(grid->columns[c].name, "cell") == 0)
             continue;

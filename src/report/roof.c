@@ -15,6 +15,13 @@ typedef struct box {
     double left, top, right, bottom;
 } box;
 
+/* Where the two parts meet; 0: there is no roof to draw. */
+static double ridge_of(const sl_roof *r)
+{
+    double ridge = r->peak > 0 && r->bandwidth > 0 ? r->peak / r->bandwidth : 0;
+    return ridge > 1e-30 && ridge < 1e30 ? ridge : 0;
+}
+
 static bool overlaps(const box *a, const box *b)
 {
     return a->left < b->right && b->left < a->right && a->top < b->bottom && b->top < a->bottom;
@@ -44,11 +51,11 @@ static bool place_name(const sl_axes *a, double x, double y, double radius, cons
 
 static void draw_roof(sl_text *out, const sl_axes *a, const sl_roof *r, double x_low, double x_high, double y_low)
 {
-    if (!(r->peak > 0 && r->bandwidth > 0))
+    double ridge = ridge_of(r);
+    if (ridge == 0)
         return;
     /* From where the slanted part enters the frame. */
-    double ridge = r->peak / r->bandwidth, from = fmin(fmax(x_low, y_low / r->bandwidth), ridge),
-           to = fmax(x_high, ridge);
+    double from = fmin(fmax(x_low, y_low / r->bandwidth), ridge), to = fmax(x_high, ridge);
     char text[96], ridge_text[32];
     sl_text_printf(out, "<path class=\"l c-roof\" d=\"M%.1f %.1fL%.1f %.1fL%.1f %.1f\"/>", sl_axes_x(a, from),
                    sl_axes_y(a, from * r->bandwidth), sl_axes_x(a, ridge), sl_axes_y(a, r->peak), sl_axes_x(a, to),
@@ -67,7 +74,7 @@ static double radius_of(const sl_roof_point *p, double heaviest)
 static int take_roof(const sl_axes *a, const sl_roof *r, box *taken)
 {
     int n = 0;
-    if (!(r->peak > 0 && r->bandwidth > 0))
+    if (ridge_of(r) == 0)
         return 0;
     for (; n < ROOF_PIECES; n++) {
         double x = a->left + (a->right - a->left) * (n + 0.5) / ROOF_PIECES,
@@ -76,7 +83,7 @@ static int take_roof(const sl_axes *a, const sl_roof *r, box *taken)
         double y = sl_axes_y(a, fmin(r->peak, intensity * r->bandwidth)), tall = 2 + half;
         taken[n] = (box){x - half, y - tall, x + half, y + tall};
     }
-    double ridge = sl_axes_x(a, r->peak / r->bandwidth), y = sl_axes_y(a, r->peak);
+    double ridge = sl_axes_x(a, ridge_of(r)), y = sl_axes_y(a, r->peak);
     taken[n++] = (box){ridge - 60, y - 18, ridge + 60, y};
     return n;
 }
@@ -126,8 +133,8 @@ void sl_draw_roof(sl_text *out, const void *what, double width)
     }
     if (!(x_high > 0))
         x_low = 0.1, x_high = 100, y_low = fmax(y_high, 1) / 1e3;
-    if (r->peak > 0 && r->bandwidth > 0) { /* both sides of the ridge are in the picture */
-        double ridge = r->peak / r->bandwidth;
+    double ridge = ridge_of(r);
+    if (ridge > 0) { /* both sides of it are in the picture */
         x_high = fmax(x_high, 4 * ridge);
         x_low = fmin(x_low, ridge / 12);
     }

@@ -58,7 +58,8 @@ const char *const sl_report_style[] = {
     "color:var(--soft)}\n"
     ".legend li{display:flex;align-items:center;gap:6px}\n"
     ".swatch{width:11px;height:11px;border-radius:3px;background:var(--c);flex:none}.swatch.pale{opacity:.4}\n"
-    ".scroll{overflow-x:auto}\n"
+    ".scroll{overflow-x:auto}.tall{max-height:620px;overflow-y:auto}.tall thead th{position:sticky;top:0;"
+    "background:var(--card)}\n"
     "table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}\n"
     "th,td{text-align:left;padding:5px 12px 5px 0;border-bottom:1px solid var(--line);white-space:nowrap}\n"
     "th{font-weight:600}thead th{color:var(--soft);font-weight:500}th small{color:var(--soft);font-weight:400}\n"
@@ -86,6 +87,6 @@ const char *const sl_report_style[] = {
     "12px}"
     ".tile b{font-size:22px}}\n"
     "@media print{:root{" LIGHT "--bg:#fff}body{font-size:12px}.wide{display:block}.narrow{display:none}"
-    ".panel,.tile{break-inside:avoid}.scroll{overflow:visible}main{max-width:none;padding:0}"
+    ".panel,.tile{break-inside:avoid}.scroll{overflow:visible;max-height:none}main{max-width:none;padding:0}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n",
     NULL};

@@ -56,13 +56,21 @@ void sl_svg_text(sl_text *out, double x, double y, const char *anchor, const cha
     sl_text_printf(out, "</text>");
 }
 
-/* Code points, each about .56 of the size wide in the sans-serif fonts that systems come with. */
+/* By classes of letters in the widest of the fonts that systems come with: too much room is better than too little. */
 double sl_text_width(const char *text, double size)
 {
-    double count = 0;
-    for (; *text; text++)
-        count += ((unsigned char) *text & 0xc0) != 0x80;
-    return 0.56 * size * count;
+    double width = 0;
+    for (; *text; text++) {
+        unsigned char c = (unsigned char) *text;
+        if ((c & 0xc0) == 0x80) /* the rest of a code point */
+            continue;
+        width += strchr("ijl.,:;'|! ", c)            ? 0.34
+                 : strchr("frt()[]/-\\\"I", c)       ? 0.42
+                 : strchr("mwMW%@", c)               ? 0.96
+                 : (c >= 'A' && c <= 'Z') || c > 127 ? 0.74
+                                                     : 0.63;
+    }
+    return width * size;
 }
 
 void sl_legend_begin(sl_text *out)
