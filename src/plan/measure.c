@@ -15,8 +15,9 @@
 
 #define LARGEST_KIND ((size_t) 256 << 20) /* larger updates are measured on a part and scaled */
 #define HEAVY_SHARE 0.02                  /* of a step's compute: kinds above this are timed a second time... */
-#define HEAVY_BYTES ((size_t) 128 << 20)  /* ...unless drawing their operands takes too long */
-#define PROBE_SECONDS 0.02                /* a kind of about this time tells whether the cache still holds */
+#define HEAVY_BYTES ((size_t) 128 << 20)  /* ...unless drawing their operands or running them takes too long */
+#define HEAVY_SECONDS 0.2
+#define PROBE_SECONDS 0.02 /* a kind of about this time tells whether the cache still holds */
 #define PROBE_TOLERANCE 0.2
 
 typedef struct job {
@@ -321,7 +322,7 @@ static sl_status measure_heavy(job *j, const bool *fresh)
         sl_costs_launch(p, k, &launch);
         double *known[2] = {&j->costs->device_s[k], &j->costs->host_s[k]};
         if (!fresh[k] || *known[0] * (double) p->kinds[k].count < HEAVY_SHARE * total ||
-            sl_bench_operand_bytes(&launch) > HEAVY_BYTES)
+            sl_bench_operand_bytes(&launch) > HEAVY_BYTES || *known[0] > HEAVY_SECONDS)
             continue;
         SL_TRY(time_kind(j, k, seconds));
         for (int where = 0; where < 2; where++)
@@ -332,6 +333,59 @@ static sl_status measure_heavy(job *j, const bool *fresh)
     for (int32_t k = 0; k < p->n_kinds; k++)
         if (!j->known[k]) /* those that look alike */
             recall(j, k);
+    return SL_OK;
+}
+
+/* ---- slices ---- */
+
+/* Attention of the slices of one sequence: kinds that differ in what lies before the slice alone. Their times are on a straight
+ * line, and a sequence of 131,072 tokens has 64 of them: the first and the last are measured. */
+static bool are_slices(const sl_launch *a, const sl_launch *b)
+{
+    if (a->op != b->op || (a->op != SL_OP_ATTENTION && a->op != SL_OP_ATTENTION_BWD) || a->accumulate != b->accumulate)
+        return false;
+    sl_attrs x = a->attrs, y = b->attrs;
+    x.attention.q_offset = y.attention.q_offset = 0;
+    return memcmp(&x, &y, sizeof x) == 0 && memcmp(&a->in[0].type, &b->in[0].type, sizeof a->in[0].type) == 0;
+}
+
+/* The ends of the line a kind is on; false: it is an end itself, or there is no line. */
+static bool slice_ends(const job *j, int32_t kind, int32_t ends[2])
+{
+    sl_launch own, other;
+    int64_t alike = 0, least = INT64_MAX, most = -1;
+    sl_costs_launch(j->program, kind, &own);
+    for (int32_t k = 0; k < j->program->n_kinds; k++) {
+        sl_costs_launch(j->program, k, &other);
+        const int64_t before = other.attrs.attention.q_offset;
+        if (!are_slices(&own, &other) || sequences_of(j->program, k) != sequences_of(j->program, kind))
+            continue;
+        alike++;
+        if (before < least)
+            least = before, ends[0] = k;
+        if (before > most)
+            most = before, ends[1] = k;
+    }
+    const int64_t before = own.attrs.attention.q_offset;
+    return alike > 3 && before > least && before < most;
+}
+
+static sl_status interpolate_slices(job *j, const bool *fresh)
+{
+    for (int32_t k = 0; k < j->program->n_kinds; k++) {
+        int32_t ends[2];
+        sl_launch at[3];
+        if (!fresh[k] || !slice_ends(j, k, ends))
+            continue;
+        sl_costs_launch(j->program, k, &at[2]);
+        for (int e = 0; e < 2; e++)
+            sl_costs_launch(j->program, ends[e], &at[e]);
+        const double first = (double) at[0].attrs.attention.q_offset, last = (double) at[1].attrs.attention.q_offset;
+        const double share = ((double) at[2].attrs.attention.q_offset - first) / (last - first);
+        double seconds[2] = {0, INFINITY}, *costs = j->costs->device_s;
+        seconds[0] = costs[k] = costs[ends[0]] + share * (costs[ends[1]] - costs[ends[0]]);
+        SL_TRY(sl_measure_cache_put(j->cache, j->keys[k], seconds, 2));
+    }
     return SL_OK;
 }
 
@@ -347,10 +401,12 @@ static sl_status measure_unknown(job *j)
     bool *fresh;
     SL_TRY(sl_region_alloc(j->region, &fresh, j->program->n_kinds + 1, sizeof *fresh));
     for (int32_t k = 0; k < j->program->n_kinds; k++) {
+        int32_t ends[2];
         fresh[k] = !j->known[k] && !recall(j, k); /* a kind may look like one measured a moment ago */
-        if (fresh[k])
+        if (fresh[k] && !slice_ends(j, k, ends))
             SL_TRY(measure_kind(j, k));
     }
+    SL_TRY(interpolate_slices(j, fresh));
     if (!j->machine_known)
         SL_TRY(measure_machine(j));
     return measure_heavy(j, fresh);

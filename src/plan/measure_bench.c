@@ -28,6 +28,7 @@ enum { MOST_RUNS = 6, LEAST_RUNS = 3, MOST_BESIDE = 64, SLOWDOWN_RUNS = 3 };
 #define REHEAT_SECONDS 0.1  /* before each kind */
 #define WARM_UP_SECONDS 1.5 /* until the clock has settled */
 #define KIND_SECONDS 0.06   /* spent on one kind, unless it takes longer to run LEAST_RUNS times */
+#define LONG_SECONDS 0.2    /* a kind that takes this long is run just once */
 
 #define LEAST_SCRUB ((size_t) 24 << 20)
 #define MOST_SCRUB ((size_t) 192 << 20)
@@ -183,7 +184,10 @@ sl_status sl_bench_time(sl_bench *b, const sl_launch *launch, sl_stream stream, 
     for (double start = sl_clock_s(); b->heats && sl_clock_s() - start < REHEAT_SECONDS;)
         SL_TRY(run_once(b, &b->heater, SL_STREAM_COMPUTE, &runs[0])); /* it rested while operands were filled */
     SL_TRY(run_once(b, launch, stream, &runs[0]));                    /* first touch, and a thread pool waking up */
-    while (n < LEAST_RUNS || (n < MOST_RUNS && total < KIND_SECONDS)) {
+    if (runs[0] > LONG_SECONDS)                                       /* neither is much of this one */
+        n = 1, total = runs[0];
+    int least = n ? n : LEAST_RUNS;
+    while (n < least || (n < MOST_RUNS && total < KIND_SECONDS)) {
         SL_TRY(run_once(b, launch, stream, &runs[n]));
         total += runs[n++];
     }
