@@ -122,7 +122,7 @@ static sl_status pick_model(bool gpu, bool quick, sl_model *model, sl_trial_conf
         model->vocab = 4096;
     config->model = model;
     config->seqlen = gpu ? 4096 : 256;
-    config->batch = gpu ? 4 : 4;
+    config->batch = 4;
     return SL_OK;
 }
 

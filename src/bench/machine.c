@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <gnu/libc-version.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +16,13 @@
 #include "core/clock.h"
 
 /* First line of a small file without its newline; false: not there. */
-static bool read_line(char *out, size_t size, const char *format, int a, int b)
+static bool __attribute__((format(printf, 3, 4))) read_line(char *out, size_t size, const char *format, ...)
 {
     char path[256];
-    snprintf(path, sizeof path, format, a, b);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(path, sizeof path, format, arguments);
+    va_end(arguments);
     FILE *file = fopen(path, "r");
     if (!file)
         return false;
@@ -76,7 +80,7 @@ static void probe_isa(sl_machine *m)
                                         "bf16",        "sve",      "sve2",     "i8mm"};
     char flags[8192];
     cpuinfo(strstr(m->architecture, "aarch64") ? "Features" : "flags", flags, sizeof flags);
-    for (char *flag = strtok(flags, " "); flag; flag = strtok(NULL, " "))
+    for (char *rest = flags, *flag; (flag = strtok_r(rest, " ", &rest));)
         for (int64_t i = 0; i < SL_COUNT(known); i++)
             if (strcmp(flag, known[i]) == 0 && strlen(m->isa) + strlen(flag) + 2 < sizeof m->isa)
                 strcat(strcat(m->isa, m->isa[0] ? " " : ""), flag);
@@ -86,7 +90,7 @@ static void probe_frequency(sl_machine *m)
 {
     char line[128];
     double value;
-    if (read_line(line, sizeof line, "/sys/devices/system/cpu/cpu%d/cpufreq/base_frequency", 0, 0))
+    if (read_line(line, sizeof line, "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency"))
         m->hz = 1e3 * atof(line);
     const char *at = strchr(m->cpu, '@'); /* "... @ 2.60GHz" */
     if (m->hz <= 0 && at && sscanf(at + 1, " %lfGHz", &value) == 1)
@@ -114,13 +118,10 @@ static void probe_caches(sl_machine *m)
     char level[32], type[32], size[32], shared[256];
     m->n_caches = 0;
     for (int i = 0; i < SL_MOST_CACHES; i++) {
-        const char *base = "/sys/devices/system/cpu/cpu%d/cache/index%d/";
-        char path[4][160];
-        static const char *const files[] = {"level", "type", "size", "shared_cpu_list"};
-        for (int f = 0; f < 4; f++)
-            snprintf(path[f], sizeof path[f], "%s%s", base, files[f]);
-        if (!read_line(level, sizeof level, path[0], 0, i) || !read_line(type, sizeof type, path[1], 0, i) ||
-            !read_line(size, sizeof size, path[2], 0, i) || !read_line(shared, sizeof shared, path[3], 0, i))
+        static const char format[] = "/sys/devices/system/cpu/cpu0/cache/index%d/%s";
+        if (!read_line(level, sizeof level, format, i, "level") || !read_line(type, sizeof type, format, i, "type") ||
+            !read_line(size, sizeof size, format, i, "size") ||
+            !read_line(shared, sizeof shared, format, i, "shared_cpu_list"))
             break;
         sl_cache *cache = &m->caches[m->n_caches++];
         *cache = (sl_cache){.level = atoi(level), .threads = SL_MAX(count_list(shared), 1)};
@@ -135,7 +136,7 @@ static void probe_nodes(sl_machine *m)
     char line[256];
     m->nodes = 0;
     for (int n = 0; n < SL_MOST_NODES; n++) {
-        if (!read_line(line, sizeof line, "/sys/devices/system/node/node%d/cpulist", n, 0))
+        if (!read_line(line, sizeof line, "/sys/devices/system/node/node%d/cpulist", n))
             break;
         snprintf(m->node_threads[n], sizeof m->node_threads[n], "%.63s", line);
         char path[128];
@@ -164,8 +165,8 @@ static void probe_cores(sl_machine *m)
         return;
     for (int cpu = 0; cpu < m->threads; cpu++) {
         char package[32] = "0", core[32] = "0";
-        read_line(package, sizeof package, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu, 0);
-        if (!read_line(core, sizeof core, "/sys/devices/system/cpu/cpu%d/topology/core_id", cpu, 0))
+        read_line(package, sizeof package, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
+        if (!read_line(core, sizeof core, "/sys/devices/system/cpu/cpu%d/topology/core_id", cpu))
             snprintf(core, sizeof core, "%d", cpu);
         bool new_core = true;
         for (int i = 0; i < m->cores; i++)
@@ -183,9 +184,7 @@ static void probe_cores(sl_machine *m)
 
 static bool read_pci(const char *address, const char *file, char *out, size_t size)
 {
-    char path[256];
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/%s", address, file);
-    return read_line(out, size, path, 0, 0);
+    return read_line(out, size, "/sys/bus/pci/devices/%s/%s", address, file);
 }
 
 /* The GPU driver tells names by address. */
@@ -250,7 +249,7 @@ static void probe_pci(sl_machine *m)
 static void probe_driver(sl_machine *m)
 {
     char line[256];
-    if (!read_line(line, sizeof line, "/proc/driver/nvidia/version", 0, 0))
+    if (!read_line(line, sizeof line, "/proc/driver/nvidia/version"))
         return;
     const char *number = line; /* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  ..." */
     while (*number &&

@@ -19,6 +19,7 @@
 
 static double peak_f32(int64_t rounds, double *flops)
 {
+    const int64_t lanes = sizeof(VF32) / sizeof(float);
     VF32 factor = SET_F32(0.999999f), add = SET_F32(1e-6f);
     float out[sizeof(VF32) / sizeof(float)];
     double sum = 0;
@@ -35,12 +36,13 @@ static double peak_f32(int64_t rounds, double *flops)
     sum += (double) out[0];
     CHAINS(X)
 #undef X
-    *flops = 2.0 * (double) rounds * CHAIN_COUNT * (double) (sizeof(VF32) / sizeof(float));
+    *flops = 2.0 * (double) rounds * CHAIN_COUNT * (double) lanes;
     return sum;
 }
 
 static double peak_f64(int64_t rounds, double *flops)
 {
+    const int64_t lanes = sizeof(VF64) / sizeof(double);
     VF64 factor = SET_F64(0.999999), add = SET_F64(1e-6);
     double out[sizeof(VF64) / sizeof(double)], sum = 0;
 #define X(n) VF64 chain##n = SET_F64(1.0 + n);
@@ -56,6 +58,6 @@ static double peak_f64(int64_t rounds, double *flops)
     sum += out[0];
     CHAINS(X)
 #undef X
-    *flops = 2.0 * (double) rounds * CHAIN_COUNT * (double) (sizeof(VF64) / sizeof(double));
+    *flops = 2.0 * (double) rounds * CHAIN_COUNT * (double) lanes;
     return sum;
 }

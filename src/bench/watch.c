@@ -29,8 +29,10 @@ static sl_status watch_replay(sl_device *device, uint64_t list, bool *started)
 {
     sl_watch *w = self(device);
     *started = false;
-    if (w->hide_replay || !w->device->class->replay)
+    if (!w->device->class->replay)
         return SL_OK;
+    if (w->hide_replay) /* a list the device has not seen before is neither replayed nor left untimed */
+        return w->device->class->replay(w->device, UINT64_MAX - w->fresh++, started);
     SL_TRY(w->device->class->replay(w->device, list, started));
     w->in_step |= *started;
     w->steps += *started;

@@ -13,6 +13,7 @@ typedef struct sl_watch {
     bool hide_spans;  /* commands are issued without timing */
     bool hide_replay; /* every step is issued command by command, so that each has a time of its own */
     bool in_step;
+    uint64_t fresh; /* lists shown to the device so far while replay is hidden */
     int64_t steps, launches, copies, waits, replays;
     int64_t explicit_syncs; /* step_end: one per step */
     int64_t implicit_syncs; /* reads, writes and ends of a step where none belongs */
