@@ -1,14 +1,17 @@
 #include "bench/calibrate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/links.h"
 #include "bench/trial.h"
+#include "ops/fill.h"
 
 enum { STEPS = 4 };
 
 typedef struct totals {
-    double matmul_flops, matmul_s, attention_flops[2], attention_s[2], device_bytes, device_s, host_bytes, host_s;
+    double matmul_flops, matmul_s, attention_flops[2], attention_s[2], device_bytes, device_s;
     double gap_s;
     int64_t gaps;
 } totals;
@@ -18,11 +21,8 @@ static void add_task(const sl_trial *t, const sl_action *action, double seconds,
     const sl_task *task = &t->program->tasks[action->task];
     const sl_work *work = &t->program->kinds[task->kind].work;
     double bytes = work->read_bytes + work->write_bytes;
-    if (action->stream == SL_STREAM_HOST) {
-        sum->host_bytes += bytes;
-        sum->host_s += seconds;
-        return;
-    }
+    if (action->stream == SL_STREAM_HOST)
+        return; /* measured apart */
     switch (sl_op(task->op)->category) {
     case SL_CAT_DOT_PRODUCT:
         sum->matmul_flops += work->hardware_flops;
@@ -105,9 +105,63 @@ static sl_status run_model(const sl_trial_config *config, sl_rates *rates)
         .attention_flops = {rate(sum.attention_flops[0], sum.attention_s[0]),
                             rate(sum.attention_flops[1], sum.attention_s[1])},
         .device_bytes = rate(sum.device_bytes, sum.device_s),
-        .host_bytes = rate(sum.host_bytes, sum.host_s),
         .launch_s = sum.gaps ? sum.gap_s / (double) sum.gaps : 0,
     };
+    return status;
+}
+
+/* Gives operands and workspace places in the host's memory; bytes in all. */
+static size_t place_on_host(sl_launch *launch, unsigned char *base, size_t workspace)
+{
+    size_t at = 0;
+    for (int i = 0; i < SL_MAX_IN + SL_MAX_OUT; i++) {
+        sl_operand *operand = i < SL_MAX_IN ? &launch->in[i] : &launch->out[i - SL_MAX_IN];
+        operand->data = operand->type.rank && base ? base + at : NULL;
+        at += SL_ROUND_UP(sl_type_bytes(&operand->type), (size_t) SL_ALIGN);
+    }
+    launch->workspace = workspace && base ? base + at : NULL;
+    launch->workspace_bytes = workspace;
+    return at + workspace;
+}
+
+static sl_status time_on_host(sl_link_rig *rig, sl_launch *launch, double *seconds)
+{
+    size_t workspace = rig->class->workspace(rig->device, launch, SL_STREAM_HOST);
+    if (place_on_host(launch, rig->arena[SL_TIER_HOST], workspace) > rig->bytes)
+        return sl_fail(SL_E_INTERNAL, "an update's workspace of %zu bytes does not fit", workspace);
+    SL_TRY(sl_op_fill(launch, 1, NULL)); /* host memory is addressable from here on every device */
+    *seconds = INFINITY;
+    for (int i = 0; i <= STEPS; i++) {
+        sl_span span = {0};
+        SL_TRY(rig->class->step_begin(rig->device));
+        sl_status issued = rig->class->launch(rig->device, SL_STREAM_HOST, launch, &span);
+        sl_status ended = rig->class->step_end(rig->device);
+        SL_TRY(ended != SL_OK ? ended : issued);
+        if (i > 0)
+            *seconds = fmin(*seconds, span.end - span.start);
+    }
+    return SL_OK;
+}
+
+/* Updates beside host memory, on state that no cache holds: a plan may put them there though the steps above did not. */
+static sl_status host_update(const char *device, int threads, bool quick, sl_dtype dtype, double *bytes_per_s)
+{
+    int64_t n = quick ? 4 << 20 : 16 << 20;
+    sl_launch launch = {.op = SL_OP_ADAMW};
+    sl_work work;
+    sl_link_rig rig;
+    double seconds = 0;
+    launch.attrs.adamw.beta1 = 0.9f, launch.attrs.adamw.beta2 = 0.95f, launch.attrs.adamw.eps = 1e-8f;
+    launch.attrs.adamw.decayed = n;
+    launch.in[0].type = launch.out[0].type = sl_type_1d(dtype, n);
+    launch.in[1].type = sl_type_1d(SL_I32, SL_STEP_WORDS);
+    for (int k = 1; k < (dtype == SL_BF16 ? 4 : 3); k++)
+        launch.out[k].type = sl_type_1d(SL_F32, n);
+    SL_TRY(sl_link_open(device, threads, place_on_host(&launch, NULL, 0) + ((size_t) 1 << 20), &rig));
+    sl_status status = time_on_host(&rig, &launch, &seconds);
+    sl_link_close(&rig);
+    sl_op(SL_OP_ADAMW)->work(&launch, &work);
+    *bytes_per_s = rate(work.read_bytes + work.write_bytes, seconds);
     return status;
 }
 
@@ -143,7 +197,10 @@ sl_status sl_calibrate(const char *device, int threads, bool quick, sl_calibrati
     config.precision = SL_PRECISION_F32;
     SL_TRY(run_model(&config, &calibration->rates[SL_F32]));
     config.precision = SL_PRECISION_BF16_MASTER;
-    return run_model(&config, &calibration->rates[SL_BF16]);
+    SL_TRY(run_model(&config, &calibration->rates[SL_BF16]));
+    for (int dtype = SL_F32; dtype <= SL_BF16; dtype++)
+        SL_TRY(host_update(device, threads, quick, (sl_dtype) dtype, &calibration->rates[dtype].host_bytes));
+    return SL_OK;
 }
 
 static double share(double part, double whole)
@@ -166,9 +223,7 @@ void sl_calibrate_profile(const sl_calibration *c, const double best[SL_DTYPE_CO
         hw->attention_efficiency[d] = share(r->attention_flops[d], peak);
     if (r->device_bytes > 0)
         hw->memory_bandwidth[SL_TIER_DEVICE] = r->device_bytes;
-    /* Where one policy keeps its state on the device, the other may not. */
-    double host = r->host_bytes > 0 ? r->host_bytes : c->rates[other].host_bytes;
-    hw->host_optimizer_bandwidth = host > 0 ? host : hw->memory_bandwidth[SL_TIER_HOST];
+    hw->host_optimizer_bandwidth = r->host_bytes > 0 ? r->host_bytes : hw->memory_bandwidth[SL_TIER_HOST];
     if (r->launch_s > 0)
         hw->launch_latency_s = SL_MIN(r->launch_s, 1e-3);
 }

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/links.h"
 #include "bench/numerics.h"
 #include "bench/peak.h"
 #include "bench/roofline.h"
 #include "bench/system.h"
 #include "core/clock.h"
 #include "core/pool.h"
-#include "plan/measure.h"
 
 static sl_cell rate_cell(double rate, double unit)
 {
@@ -210,28 +210,7 @@ static sl_status bandwidth_table(const sl_system_config *c, sl_results *results,
 
 /* ---- the link (S4) ---- */
 
-static sl_status copy_of(sl_bench *b, bool out, size_t bytes, double *seconds)
-{
-    enum { RUNS = 5 };
-    double times[RUNS];
-    sl_stats stats;
-    unsigned char *dev = b->arena[SL_TIER_DEVICE], *host = b->arena[SL_TIER_HOST];
-    for (int i = -1; i < RUNS; i++) {
-        sl_span span = {0};
-        SL_TRY(b->class->step_begin(b->device));
-        sl_status issued = b->class->copy(b->device, out ? SL_STREAM_OUT : SL_STREAM_IN, out ? host : dev,
-                                          out ? dev : host, bytes, &span);
-        sl_status ended = b->class->step_end(b->device);
-        SL_TRY(ended != SL_OK ? ended : issued);
-        if (i >= 0)
-            times[i] = span.end - span.start;
-    }
-    sl_stats_of(times, RUNS, &stats);
-    *seconds = stats.median;
-    return SL_OK;
-}
-
-static sl_status size_table(sl_bench *b, bool quick, sl_results *results)
+static sl_status size_table(sl_link_rig *rig, bool quick, sl_results *results)
 {
     static const sl_column columns[] = {{"kib", "KiB", 0, false},
                                         {"in_us", "us", 1, false},
@@ -242,7 +221,7 @@ static sl_status size_table(sl_bench *b, bool quick, sl_results *results)
     for (int64_t kib = 4; kib <= (quick ? 16 << 10 : 64 << 10); kib *= 4) {
         double seconds[2], bytes = (double) (kib << 10);
         for (int out = 0; out < 2; out++)
-            SL_TRY(copy_of(b, out, (size_t) kib << 10, &seconds[out]));
+            SL_TRY(sl_link_copy(rig, out, (size_t) kib << 10, &seconds[out]));
         SL_ROW(t, sl_cell_count(kib), sl_cell_number(1e6 * seconds[0]), rate_cell(bytes / seconds[0], 1e9),
                sl_cell_number(1e6 * seconds[1]), rate_cell(bytes / seconds[1], 1e9));
     }
@@ -258,30 +237,30 @@ static sl_status link_tables(const sl_system_config *c, const sl_machine *m, sl_
     sl_table *t = SL_TABLE(results, "links", "Copies between host and device memory", columns);
     size_t piece = c->quick ? (size_t) 16 << 20 : (size_t) 64 << 20;
     double nominal = 0;
-    sl_bench bench;
-    sl_measured figures = {0};
+    sl_link_rig rig;
+    sl_links figures = {0};
     for (int i = 0; i < m->n_pci && !profile->shared_cores; i++)
         if (strcmp(m->pci[i].kind, "GPU") == 0)
             nominal = SL_MAX(nominal, m->pci[i].link_bytes_per_s);
-    SL_TRY(sl_bench_open(&bench, c->device, c->threads, (size_t) 64 << 20, 2 * piece));
-    sl_status status = sl_bench_links(&bench, piece, &figures);
+    SL_TRY(sl_link_open(c->device, c->threads, 2 * SL_MAX(piece, (size_t) 64 << 20), &rig));
+    sl_status status = sl_link_measure(&rig, piece, &figures);
     if (status == SL_OK)
-        status = size_table(&bench, c->quick, results);
-    sl_device_close(bench.device);
+        status = size_table(&rig, c->quick, results);
+    sl_link_close(&rig);
     SL_TRY(status);
-    SL_ROW(t, sl_cell_text("to the device, alone"), rate_cell(figures.link[0], 1e9), rate_cell(nominal, 1e9),
-           percent_cell(figures.link[0], nominal));
-    SL_ROW(t, sl_cell_text("from the device, alone"), rate_cell(figures.link[1], 1e9), rate_cell(nominal, 1e9),
-           percent_cell(figures.link[1], nominal));
-    SL_ROW(t, sl_cell_text("to the device, both busy"), rate_cell(figures.link_both[0], 1e9), rate_cell(nominal, 1e9),
-           percent_cell(figures.link_both[0], nominal));
-    SL_ROW(t, sl_cell_text("from the device, both busy"), rate_cell(figures.link_both[1], 1e9), rate_cell(nominal, 1e9),
-           percent_cell(figures.link_both[1], nominal));
+    SL_ROW(t, sl_cell_text("to the device, alone"), rate_cell(figures.alone[0], 1e9), rate_cell(nominal, 1e9),
+           percent_cell(figures.alone[0], nominal));
+    SL_ROW(t, sl_cell_text("from the device, alone"), rate_cell(figures.alone[1], 1e9), rate_cell(nominal, 1e9),
+           percent_cell(figures.alone[1], nominal));
+    SL_ROW(t, sl_cell_text("to the device, both busy"), rate_cell(figures.both[0], 1e9), rate_cell(nominal, 1e9),
+           percent_cell(figures.both[0], nominal));
+    SL_ROW(t, sl_cell_text("from the device, both busy"), rate_cell(figures.both[1], 1e9), rate_cell(nominal, 1e9),
+           percent_cell(figures.both[1], nominal));
     sl_results_note(results, "A small copy takes %.1f us from the event it waits for to the one behind it.",
                     1e6 * figures.latency_s);
     for (int d = 0; d < 2; d++)
-        profile->link_bandwidth[d] = figures.link[d];
-    profile->link_bandwidth_both = SL_MIN(figures.link_both[0], figures.link_both[1]);
+        profile->link_bandwidth[d] = figures.alone[d];
+    profile->link_bandwidth_both = SL_MIN(figures.both[0], figures.both[1]);
     profile->link_latency_s = figures.latency_s;
     return SL_OK;
 }

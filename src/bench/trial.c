@@ -173,15 +173,10 @@ static sl_status engine_write(void *engine, int32_t object, size_t offset, const
 
 static sl_status fill(sl_trial *t)
 {
-    sl_pool *pool;
     sl_store_access access = {t->engine, engine_read, engine_write};
     SL_TRY(sl_store_open(&t->store, t->program, access));
-    SL_TRY(sl_pool_create(t->config.threads, &pool));
-    sl_status status = sl_store_init_random(&t->store, t->config.seed, pool);
-    sl_pool_destroy(pool);
-    if (status == SL_OK)
-        status = write_batch(t);
-    return status;
+    SL_TRY(sl_trial_weights(&t->store, t->config.seed));
+    return write_batch(t);
 }
 
 static sl_status open_device(sl_trial *t)

@@ -79,7 +79,7 @@ TEST(disk)
 TEST(profile_carries_the_rates)
 {
     sl_calibration c = {
-        .rates = {[SL_F32] = {6e10, {2e10, 3e10}, 9e9, 0, 2e-6}, [SL_BF16] = {3e10, {1e10, 1e10}, 5e9, 4e9, 0}}};
+        .rates = {[SL_F32] = {6e10, {2e10, 3e10}, 9e9, 4e9, 2e-6}, [SL_BF16] = {3e10, {1e10, 1e10}, 5e9, 4e9, 0}}};
     double best[SL_DTYPE_COUNT] = {8e10, 9e10};
     sl_hardware hw = {.shared_cores = true, .memory_bandwidth = {1e10, 2e10}};
     sl_calibrate_profile(&c, best, &hw);
