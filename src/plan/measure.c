@@ -346,6 +346,7 @@ static bool are_slices(const sl_launch *a, const sl_launch *b)
         return false;
     sl_attrs x = a->attrs, y = b->attrs;
     x.attention.q_offset = y.attention.q_offset = 0;
+    x.attention.uniform = y.attention.uniform = 0; /* where it says the slice's place once more */
     return memcmp(&x, &y, sizeof x) == 0 && memcmp(&a->in[0].type, &b->in[0].type, sizeof a->in[0].type) == 0;
 }
 
