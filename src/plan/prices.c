@@ -321,12 +321,13 @@ static void use_bytes(sl_prices *p, int tier, const sl_gap_info *g, int32_t begi
     p->usage[tier][end] -= g->bytes;
 }
 
-static void choose(sl_prices *p, uint8_t *gap_choice)
+static void choose(sl_prices *p, double lean, uint8_t *gap_choice)
 {
     for (int32_t i = 0; i < p->n_gaps; i++) {
         const sl_gap_info *g = &p->gaps[i];
         bool drop = g->group >= 0 && p->groups[g->group].drop;
-        gap_choice[g->entry] = drop ? SL_GAP_DROP : g->keep <= g->evict * g->spread ? SL_GAP_KEEP : SL_GAP_EVICT;
+        double leave = g->evict * g->spread * (g->group >= 0 ? 1 : lean);
+        gap_choice[g->entry] = drop ? SL_GAP_DROP : g->keep <= leave ? SL_GAP_KEEP : SL_GAP_EVICT;
     }
 }
 
@@ -600,7 +601,7 @@ void sl_prices_choose(sl_prices *p, const sl_price_targets *targets, uint8_t *ga
     for (int i = 0; i < targets->rounds; i++) {
         integrate(p);
         weigh(p, gap_choice);
-        choose(p, gap_choice);
+        choose(p, targets->lean, gap_choice);
         account(p, gap_choice);
         move_prices(p, targets, unit, 0.2 * pow(0.02, (double) i / targets->rounds));
         if (i >= late) {
@@ -616,5 +617,5 @@ void sl_prices_choose(sl_prices *p, const sl_price_targets *targets, uint8_t *ga
         }
     integrate(p);
     weigh(p, gap_choice);
-    choose(p, gap_choice);
+    choose(p, targets->lean, gap_choice);
 }

@@ -10,6 +10,7 @@ typedef struct sl_price_targets {
     double bytes[SL_TIER_COUNT]; /* for what is not a home */
     double link_share;           /* of a link's time that may be planned */
     double in_flight;            /* device bytes that copies may hold by running ahead or behind */
+    double lean;                 /* what cannot be recomputed is kept if that costs less than this share of leaving */
     int rounds;                  /* of price changes */
 } sl_price_targets;
 

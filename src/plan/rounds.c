@@ -33,7 +33,7 @@ typedef struct sl_candidate {
     sl_guide *guide;
     double step_s; /* of the whole step */
     bool tried, cut;
-    bool interleaved;
+    bool interleaved, refined;
 } sl_candidate;
 
 typedef struct sl_rounds {
@@ -288,13 +288,16 @@ static sl_status descend(sl_rounds *r, int *at, int way)
     return SL_OK;
 }
 
+/* No plan of the whole step is faster. */
+static double bound_s(const sl_rounds *r, const sl_candidate *c)
+{
+    return c->plan->lower_bound_s * (c->cut ? (double) rounds_of(r, c) / SL_UNROLL_ROUNDS : 1);
+}
+
 /* Within half a percent of the bound: not worth looking further. */
 static bool nothing_lost(const sl_rounds *r, const sl_candidate *c)
 {
-    if (!c->plan)
-        return false;
-    double bound_s = c->plan->lower_bound_s * (c->cut ? (double) rounds_of(r, c) / SL_UNROLL_ROUNDS : 1);
-    return c->step_s <= bound_s * 1.005;
+    return c->plan && c->step_s <= bound_s(r, c) * 1.005;
 }
 
 /* The other order of the same rounds; the better one stays. */
@@ -318,8 +321,9 @@ static sl_status try_other_order(sl_rounds *r, sl_candidate *c)
 
 static sl_status refine(const sl_rounds *r, sl_candidate *c)
 {
-    if (!c->guide || nothing_lost(r, c))
+    if (!c->guide || c->refined || nothing_lost(r, c))
         return SL_OK;
+    c->refined = true;
     sl_plan_config config = config_for(r, c);
     SL_TRY(sl_guide_refine(c->guide, &config, &c->plan));
     estimate(r, c);
@@ -341,10 +345,11 @@ static sl_status run(sl_rounds *r, int *best)
         if (!r->list[at].plan || better(r, &r->list[0], &r->list[at]))
             at = 0;
         sl_candidate *c = &r->list[at];
-        if (!c->plan ||
-            c->step_s > COSTLY * c->plan->lower_bound_s * (c->cut ? (double) rounds_of(r, c) / SL_UNROLL_ROUNDS : 1))
-            SL_TRY(try_other_order(r, c));
         SL_TRY(refine(r, c));
+        if (!c->plan || c->step_s > COSTLY * bound_s(r, c)) {
+            SL_TRY(try_other_order(r, c));
+            SL_TRY(refine(r, c));
+        }
     }
     *best = at;
     return SL_OK;

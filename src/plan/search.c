@@ -322,6 +322,8 @@ static double beside_homes(const sl_search *s, sl_tier tier)
 
 /* Shares of the device's bytes and of the links' time to plan for: what the layout and the order of copies really leave, and how
  * early prefetches aim to end. Best guesses first. */
+#define LEAN 0.3 /* prices of few rounds keep weights and gradients where activations would save recomputations */
+
 typedef struct sl_shares {
     double device, link, slack;
 } sl_shares;
@@ -338,6 +340,7 @@ static void aim(const sl_search *s, const sl_shares *shares, sl_price_targets *t
     targets->bytes[SL_TIER_HOST] = 0.97 * beside_homes(s, SL_TIER_HOST);
     targets->in_flight = (s->small ? 0.03 : 0.05) * beside_homes(s, SL_TIER_DEVICE);
     targets->link_share = shares->link;
+    targets->lean = s->small ? 1 : LEAN;
 }
 
 /* Choices by prices, with the homes of `trial`: for a small step from one set of prices, for a large one from a set for each

@@ -51,9 +51,9 @@ TEST(llama_8b)
 {
     double free_s = plan_step(with_rounds(llama_8b, 1), 130 * GIB, 100 * GIB, 3);
     double tight_s = plan_step(with_rounds(llama_8b, 1), 24 * GIB, 100 * GIB, 3);
-    CHECK_MSG(tight_s > 0 && free_s / tight_s >= 0.88, "%.1f %% of the speed at 130 GiB", 100 * free_s / tight_s);
+    CHECK_MSG(tight_s > 0 && free_s / tight_s >= 0.91, "%.1f %% of the speed at 130 GiB", 100 * free_s / tight_s);
     double least_s = plan_step(with_rounds(llama_8b, 1), 12 * GIB, 100 * GIB, 3);
-    CHECK_MSG(least_s > 0 && free_s / least_s >= 0.75, "%.1f %% of the speed at 130 GiB", 100 * free_s / least_s);
+    CHECK_MSG(least_s > 0 && free_s / least_s >= 0.84, "%.1f %% of the speed at 130 GiB", 100 * free_s / least_s);
 }
 
 TEST(llama_32b)

@@ -1,7 +1,15 @@
 /* A step of many rounds of a small model: planned on a few of them, right as a whole, and honest about its smallest budgets. */
 #include "plan/rounds.h"
 
+#include <time.h>
+
 #include "../model/interpret.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#define LIMIT_S 80
+#else
+#define LIMIT_S 4 /* of processor time, on a machine that does other things too */
+#endif
 
 typedef struct job {
     sl_model model;
@@ -96,10 +104,47 @@ TEST(sliced_sequences)
     check_job(&j);
 }
 
+static sl_status h200(void *context, const sl_program *program, sl_costs **costs)
+{
+    sl_hardware hw;
+    (void) context;
+    SL_TRY(sl_hardware_find("h200", &hw));
+    return sl_costs_roofline(program, &hw, NULL, costs);
+}
+
+static double plan_8b(size_t device_gib)
+{
+    job j = {.config = interpret_config(8192, 64, 8192, SL_PRECISION_BF16)};
+    sl_plan_config config = {.budget = {device_gib << 30, (size_t) 100 << 30}};
+    sl_program *program;
+    sl_costs *costs;
+    sl_plan *p;
+    CHECK_OK(sl_model_find("llama3-8b", &j.model));
+    double start = (double) clock() / CLOCKS_PER_SEC;
+    CHECK_OK(sl_plan_best(&j.config, interpret_build, &j.model, h200, NULL, &config, &program, &costs, &p));
+    double took = (double) clock() / CLOCKS_PER_SEC - start, step_s = p->predicted.step_s;
+    CHECK_OK(sl_plan_check(program, p, config.budget));
+    printf("%zu GiB: %.2f s, planned in %.2f s\n", device_gib, step_s, took);
+    CHECK_MSG(took < LIMIT_S, "%.2f s to plan", took);
+    sl_plan_destroy(p);
+    sl_costs_destroy(costs);
+    sl_program_destroy(program);
+    return step_s;
+}
+
+/* 8B at 8k: nearly as fast in 24 GiB as in 130. */
+TEST(llama_8b)
+{
+    double free_s = plan_8b(130);
+    CHECK(free_s / plan_8b(24) >= 0.955);
+    CHECK(free_s / plan_8b(12) >= 0.88);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(packed_chunks);
     RUN(sliced_sequences);
+    RUN(llama_8b);
     return test_end();
 }
