@@ -9,7 +9,9 @@
  * kernels. K/V heads shared by several query heads are summed inside the graph.
  *
  * The graph without an accumulator for dQ is the deterministic one; cuDNN's faster variant adds into dQ with atomics, whose
- * order, and so whose last bits, change from run to run.
+ * order, and so whose last bits, change from run to run. On Hopper the deterministic one writes dS to its workspace: 2 bytes for
+ * each pair of query and key of each head, 4 GiB for 32 heads of 8,192 tokens. So the backward goes through the K/V heads in
+ * groups whose dS fits ATTENTION_WORKSPACE: a rule of the shape alone, as all that may move bits.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +19,8 @@
 
 #include "device/cuda/attention.h"
 #include "device/cuda/dnn.h"
+
+#define ATTENTION_WORKSPACE ((int64_t) 1 << 30)
 
 enum {
     ID_Q = 1,
@@ -39,7 +43,9 @@ enum {
 /* What the graph depends on; the key of the cache, so zeroed before it is filled. */
 typedef struct shape {
     int64_t batch, q_rows, kv_rows, rows; /* per sequence; rows = all queries of the chunk */
-    int32_t heads, kv_heads, head_dim, causal, backward, unused;
+    int64_t width, kv_width;              /* elements of a row of q, and of k and v together: all heads */
+    int32_t heads, kv_heads;              /* of one run of the graph: all of them, or a group */
+    int32_t groups, head_dim, causal, backward;
 } shape;
 
 typedef struct attention_plan {
@@ -52,6 +58,18 @@ static void plan_destroy(sl_cuda_cached *cached)
 {
     sl_dnn_destroy(&((attention_plan *) cached)->graph);
     free(cached);
+}
+
+/* As many groups of K/V heads as it takes, all of one size. SLUICE_ATTENTION_WORKSPACE is for tests. */
+static void split_heads(shape *s)
+{
+    const char *forced = getenv("SLUICE_ATTENTION_WORKSPACE");
+    int64_t most = forced ? atoll(forced) : ATTENTION_WORKSPACE, per_head = 2 * s->batch * s->q_rows * s->kv_rows;
+    int32_t kv_heads = s->kv_heads, ratio = s->heads / s->kv_heads;
+    while (s->kv_heads > 1 && (kv_heads % s->kv_heads || s->kv_heads * ratio * per_head > most))
+        s->kv_heads--;
+    s->heads = s->kv_heads * ratio;
+    s->groups = kv_heads / s->kv_heads;
 }
 
 static bool shape_of(const sl_launch *launch, bool backward, shape *s)
@@ -73,6 +91,9 @@ static bool shape_of(const sl_launch *launch, bool backward, shape *s)
             return false;
         s->batch = 1, s->q_rows = q->dim[0], s->kv_rows = kv->dim[0];
     }
+    s->groups = 1, s->width = (int64_t) s->heads * s->head_dim, s->kv_width = 2 * (int64_t) s->kv_heads * s->head_dim;
+    if (backward)
+        split_heads(s);
     return true;
 }
 
@@ -92,8 +113,8 @@ static sl_dnn_shape make(int64_t b, int64_t h, int64_t m, int64_t n, int64_t sb,
 
 static builder begin(sl_dnn_graph *g, const shape *s)
 {
-    int64_t b = s->batch, h = s->heads, kh = s->kv_heads, m = s->q_rows, n = s->kv_rows, e = s->head_dim, w = h * e,
-            kw = 2 * kh * e;
+    int64_t b = s->batch, h = s->heads, kh = s->kv_heads, m = s->q_rows, n = s->kv_rows, e = s->head_dim, w = s->width,
+            kw = s->kv_width;
     builder x = {.g = g, .s = s};
     x.q = make(b, h, m, e, m * w, e, w, 1);
     x.k = make(b, kh, n, e, n * kw, e, kw, 1);
@@ -215,12 +236,13 @@ static void build_backward(builder *x)
 }
 
 /* The plan for a launch; NULL: use the plain kernels. */
-static sl_status prepare(sl_cuda *cuda, const sl_launch *launch, bool backward, sl_dnn_graph **out)
+static sl_status prepare(sl_cuda *cuda, const sl_launch *launch, bool backward, shape *found, sl_dnn_graph **out)
 {
     shape s;
     *out = NULL;
     if (!shape_of(launch, backward, &s))
         return SL_OK;
+    *found = s;
     attention_plan *plan = (attention_plan *) sl_cuda_cache_find(cuda, SL_OP_ATTENTION, &s, sizeof s);
     if (!plan) {
         plan = calloc(1, sizeof *plan);
@@ -257,16 +279,18 @@ static sl_status attention_supports(sl_cuda *cuda, const sl_launch *launch)
 
 static size_t attention_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
+    shape s;
     sl_dnn_graph *graph;
-    if (prepare(cuda, launch, false, &graph) != SL_OK || !graph)
+    if (prepare(cuda, launch, false, &s, &graph) != SL_OK || !graph)
         return 0;
     return graph->workspace_bytes;
 }
 
 static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
+    shape s;
     sl_dnn_graph *graph;
-    SL_TRY(prepare(cuda, launch, false, &graph));
+    SL_TRY(prepare(cuda, launch, false, &s, &graph));
     if (!graph)
         return sl_cuda_attention_plain(cuda, launch, stream);
     const sl_type *q = &launch->in[0].type, *kv = &launch->in[1].type;
@@ -298,16 +322,18 @@ static size_t staging_bytes(const sl_launch *launch)
 
 static size_t attention_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
+    shape s;
     sl_dnn_graph *graph;
-    if (prepare(cuda, launch, true, &graph) != SL_OK || !graph)
+    if (prepare(cuda, launch, true, &s, &graph) != SL_OK || !graph)
         return sl_cuda_attention_plain_bwd_workspace(launch);
     return sums_bytes(launch) + staging_bytes(launch) + graph->workspace_bytes;
 }
 
 static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
+    shape s;
     sl_dnn_graph *graph;
-    SL_TRY(prepare(cuda, launch, true, &graph));
+    SL_TRY(prepare(cuda, launch, true, &s, &graph));
     if (!graph)
         return sl_cuda_attention_plain_bwd(cuda, launch, stream);
     const sl_type *q = &launch->in[1].type, *kv = &launch->in[2].type;
@@ -318,23 +344,27 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
     char *dk = needs_staging(launch) ? staging : launch->out[1].data;
     int64_t ids[] = {ID_Q,  ID_K,  ID_V,  ID_O,  ID_STATS,  ID_SCALE, ID_ONE,   ID_SUM,
                      ID_DO, ID_DQ, ID_DK, ID_DV, ID_MASKED, ID_LEN_Q, ID_LEN_KV};
-    void *pointers[] = {launch->in[1].data,
-                        k,
-                        k + half,
-                        launch->in[3].data,
-                        launch->in[4].data,
-                        &scale,
-                        &one,
-                        sums,
-                        launch->in[0].data,
-                        launch->out[0].data,
-                        dk,
-                        dk + half,
-                        &masked,
-                        &len_q,
-                        &len_kv};
     int count = launch->attrs.attention.causal ? launch->attrs.attention.q_offset ? 15 : 13 : 12;
-    SL_TRY(sl_dnn_run(cuda, graph, ids, pointers, count, staging + staging_bytes(launch), stream));
+    for (int32_t group = 0; group < s.groups; group++) {
+        size_t at = (size_t) group * (size_t) (s.heads * s.head_dim) * 2; /* of q, o and their gradients, bf16 */
+        size_t kv_at = (size_t) group * (size_t) (s.kv_heads * s.head_dim) * 2;
+        void *pointers[] = {(char *) launch->in[1].data + at,
+                            k + kv_at,
+                            k + half + kv_at,
+                            (char *) launch->in[3].data + at,
+                            (float *) launch->in[4].data + (size_t) group * (size_t) (s.heads * s.rows),
+                            &scale,
+                            &one,
+                            sums,
+                            (char *) launch->in[0].data + at,
+                            (char *) launch->out[0].data + at,
+                            dk + kv_at,
+                            dk + half + kv_at,
+                            &masked,
+                            &len_q,
+                            &len_kv};
+        SL_TRY(sl_dnn_run(cuda, graph, ids, pointers, count, staging + staging_bytes(launch), stream));
+    }
     if (!needs_staging(launch))
         return SL_OK;
     sl_launch add = {.op = SL_OP_CAST, .accumulate = launch->accumulate >> 1 & 1};
