@@ -180,10 +180,14 @@ sl_status sl_attention_tiled(sl_rig *rig, sl_region *region, const sl_attention_
     SL_TRY(sl_rig_tensor(rig, sl_type_1d(SL_I32, s->batch + 1), &segments));
     for (int64_t i = 0; i < n; i++) {
         int64_t first = i * each, count = SL_MIN(each, all - first), slice = n - 1 - i;
+        /* A slice of a causal sequence is given the rows it sees, as programs do. */
+        int64_t visible = n > 1 && s->causal ? first + count : all;
         sl_launch *f = &c->forward[i];
         *f = (sl_launch){.op = SL_OP_ATTENTION, .attrs = attention_attrs(s, n > 1 ? first : 0)};
+        if (visible < all)
+            f->attrs.attention.uniform = visible;
         f->in[0] = rows_of(&c->q, first, count);
-        f->in[1] = c->kv;
+        f->in[1] = rows_of(&c->kv, 0, visible);
         f->in[2] = segments;
         f->out[0] = rows_of(&c->o, first, count);
         SL_TRY(sl_rig_tensor(rig, sl_type_2d(SL_F32, s->heads, count), &f->out[1]));
@@ -192,12 +196,12 @@ sl_status sl_attention_tiled(sl_rig *rig, sl_region *region, const sl_attention_
         *b = (sl_launch){.op = SL_OP_ATTENTION_BWD, .attrs = f->attrs, .accumulate = slice > 0 ? 2 : 0};
         b->in[0] = rows_of(&c->d_o, first, count);
         b->in[1] = f->in[0];
-        b->in[2] = c->kv;
+        b->in[2] = f->in[1];
         b->in[3] = f->out[0];
         b->in[4] = f->out[1];
         b->in[5] = segments;
         b->out[0] = rows_of(&c->dq, first, count);
-        b->out[1] = c->dkv;
+        b->out[1] = rows_of(&c->dkv, 0, visible);
     }
     SL_TRY(place_list(rig, c->forward, n, &c->workspace_bytes));
     SL_TRY(place_list(rig, c->backward, n, &c->workspace_bytes));
