@@ -19,8 +19,11 @@ A model that learns to write this project's sources, byte by byte, in less devic
 
 EOF
 "$sluice" train --config examples/first-run.json --out "$run" "$@"
+echo
+"$sluice" report "$run" --quiet
 cat <<EOF
 
+Open that page in a browser: what limited the run, its timeline and memory (docs/reading-a-report.md explains it).
 What would other budgets do? None of them changes a bit of the result.
     $sluice plan --config examples/first-run.json --device-mem 10MiB
 Go on where this run ended, in another budget:

@@ -123,8 +123,15 @@ TEST(help)
                                      {.name = "seed"},  {.name = "precision"}, {.name = "force"}};
     check_help("init", init, SL_COUNT(init));
     check_help("models", &(sl_option){.name = "json"}, 1);
+    static const sl_option report[] = {{.name = "out"}, {.name = "trace"}, {.name = "csv"}, {.name = "quiet"}};
+    check_help("report", report, SL_COUNT(report));
+    static const sl_option sweep[] = {{.name = "model"},    {.name = "seqlen"},   {.name = "device-mem"},
+                                      {.name = "host-mem"}, {.name = "run"},      {.name = "jobs"},
+                                      {.name = "out"},      {.name = "csv"},      {.name = "force"},
+                                      {.name = "hw"},       {.name = "precision"}};
+    check_help("sweep", sweep, SL_COUNT(sweep));
     CHECK_I64(sluice("--help"), 0);
-    static const char *const commands[] = {"train", "plan", "init", "models", "--version"};
+    static const char *const commands[] = {"train", "plan", "init", "models", "sweep", "report", "--version"};
     for (int64_t i = 0; i < SL_COUNT(commands); i++)
         CHECK_CONTAINS(out, commands[i]);
     CHECK_I64(sluice("--version"), 0);
@@ -495,6 +502,28 @@ TEST(two_signals)
     CHECK(!exists("left/checkpoints/step-00000001"));
 }
 
+/* What is wrong with a file is told with its place. */
+TEST(report)
+{
+    CHECK_I64(sluice(TRAIN "--steps 3 --out run --quiet"), 0);
+    CHECK_I64(sluice("report run --quiet --trace=t.json --csv s.csv"), 0);
+    CHECK_STR(out, "page    run/report.html\ntrace   t.json (open it at https://ui.perfetto.dev)\ncsv     s.csv\n");
+    CHECK_I64(sluice("report run/events.jsonl"), 0);
+    CHECK_CONTAINS(out, "Limited by ");
+    CHECK_CONTAINS(out, "page    run/report.html\n");
+    CHECK(!strstr(out, "█")); /* not a terminal */
+    refused(2, "report", "needs a file");
+    refused(2, "report run run --trace t.json", "one run");
+    refused(2, "report run run --csv t.csv", "one file");
+    refused(2, "report run --such", "unknown option --such");
+    refused(1, "report no-such-file", "no-such-file");
+    refused(1, "report .", "events.jsonl");
+    write_text("odd.jsonl", "{\"event\":\"run\"}\n{\"event\":\"step\",\"loss\":[]}\n");
+    refused(1, "report odd.jsonl", "odd.jsonl:2:24: \"loss\" must be a number");
+    write_text("one.jsonl", "{\"event\":\"run\"}\n");
+    refused(2, "report one.jsonl --trace t.json", "no timeline");
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -504,6 +533,7 @@ int main(int argc, char **argv)
     write_text("text.txt", text);
     setenv("XDG_CACHE_HOME", test_path("cache"), 1);
     RUN(help);
+    RUN(report);
     RUN(usage);
     RUN(option_files);
     RUN(models);
