@@ -4,8 +4,8 @@
  * What makes such figures wrong, and what is done about it:
  *  - caches. In a step a launch finds its weights, saved activations and outputs in memory, and its first input, which the task
  *    before it made, in the cache. So between two runs of a kind a block larger than the caches is copied through, and on a
- *    CPU the first input is read again if it is small. (Without that products of `small` found 47 MB in the third-level
- *    cache that a step reads from memory, and a step took 8 to 14 % longer than predicted.)
+ *    CPU the first input is read again if it is small. (A product of `small` touches 47 MB, as much as a third-level cache
+ *    holds: copying 24 MB through left much of it there.)
  *  - outliers. On a shared machine times have a long tail, and a step adds up hundreds of them: medians would leave the
  *    tail out. The mean is taken, with nothing above half as much again as the median.
  *  - special numbers. Kernels run faster on zeros: operands are filled by the op's own rule.
