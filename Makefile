@@ -1,11 +1,12 @@
 # make         build build/sluice                     make run    set up, build, train the first model
 # make test    set up, build, run all tests           make check  set up, then everything that guards the code
-# make install [PREFIX=/usr/local] [DESTDIR=]         make format, make clean
+# make test-gpu  what a GPU must pass                 make install [PREFIX=/usr/local] [DESTDIR=]
+# make format, make clean
 BUILD  := build
 PREFIX ?= /usr/local
 JOBS   := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build deps run test check install format clean
+.PHONY: all build deps run test test-gpu check install format clean
 all: build
 
 # A first configure picks ninja where there is one; later ones keep what was picked.
@@ -23,6 +24,9 @@ run: deps
 test: deps
 	@$(MAKE) --no-print-directory build
 	@sh tools/run-tests $(BUILD)
+
+test-gpu: build
+	@bash tools/test-gpu $(BUILD)
 
 check:
 	@sh tools/deps build check

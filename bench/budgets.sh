@@ -2,7 +2,7 @@
 # One job at many device budgets, from unlimited to the least that works: are losses and weights the same bits, do the
 # measured peaks stay within the budgets, is one step under the least refused? With 1 and 2 threads, three precisions, a
 # packed job and a sliced one.
-#   bench/budgets.sh [steps]          needs build/sluice, jq
+#   [DEVICE=cuda] bench/budgets.sh [steps]          needs build/sluice, jq
 set -euo pipefail
 steps=${1:-3}
 sluice=${SLUICE:-build/sluice}
@@ -14,7 +14,7 @@ fails=0 good=0
 job() { # name, model, seqlen, tokens per step, extra...
     local name=$1 model=$2 seqlen=$3 tokens=$4
     shift 4
-    local common=(--model "$model" --seqlen "$seqlen" --tokens-per-step "$tokens" --steps "$steps" --data "$data" --seed 7 --json "$@")
+    local common=(--model "$model" --seqlen "$seqlen" --tokens-per-step "$tokens" --steps "$steps" --data "$data" --seed 7 --device "${DEVICE:-auto}" --json "$@")
     local before=$fails plan least full reference='' budget
     plan=$("$sluice" plan "${common[@]}" | tail -n 1)
     least=$(jq .min_device_bytes <<<"$plan")
