@@ -24,9 +24,9 @@
 #include "plan/measure.h"
 
 enum { MOST_RUNS = 6, LEAST_RUNS = 3, MOST_BESIDE = 64, SLOWDOWN_RUNS = 3 };
-#define HEAT_SECONDS 0.012  /* of load before each timed launch */
-#define REHEAT_SECONDS 0.1  /* before each kind */
-#define WARM_UP_SECONDS 1.5 /* until the clock has settled */
+#define HEAT_SECONDS 0.006  /* of load before each timed launch */
+#define REHEAT_SECONDS 0.06 /* before each kind */
+#define WARM_UP_SECONDS 1.0 /* until the clock has settled */
 #define KIND_SECONDS 0.06   /* spent on one kind, unless it takes longer to run LEAST_RUNS times */
 #define LONG_SECONDS 0.2    /* a kind that takes this long is run just once */
 

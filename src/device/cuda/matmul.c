@@ -15,7 +15,7 @@
 #include "device/cuda/choices.h"
 #include "device/cuda/cuda.h"
 
-enum { PROPOSALS = 8, ROUNDS = 3 };
+enum { PROPOSALS = 8, ROUNDS = 2 };
 #define PROPOSAL_SECONDS 3e-3 /* of work per proposal and round */
 #define MARGIN 0.98           /* another proposal must be this much faster than the first */
 
