@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/baseline.h"
 #include "bench/machine.h"
 
 #define SL_BENCH(name) extern const sl_bench_def sl_bench_##name;
@@ -24,6 +25,8 @@ static const sl_option common[] = {
     {"threads", "N", SL_OPT_I64, "0", "Run", "CPU threads; 0: one per core"},
     {"warmup", "N", SL_OPT_I64, NULL, "Run", "runs before the clock starts; a bench knows how many it needs"},
     {"steps", "N", SL_OPT_I64, NULL, "Run", "runs that are timed"},
+    {"baseline", "FILE", SL_OPT_STRING, NULL, "Run",
+     "hold the results against those --out wrote earlier: other values are refused, times are compared"},
     {"json", NULL, SL_OPT_FLAG, "false", "Output", "print one JSON object instead of tables"},
     {"out", "FILE", SL_OPT_STRING, NULL, "Output", "write the JSON object to a file as well"},
 };
@@ -80,6 +83,8 @@ sl_status sl_bench_run(const sl_bench_def *def, const sl_options *options, void 
     sl_status status = sl_machine_facts(class ? class->name : NULL, job.threads, results);
     if (status == SL_OK)
         status = def->run(&job, results);
+    if (status == SL_OK && sl_options_is_set(options, "baseline"))
+        status = sl_baseline_compare(results, sl_options_string(options, "baseline"));
     if (status == SL_OK)
         status = sl_results_status(results);
     if (status != SL_OK) {

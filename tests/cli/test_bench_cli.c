@@ -121,11 +121,40 @@ TEST(objects)
     CHECK(!strstr(out, "█")); /* no bars into a file */
 }
 
+/* The same again is accepted and its times compared; a baseline with another loss, and one of another bench, are not. */
+TEST(baseline)
+{
+#define LM "bench lm --quick --device cpu --contexts 32 --precisions f32 --parts times --steps 1 "
+    static char file[1 << 16];
+    CHECK_I64(sluice(LM "--out first.json"), 0);
+    CHECK_I64(sluice(LM "--baseline first.json --json"), 0);
+    CHECK_CONTAINS(out, "against_baseline");
+    CHECK_CONTAINS(out, "1 rows were held against the baseline");
+    check_object(out, "bench", "lm");
+    read_text(test_path("first.json"), file, sizeof file);
+    char *loss = strstr(file, "\"loss\":");
+    loss = loss ? strstr(loss + 1, "\"loss\":5.") : NULL; /* behind the column's name: the row's value */
+    if (!loss)
+        loss = strstr(file, "\"loss\":5.");
+    REQUIRE(loss != NULL);
+    loss[strlen("\"loss\":")] = '6';
+    CHECK_OK(sl_file_write_atomic(test_path("other.json"), file, strlen(file)));
+    CHECK_I64(sluice(LM "--baseline other.json --json"), 1);
+    CHECK_CONTAINS(out, "no speed is reported, because its loss is");
+    CHECK_CONTAINS(out, "\"step_ms\":null");
+    CHECK_CONTAINS(err, "does not match the baseline");
+    CHECK_I64(sluice("bench flops --quick --out flops.json"), 0);
+    refused(LM "--baseline flops.json", "holds no results of");
+    CHECK_I64(sluice(LM "--baseline missing.json"), 1);
+#undef LM
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(list_and_help);
     RUN(mistakes);
     RUN(objects);
+    RUN(baseline);
     return test_end();
 }
