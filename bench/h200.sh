@@ -36,7 +36,7 @@ train() { # job, then the flags of sluice train
     tail -n 1 "$log" | jq -c --arg job "$job" --arg flags "$*" --arg at "$at" --arg commit "${COMMIT:-$(git describe --always --dirty)}" \
         --arg time "$(date -u +%FT%TZ)" --slurpfile events "$work/$job/events.jsonl" '
         {kind: "run", job: $job, time: $time, commit: $commit, flags: $flags, gpu: $at, numerics: $events[0].numerics} +
-        (. | {tokens_per_s, step_s, predicted_step_s, mfu, hfu, tflops, device_peak_bytes, device_budget_bytes, host_peak_bytes,
+        (. | {tokens_per_s, step_s, predicted_step_s, mfu, hfu, tflops, device_peak_bytes, device_budget_bytes, device_context_bytes, host_peak_bytes,
               host_budget_bytes, recompute_fraction, weights_hash, loss}) +
         ($events[1] | {plan_ms, measure_s, memory_s, weights_s}) +
         {first_loss_s: ([$events[] | select(.event == "step") | .t] | first)}' > "$work/row"

@@ -81,6 +81,8 @@ typedef struct sl_device_class {
     sl_status (*read)(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes);
     /* The machine's profile as far as the device can tell without measuring. */
     void (*hardware)(sl_device *device, sl_hardware *hardware);
+    /* Optional (NULL: none). Device memory that the device's own runtime takes beside the arena (a CUDA context); reported apart. */
+    size_t (*overhead)(sl_device *device);
     /* Optional (NULL: nothing to remember). Called before `open`: library algorithms that are picked by measuring fix bits, so they are
      * taken from the run's file first, then from the machine's cache, and what is picked anew goes into both. Paths may be NULL. */
     void (*remember)(const char *run_file, const char *cache_file);

@@ -159,6 +159,8 @@ sl_status sl_trainer_report(sl_trainer *t, const char **json)
         sl_json_put_f64(&w, NULL, t->loss[i]);
     sl_json_end_array(&w);
     put_summary(&w, &measured);
+    if (t->device->class->overhead)
+        put_bytes(&w, "device_context_bytes", t->device->class->overhead(t->device));
     sl_json_put_f64(&w, "predicted_step_s", t->prepared.plan->predicted.step_s);
     sl_json_put_string(&w, "weights_hash", text);
     sl_json_put_i64(&w, "step", t->progress.step);

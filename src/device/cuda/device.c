@@ -557,6 +557,16 @@ static void cuda_hardware(sl_device *device, sl_hardware *hardware)
     hardware->memory_bytes[SL_TIER_HOST] = (size_t) sysconf(_SC_PHYS_PAGES) * (size_t) sysconf(_SC_PAGESIZE);
 }
 
+/* All that is taken and not the arena; other processes' memory counts too, where there are any. */
+static size_t cuda_overhead(sl_device *device)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    size_t available = 0, total = 0;
+    if (cudaMemGetInfo(&available, &total) != cudaSuccess || total - available < cuda->arena_bytes[SL_TIER_DEVICE])
+        return 0;
+    return total - available - cuda->arena_bytes[SL_TIER_DEVICE];
+}
+
 static const char *cuda_numerics(sl_device *device)
 {
     return ((sl_cuda *) device)->numerics;
@@ -580,6 +590,7 @@ const sl_device_class sl_cuda_class = {
     .write = cuda_write,
     .read = cuda_transfer,
     .hardware = cuda_hardware,
+    .overhead = cuda_overhead,
     .remember = sl_cuda_choices_files,
     .numerics = cuda_numerics,
 };
