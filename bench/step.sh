@@ -35,11 +35,12 @@ small() { # precision
     for ((i = 0; i < repeats; i++)); do
         a+=("$(ours small 256 1024 6 "$1" | figures tokens_per_s)")
         b+=("$(theirs "$1" --eager)")
-        [ -z "${COMPILE:-}" ] || c+=("$(limit=$COMPILE theirs "$1" || echo 0)")
+        [ -z "${COMPILE:-}" ] || c+=("$(limit=$COMPILE theirs "$1" 2>/dev/null || echo 0)")
     done
     awk -v p="$1" -v t="$threads" -v a="$(median "${a[@]}")" -v b="$(median "${b[@]}")" -v c="$(median "${c[@]:-0}")" 'BEGIN {
-        printf "small %s, %d threads: sluice %.0f tok/s, torch eager %.0f, compiled %s; ratio to the better %.2f\n", p, t, a, b,
-            c > 0 ? sprintf("%.0f", c) : "-", a / (b > c ? b : c)}'
+        best = (b > c) ? b : c
+        compiled = (c > 0) ? sprintf("%.0f", c) : "-"
+        printf "small %s, %d threads: sluice %.0f tok/s, torch eager %.0f, compiled %s; ratio to the better %.2f\n", p, t, a, b, compiled, a / best}'
 }
 
 gpt2() {
