@@ -11,6 +11,8 @@
 #include "bench/bench.h"
 #include "bench/guard.h"
 #include "bench/machine.h"
+#include "bench/tile_reference.h"
+#include "core/clock.h"
 
 enum { MOST = 16 };
 
@@ -215,7 +217,78 @@ static sl_status long_table(bench *b)
     return SL_OK;
 }
 
-/* ---- F5: how many queries a launch takes ---- */
+/* ---- F5: tiles ---- */
+
+/* The plain algorithm at several tiles, on the host: what the tile changes, and where it no longer fits on a chip. */
+static sl_status reference_row(bench *b, const sl_attention_shape *s, int64_t tile, sl_pool *pool, float *o, float *lse,
+                               double *p, sl_table *t)
+{
+    enum { RUNS = 3 };
+    double times[RUNS], error = 0, *want = p + s->seqlen;
+    sl_stats stats;
+    char what[96];
+    size_t scratch = sl_tile_scratch(tile, s->dim);
+    for (int i = 0; i < RUNS; i++) {
+        double start = sl_clock_s();
+        sl_status status = sl_tile_forward(s, &b->data, tile, SL_ON_CHIP_BYTES, pool, o, lse);
+        times[i] = sl_clock_s() - start;
+        if (status == SL_E_DOES_NOT_FIT) {
+            SL_ROW(t, sl_cell_count(tile), sl_cell_number((double) scratch / 1024),
+                   sl_cell_number(sl_tile_traffic(s, tile) / (1 << 20)), sl_cell_none(),
+                   sl_cell_text("out of on-chip memory"));
+            return SL_OK;
+        }
+        SL_TRY(status);
+    }
+    for (int i = 0; i < 4; i++) {
+        int64_t row = (s->seqlen - 1) * (i + 1) / 4, item = (s->heads - 1) * i / 3;
+        sl_attention_exact(s, &b->data, item, row, p, want, want + s->dim);
+        for (int64_t c = 0; c < s->dim; c++)
+            error = fmax(error, fabs((double) o[(item * s->seqlen + row) * s->dim + c] - want[c]));
+    }
+    sl_stats_of(times, RUNS, &stats);
+    snprintf(what, sizeof what, "plain tiled attention, tile %lld", (long long) tile);
+    bool right = sl_guard(b->results, what, error, 1e-5);
+    SL_ROW(t, sl_cell_count(tile), sl_cell_number((double) scratch / 1024),
+           sl_cell_number(sl_tile_traffic(s, tile) / (1 << 20)),
+           right ? sl_cell_number(1e3 * stats.median) : sl_cell_none(), sl_cell_text(right ? "right" : "wrong"));
+    return SL_OK;
+}
+
+static sl_status reference_table(bench *b)
+{
+    static const sl_column columns[] = {{"tile", "", 0, false},
+                                        {"on_chip_kib", "KiB", 1, false},
+                                        {"traffic_mib", "MiB", 2, true},
+                                        {"host_ms", "ms", 3, false},
+                                        {"verdict", "", 0, false}};
+    static const int64_t tiles[] = {16, 32, 64, 128, 256};
+    sl_attention_shape s = {1, 4, b->job->quick ? 256 : 1024, 64, true, SL_F32};
+    sl_table *t = SL_TABLE(
+        b->results, "tile_reference",
+        "Tiles of the plain algorithm, f32, 64 wide: memory on chip against traffic (Hopper's 227 KiB are the limit)",
+        columns);
+    sl_region *region;
+    sl_pool *pool;
+    float *o, *lse;
+    double *p;
+    SL_TRY(draw(b, &s));
+    SL_TRY(sl_region_create(&region));
+    sl_status status = sl_pool_create(b->job->threads, &pool);
+    if (status != SL_OK) {
+        sl_region_destroy(region);
+        return status;
+    }
+    SL_TRY_GOTO(sl_region_alloc(region, &o, s.heads * s.seqlen * s.dim, sizeof *o), done);
+    SL_TRY_GOTO(sl_region_alloc(region, &lse, s.heads * s.seqlen, sizeof *lse), done);
+    SL_TRY_GOTO(sl_region_alloc(region, &p, s.seqlen + 2 * s.dim, sizeof *p), done);
+    for (int64_t i = 0; i < SL_COUNT(tiles); i++)
+        SL_TRY_GOTO(reference_row(b, &s, tiles[i], pool, o, lse, p, t), done);
+done:
+    sl_pool_destroy(pool);
+    sl_region_destroy(region);
+    return status;
+}
 
 static sl_status tile_table(bench *b)
 {
@@ -241,7 +314,7 @@ static sl_status tile_table(bench *b)
         SL_ROW(t, sl_cell_count(queries), sl_cell_count(launches), ms(judged, c.forward.mean),
                ms(judged, c.backward.mean), ms(judged, c.both.mean), mib(&c), sl_cell_text(judged));
     }
-    return SL_OK;
+    return reference_table(b);
 }
 
 /* ---- F4: the leaderboard's shape ---- */

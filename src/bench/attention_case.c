@@ -330,9 +330,8 @@ static double dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
-/* o and dq of one query, in double, from values that are the operands' own. p: room for seqlen numbers. */
-static void exact_row(const sl_attention_shape *s, const sl_attention_data *data, int64_t item, int64_t row, double *p,
-                      double *o, double *dq)
+void sl_attention_exact(const sl_attention_shape *s, const sl_attention_data *data, int64_t item, int64_t row,
+                        double *p, double *o, double *dq)
 {
     int64_t d = s->dim, base = item * s->seqlen * d, end = s->causal ? row + 1 : s->seqlen;
     const float *q = data->q + base + row * d, *k = data->k + base, *v = data->v + base,
@@ -397,7 +396,7 @@ sl_status sl_attention_check(sl_rig *rig, const sl_attention_case *c, const sl_a
     *error = 0;
     for (int i = 0; i < ROWS && status == SL_OK; i++) { /* the last row of all among them */
         int64_t item = (items - 1) * i / (ROWS - 1), row = (s->seqlen - 1) * (i + 1) / ROWS;
-        exact_row(s, data, item, row, p, want, want + s->dim);
+        sl_attention_exact(s, data, item, row, p, want, want + s->dim);
         *error = fmax(*error, row_error(o + (item * s->seqlen + row) * s->dim, want, s->dim));
         *error = fmax(*error, row_error(dq + (item * s->seqlen + row) * s->dim, want + s->dim, s->dim));
     }

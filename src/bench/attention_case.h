@@ -45,6 +45,9 @@ sl_status sl_attention_read(sl_rig *rig, const sl_attention_case *c, int what, f
 double sl_attention_account(const sl_attention_shape *shape, bool naive, bool backward);
 /* Arithmetic: 4 T^2 d per head forward, half of it causal; 2.5 times that backward (scores are computed again). */
 double sl_attention_flops(const sl_attention_shape *shape, bool backward);
+/* o and dq of one query in double, dim numbers each, from the operands' own values. p: room for seqlen numbers. */
+void sl_attention_exact(const sl_attention_shape *shape, const sl_attention_data *data, int64_t item, int64_t row,
+                        double *p, double *o, double *dq);
 /* Largest error of o and dq over a few rows against exact arithmetic here, relative to the largest value of those rows. */
 sl_status sl_attention_check(sl_rig *rig, const sl_attention_case *c, const sl_attention_data *data, double *error);
 

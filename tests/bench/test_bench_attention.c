@@ -1,6 +1,7 @@
 /* Two ways to one result: naive and tiled attention agree, forward and backward; memory is as counted; what does not fit is a row. */
 #include "bench/attention_case.h"
 #include "bench/guard.h"
+#include "bench/tile_reference.h"
 #include "run_bench.h"
 
 static float *results[2][SL_ITEM_OPERANDS];
@@ -85,6 +86,46 @@ TEST(wrong_rows_are_seen)
     sl_rig_close(&rig);
 }
 
+/* The plain tiled algorithm at odd tiles and lengths, causal and not, against exact rows; and its lse against the definition. */
+TEST(plain_tiles)
+{
+    static const int64_t tiles[] = {16, 48, 64, 100};
+    sl_region *region;
+    sl_pool *pool;
+    CHECK_OK(sl_pool_create(2, &pool));
+    for (int causal = 0; causal < 2; causal++) {
+        sl_attention_shape s = {1, 2, 100, 24, causal, SL_F32};
+        sl_attention_data data;
+        float o[2 * 100 * 24], lse[2 * 100];
+        double p[100], want[24], dq[24];
+        CHECK_OK(sl_region_create(&region));
+        CHECK_OK(sl_attention_draw(region, &s, 5, &data));
+        for (int64_t i = 0; i < SL_COUNT(tiles); i++) {
+            CHECK_OK(sl_tile_forward(&s, &data, tiles[i], SL_ON_CHIP_BYTES, pool, o, lse));
+            for (int64_t item = 0; item < 2; item++)
+                for (int64_t row = 0; row < 100; row++) {
+                    double error = 0, sum = 0;
+                    sl_attention_exact(&s, &data, item, row, p, want, dq);
+                    for (int c = 0; c < 24; c++)
+                        error = fmax(error, fabs(want[c] - (double) o[(item * 100 + row) * 24 + c]));
+                    CHECK_MSG(error < 1e-5, "tile %lld, row %lld: off by %g", (long long) tiles[i], (long long) row,
+                              error);
+                    for (int64_t j = 0; j < (causal ? row + 1 : 100); j++) {
+                        double s_ij = 0;
+                        for (int c = 0; c < 24; c++)
+                            s_ij += (double) data.q[(item * 100 + row) * 24 + c] *
+                                    (double) data.k[(item * 100 + j) * 24 + c];
+                        sum += exp(s_ij / sqrt(24));
+                    }
+                    CHECK_NEAR(lse[item * 100 + row], log(sum), 1e-4);
+                }
+        }
+        CHECK_FAILS(sl_tile_forward(&s, &data, 256, SL_ON_CHIP_BYTES, pool, o, lse), SL_E_DOES_NOT_FIT);
+        sl_region_destroy(region);
+    }
+    sl_pool_destroy(pool);
+}
+
 TEST(formulas)
 {
     sl_attention_shape s = {1, 16, 16384, 64, true, SL_BF16};
@@ -144,6 +185,16 @@ TEST(memory_over_length)
 
 TEST(tiles_and_leaderboard)
 {
+    CHECK_I64(sl_table_rows(bench_table("tile_reference")), 5);
+    for (int64_t r = 0; r < 5; r++) { /* larger tiles: more on chip, less traffic, until there is no room */
+        CHECK_STR(bench_text("tile_reference", r, "verdict"), r < 4 ? "right" : "out of on-chip memory");
+        if (r > 0) {
+            CHECK(bench_number("tile_reference", r, "on_chip_kib") >
+                  bench_number("tile_reference", r - 1, "on_chip_kib"));
+            CHECK(bench_number("tile_reference", r, "traffic_mib") <
+                  bench_number("tile_reference", r - 1, "traffic_mib"));
+        }
+    }
     CHECK(sl_table_rows(bench_table("tiles")) >= 5);
     for (int64_t r = 0; r < sl_table_rows(bench_table("tiles")); r++)
         CHECK_STR(bench_text("tiles", r, "verdict"), "right");
@@ -158,6 +209,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(naive_and_tiled_agree);
     RUN(wrong_rows_are_seen);
+    RUN(plain_tiles);
     RUN(formulas);
     CHECK_OK(bench_try("attention", "--quick --device cpu --threads 2"));
     RUN(grid);
