@@ -51,6 +51,7 @@ typedef struct sweep {
     sl_sweep_grid grid;
     const char *path;
     sl_events *events;
+    int lock; /* file descriptor that holds it; -1: none */
     bool run, quiet;
     worker workers[MOST_JOBS];
     int n_workers;
@@ -158,13 +159,13 @@ static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
     return SL_OK;
 }
 
-/* Two sweeps into one file would do cells twice. The lock goes with the process. */
-static sl_status lock(const char *path)
+/* Two sweeps into one file would do cells twice. */
+static sl_status lock(const char *path, int *fd)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0)
         return sl_fail(SL_E_IO, "cannot write %s: %s", path, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+    if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
         return sl_fail(SL_E_USAGE, "%s is being written by another sweep: wait for it, or give another --out", path);
     return SL_OK;
 }
@@ -176,7 +177,7 @@ static sl_status open_file(sweep *s)
     int64_t size = 0;
     identity(s->options, id);
     SL_TRY(look_at_file(s->path, &there));
-    SL_TRY(lock(s->path));
+    SL_TRY(lock(s->path, &s->lock));
     if (there && sl_options_flag(s->options, "force") && truncate(s->path, 0) != 0)
         return sl_fail(SL_E_IO, "cannot begin %s anew: %s", s->path, strerror(errno));
     SL_TRY(sl_events_open(s->path, &s->events)); /* cuts half a line off */
@@ -259,6 +260,7 @@ static sl_status start(sweep *s, worker *w)
     pid_t pid = fork();
     if (pid == 0) {
         close(ends[0]);
+        close(s->lock);                   /* or it would outlive a killed sweep by a moment */
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a sweep that is killed leaves nobody behind */
         if (getppid() != parent)
             _exit(1);
@@ -395,6 +397,7 @@ static sl_status sweep_all(sl_options *options)
     const char *csv = sl_options_string(options, "csv");
     SL_TRY(sl_alloc(&s, 1, sizeof *s));
     s->options = options;
+    s->lock = -1;
     s->path = sl_options_string(options, "out");
     s->run = sl_options_flag(options, "run");
     s->quiet = sl_options_flag(options, "quiet");
@@ -413,6 +416,8 @@ static sl_status sweep_all(sl_options *options)
 done:
     stop_workers(s);
     sl_events_close(s->events);
+    if (s->lock >= 0)
+        close(s->lock);
     sl_region_destroy(s->grid.region);
     sl_free(s);
     return status;

@@ -41,7 +41,7 @@ struct sl_trainer {
     int64_t n_times;
     double first_time;
     double memory_s, weights_s; /* setting up: mapping both tiers, drawing or loading the state */
-    double data_s; /* of the last step: reading and writing its data */
+    double data_s;              /* of the last step: reading and writing its data */
     int64_t val_step, checkpoint_step;
     double val_loss;
     char checkpoint[1024];
