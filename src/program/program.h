@@ -6,6 +6,7 @@
  *   for each round:  for each block: all chunks forward;  then for each block in reverse: all chunks backward
  *   (backward takes sequences ascending and the slices of one sequence in reverse, so the grouping into rounds changes no sum)
  *   then, per parameter group, as early as its last gradient allows: [sum of squares]  optimizer update.
+ * A planner may weave rounds into each other (forward blocks of the next between backward blocks of this one): no sum changes.
  * With gated updates (clipping, or skipping steps that are not finite) every update comes after the global norm.
  *
  * A parameter used in several blocks (tied embeddings) has one gradient object per block, added up before the update: one
