@@ -10,7 +10,7 @@
 #include "report/panels.h"
 #include "report/report.h"
 
-enum { DRAWN_ONE_BY_ONE = 1200, LANE = 20, GAP = 4, HEAD = 20, MOST_COLUMNS = 1200, LEVELS = 4 };
+enum { DRAWN_ONE_BY_ONE = 1200, LANE = 20, GAP = 4, HEAD = 20, MOST_COLUMNS = 1200, LEVELS = 4, PIECE = 150 };
 
 static const char *const phase_colors[SL_LOG_PHASES] = {"p-forward", "p-backward", "p-recompute", "p-optimizer",
                                                         "p-copy"};
@@ -30,7 +30,8 @@ int64_t sl_report_busy_ns(const sl_run_log *log, int stream, bool predicted)
 
 typedef struct timeline {
     const sl_run_log *log;
-    int64_t end[2]; /* measured, predicted */
+    int64_t end[2];  /* measured, predicted */
+    double piece[2]; /* from, to: ns */
     bool lane[SL_LOG_STREAMS];
 } timeline;
 
@@ -51,7 +52,8 @@ static void draw_one_by_one(sl_text *out, const timeline *t, int stream, bool pr
     for (int64_t i = 0; i < t->log->n_actions; i++) {
         const sl_log_action *a = &t->log->actions[i];
         const sl_log_span *span = span_of(a, predicted);
-        if (a->stream != stream || span->end == span->start)
+        if (a->stream != stream || span->end == span->start || (double) span->end < x->low ||
+            (double) span->start > x->high)
             continue;
         double from = sl_scale_at(x, (double) span->start), to = sl_scale_at(x, (double) span->end);
         sl_text_printf(out, "<rect class=\"f %s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\"><title>",
@@ -114,11 +116,32 @@ static void draw_columns(sl_text *out, const timeline *t, int stream, bool predi
                                                        : phase_colors[phase],
                            x->from + from * (x->to - x->from) / n, y, (c - from) * (x->to - x->from) / n, LANE,
                            level == LEVELS ? ""
-                           : level == 3    ? " opacity=\".8\""
-                           : level == 2    ? " opacity=\".6\""
-                                           : " opacity=\".4\"");
+                           : level == 3    ? " opacity=\".7\""
+                           : level == 2    ? " opacity=\".45\""
+                                           : " opacity=\".25\"");
         from = c;
     }
+}
+
+/* Numbers below the lanes, from where these begin: of a piece late in a step, times since the step began would differ only in
+ * their last digits. */
+static void draw_ticks(sl_text *out, const sl_scale *x, double y, double width)
+{
+    const char *unit;
+    double length = 1e-9 * (x->high - x->low), factor = sl_axis_unit(length, SL_SECONDS, &unit), ticks[SL_MOST_TICKS];
+    char text[96], start[32];
+    int n = sl_ticks(0, length * factor, false, width > 400 ? 10 : 5, ticks);
+    for (int i = 0; i < n; i++) {
+        double at = sl_scale_at(x, x->low + ticks[i] / factor * 1e9);
+        sl_text_printf(out, "<line class=\"grid\" x1=\"%.1f\" y1=\"%.0f\" x2=\"%.1f\" y2=\"%.0f\"/>", at, y, at, y + 4);
+        sl_svg_text(out, at, y + 17, "middle", "num", sl_show_short(ticks[i], text));
+    }
+    if (x->low > 0)
+        snprintf(text, sizeof text, "time after %s of the step (%s)", sl_show_as(1e-9 * x->low, SL_SECONDS, start),
+                 unit);
+    else
+        snprintf(text, sizeof text, "time in the step (%s)", unit);
+    sl_svg_text(out, (x->from + x->to) / 2, y + 33, "middle", "lab", text);
 }
 
 /* One of the two: a heading and its lanes. Returns where the next begins. */
@@ -147,30 +170,57 @@ static double draw_side(sl_text *out, const timeline *t, bool predicted, const s
     return y;
 }
 
+static double height_of(const timeline *t, int sides)
+{
+    int lanes = 0;
+    for (int s = 0; s < SL_LOG_STREAMS; s++)
+        lanes += t->lane[s];
+    return sides * (HEAD + lanes * (LANE + GAP)) + 14 * (sides - 1) + 38;
+}
+
 static void draw_timeline(sl_text *out, const void *what, double width)
 {
     const timeline *t = what;
-    const char *unit;
-    double end = (double) SL_MAX(SL_MAX(t->end[0], t->end[1]), 1), ticks[SL_MOST_TICKS];
-    double factor = sl_axis_unit(1e-9 * end, SL_SECONDS, &unit), y = 0;
-    int lanes = 0;
-    char text[64];
-    for (int s = 0; s < SL_LOG_STREAMS; s++)
-        lanes += t->lane[s];
-    double height = 2 * (HEAD + lanes * (LANE + GAP)) + 14 + 38;
-    sl_scale x = {0, end, 74, width - 42, false};
-    sl_svg_begin(out, width, height, "Timeline of a step: what each stream did, predicted and measured");
-    y = draw_side(out, t, true, &x, y, width) + 14;
+    sl_scale x = {0, (double) SL_MAX(SL_MAX(t->end[0], t->end[1]), 1), 74, width - 42, false};
+    sl_svg_begin(out, width, height_of(t, 2), "Timeline of a step: what each stream did, predicted and measured");
+    double y = draw_side(out, t, true, &x, 0, width) + 14;
     y = draw_side(out, t, false, &x, y, width);
-    int n = sl_ticks(0, 1e-9 * end * factor, false, width > 400 ? 10 : 5, ticks);
-    for (int i = 0; i < n; i++) {
-        double at = sl_scale_at(&x, ticks[i] / factor * 1e9);
-        sl_text_printf(out, "<line class=\"grid\" x1=\"%.1f\" y1=\"%.0f\" x2=\"%.1f\" y2=\"%.0f\"/>", at, y, at, y + 4);
-        sl_svg_text(out, at, y + 17, "middle", "num", sl_show_short(ticks[i], text));
-    }
-    snprintf(text, sizeof text, "time in the step (%s)", unit);
-    sl_svg_text(out, (x.from + x.to) / 2, y + 33, "middle", "lab", text);
+    draw_ticks(out, &x, y, width);
     sl_svg_end(out);
+}
+
+/* A piece from the middle of a step that has too many actions to see one: as measured, action by action. */
+static void draw_piece(sl_text *out, const void *what, double width)
+{
+    const timeline *t = what;
+    sl_scale x = {t->piece[0], t->piece[1], 74, width - 42, false};
+    char text[96], seconds[32];
+    double y = HEAD;
+    snprintf(text, sizeof text, "measured, %s of it enlarged",
+             sl_show_as(1e-9 * (x.high - x.low), SL_SECONDS, seconds));
+    sl_svg_begin(out, width, height_of(t, 1), "A piece of the step, enlarged");
+    sl_svg_text(out, 0, 12, "start", "lab strong", text);
+    for (int s = 0; s < SL_LOG_STREAMS; s++) {
+        if (!t->lane[s])
+            continue;
+        sl_svg_text(out, x.from - 8, y + 14, "end", "lab", lane_names[s]);
+        sl_text_printf(out, "<rect class=\"lane\" x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"%d\"/>", x.from, y,
+                       x.to - x.from, LANE);
+        draw_one_by_one(out, t, s, false, &x, y);
+        y += LANE + GAP;
+    }
+    draw_ticks(out, &x, y, width);
+    sl_svg_end(out);
+}
+
+/* From the action in the middle of the list to the one PIECE actions later. */
+static bool find_piece(timeline *t)
+{
+    const sl_run_log *log = t->log;
+    int64_t first = log->n_actions / 2, last = SL_MIN(first + PIECE, log->n_actions - 1);
+    t->piece[0] = (double) log->actions[first].measured.start;
+    t->piece[1] = (double) log->actions[last].measured.end;
+    return log->n_actions > DRAWN_ONE_BY_ONE && t->piece[1] > t->piece[0];
 }
 
 void sl_panel_timeline(sl_text *out, const sl_run_log *log)
@@ -203,5 +253,7 @@ void sl_panel_timeline(sl_text *out, const sl_run_log *log)
         sl_legend_item(out, "p-out", "copies from the device");
     sl_legend_end(out);
     sl_draw_twice(out, draw_timeline, &t, SL_FULL);
+    if (find_piece(&t))
+        sl_draw_twice(out, draw_piece, &t, SL_FULL);
     sl_panel_end(out);
 }
