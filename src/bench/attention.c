@@ -11,6 +11,7 @@
 #include "bench/bench.h"
 #include "bench/guard.h"
 #include "bench/machine.h"
+#include "bench/published.h"
 #include "bench/tile_reference.h"
 #include "core/clock.h"
 
@@ -193,6 +194,7 @@ static sl_status grid_table(bench *b)
                 grid_row(b, t, &s, "naive", &naive, 0);
                 grid_row(b, t, &s, "tiled", &tiled, naive.status == SL_OK ? naive.forward.median : 0);
             }
+    sl_published_attention(b->results);
     return SL_OK;
 }
 

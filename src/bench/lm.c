@@ -9,6 +9,7 @@
 #include "bench/bench.h"
 #include "bench/guard.h"
 #include "bench/profile.h"
+#include "bench/published.h"
 #include "bench/stats.h"
 #include "core/mem.h"
 
@@ -237,6 +238,7 @@ static sl_status time_table(const lm *l)
             while (sl_list_next(&precisions, precision))
                 SL_TRY(time_row(l, size, l->contexts[c], precision, &base_loss, t));
         }
+    sl_published_lm(l->results);
     return SL_OK;
 }
 
