@@ -51,16 +51,32 @@ static int64_t find_rate(const sl_grid *g, const char *ends, double *scale)
     return -1;
 }
 
-/* The texts of a row, joined: what the row is about. */
-static void row_label(const sl_grid *g, int64_t row, char out[96])
+/* Does the column say the same in every row? */
+static bool is_constant(const sl_grid *g, int64_t c)
+{
+    for (int64_t row = 1; row < g->n_rows; row++)
+        if (strcmp(sl_grid_text(g, row, c), sl_grid_text(g, 0, c)) != 0 ||
+            (g->columns[c].numeric && sl_grid_number(g, row, c) != sl_grid_number(g, 0, c)))
+            return false;
+    return true;
+}
+
+/* What a row is about: the texts that stand before column `end` and, if `numbers`, the counts among them ("dim 64"). What is the
+ * same in all rows tells none apart. */
+static void row_label(const sl_grid *g, int64_t row, int64_t end, bool numbers, char out[96])
 {
     size_t length = 0;
+    char name[64], number[32];
     out[0] = 0;
-    for (int64_t c = 0; c < g->n_columns && length < 80; c++) {
+    for (int64_t c = 0; c < end && length < 80; c++) {
         const char *text = sl_grid_text(g, row, c);
-        if (g->columns[c].numeric || !*text || strlen(text) > 40)
+        bool count = g->columns[c].numeric && numbers;
+        if ((g->columns[c].numeric && !count) || (g->n_rows > 1 && is_constant(g, c)) || strlen(text) > 40)
             continue;
-        int wrote = snprintf(out + length, 96 - length, "%s%s", length ? " " : "", text);
+        short_name(&g->columns[c], name);
+        int wrote = count ? snprintf(out + length, 96 - length, "%s%s %s", length ? " " : "", name,
+                                     sl_show(sl_grid_number(g, row, c), number))
+                          : snprintf(out + length, 96 - length, "%s%s", length && *text ? " " : "", text);
         length += (size_t) SL_MAX(wrote, 0);
     }
     if (!out[0])
@@ -133,7 +149,7 @@ static bool draw_roofline(sl_text *out, const sl_tables *t, const sl_grid *g, in
         if (*op)
             snprintf(names[n], sizeof names[n], "%.60s %.20s", op, sl_grid_text(g, row, sl_grid_find(g, "dtype")));
         else
-            row_label(g, row, names[n]);
+            row_label(g, row, g->n_columns, false, names[n]);
         points[n] = (sl_roof_point){names[n], category_color(g, row, op), rate / moved, rate, 0};
         best_rate = fmax(best_rate, rate);
         best_bytes = fmax(best_bytes, moved);
@@ -177,12 +193,24 @@ static bool names_rows(const sl_grid *g, int64_t c)
     return true;
 }
 
+/* Does a value of x come twice? Then the text columns tell the lines apart. */
+static bool repeats(const sl_grid *g, int64_t x)
+{
+    for (int64_t row = 1; row < g->n_rows; row++)
+        if (!(sl_grid_number(g, row, x) > sl_grid_number(g, row - 1, x)))
+            return true;
+    return false;
+}
+
 /* The column that others are drawn over; -1: none. */
 static int64_t find_x(const sl_grid *g)
 {
     int64_t patches = sl_grid_find(g, "patches");
     if (patches >= 0 && g->columns[patches].numeric)
         return patches;
+    for (int64_t c = 0; c < g->n_columns; c++)
+        if (strncmp(g->columns[c].name, "time", 4) == 0 && g->columns[c].numeric && g->n_rows > 2 && !repeats(g, c))
+            return c; /* something over time */
     for (int64_t c = 0; c < g->n_columns; c++) {
         if (names_rows(g, c))
             return -1;
@@ -191,7 +219,7 @@ static int64_t find_x(const sl_grid *g)
         bool whole = g->columns[c].numeric;
         for (int64_t row = 0; row < g->n_rows && whole; row++) {
             double x = sl_grid_number(g, row, c);
-            whole = isfinite(x) && x == floor(x) && x > 0;
+            whole = isfinite(x) && x == floor(x) && x >= 0;
             distinct += x > last;
             last = fmax(last, x);
         }
@@ -246,15 +274,6 @@ static void add_point(line_set *set, int line, double x, double y)
     set->y[line][set->count[line]++] = y;
 }
 
-/* Does a value of x come twice? Then the text columns tell the lines apart. */
-static bool repeats(const sl_grid *g, int64_t x)
-{
-    for (int64_t row = 1; row < g->n_rows; row++)
-        if (!(sl_grid_number(g, row, x) > sl_grid_number(g, row - 1, x)))
-            return true;
-    return false;
-}
-
 static void collect(const sl_grid *g, int64_t x, int64_t first, line_set *set)
 {
     bool by_text = repeats(g, x);
@@ -266,7 +285,7 @@ static void collect(const sl_grid *g, int64_t x, int64_t first, line_set *set)
         short_name(&g->columns[c], name);
         for (int64_t row = 0; row < g->n_rows; row++) {
             if (by_text)
-                row_label(g, row, name);
+                row_label(g, row, first, false, name);
             if (isfinite(sl_grid_number(g, row, c)))
                 add_point(set, add_line(set, name), sl_grid_number(g, row, x), sl_grid_number(g, row, c));
         }
@@ -337,7 +356,9 @@ static bool draw_lines(sl_text *out, const sl_tables *t, const sl_grid *g, int n
         return false;
     for (int64_t c = 0; c < g->n_columns && n < most; c++) {
         const sl_table_column *column = &g->columns[c];
-        if (!column->numeric || c == x || !*column->unit || strcmp(column->unit, last) == 0)
+        bool clock =
+            strcmp(g->columns[x].name, "action") == 0 && strncmp(column->name, "time", 4) == 0; /* says nothing */
+        if (!column->numeric || c == x || !*column->unit || strcmp(column->unit, last) == 0 || clock)
             continue;
         charts[n] = (line_chart){.column = c};
         collect(g, x, c, &charts[n].set);
@@ -374,7 +395,7 @@ static void draw_bars(sl_text *out, const sl_grid *g, int number)
         double value = sl_grid_number(g, row, c);
         if (!isfinite(value))
             continue;
-        row_label(g, row, names[n]);
+        row_label(g, row, c, true, names[n]);
         bars[n] = (sl_bar){names[n], "s0", value};
         n++;
     }
