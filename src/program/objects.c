@@ -180,12 +180,25 @@ static sl_status resolve_context(builder *b, int32_t chunk, const sl_node *node,
     return SL_OK;
 }
 
+/* Has another block written its share of the same parameter's gradient? */
+static bool is_shared_and_written(const builder *b, sl_value value)
+{
+    const sl_graph_value *values = b->graph[0]->values;
+    for (sl_value v = 0; v < b->n_values; v++)
+        if (v != value && values[v].class == SL_VALUE_PARAMETER_GRADIENT && values[v].param == values[value].param &&
+            b->written[v])
+            return true;
+    return false;
+}
+
+/* A parameter that several blocks use (tied weights) has one gradient per block, added up at the end: the order of the sum must
+ * not depend on how chunks are grouped into rounds. With a single chunk there is one order, and all write the same place. */
 static sl_status resolve_gradient(builder *b, sl_value value, int out_index, sl_use *use, uint32_t *accumulate)
 {
     sl_program *p = b->program;
     const sl_graph_value *v = &b->graph[0]->values[value];
     const sl_param *param = &p->params[v->param];
-    bool straight = v->block == b->home_block[v->param];
+    bool single = p->n_chunks == 1, straight = single || v->block == b->home_block[v->param];
     int32_t *object = straight ? &b->gradient[param->group_index] : &b->use_gradient[value];
     if (*object < 0) {
         size_t group_bytes = (size_t) p->groups[param->group_index].count * sl_dtype_bytes(b->dtype);
@@ -198,7 +211,7 @@ static sl_status resolve_gradient(builder *b, sl_value value, int out_index, sl_
     }
     use->object = *object;
     use->offset = straight ? param->offset : 0;
-    if (out_index >= 0 && b->written[value])
+    if (out_index >= 0 && (b->written[value] || (single && is_shared_and_written(b, value))))
         *accumulate |= 1u << out_index;
     return SL_OK;
 }

@@ -10,7 +10,7 @@
  * With gated updates (clipping, or skipping steps that are not finite) every update comes after the global norm.
  *
  * A parameter used in several blocks (tied embeddings) has one gradient object per block, added up before the update: one
- * accumulator shared by two blocks would make the order of the sum depend on the rounds.
+ * accumulator shared by two blocks would make the order of the sum depend on the rounds (not with a single chunk: there is one).
  */
 #ifndef SL_PROGRAM_PROGRAM_H
 #define SL_PROGRAM_PROGRAM_H
