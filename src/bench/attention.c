@@ -1,7 +1,7 @@
 /*
- * `sluice bench attention`: naive against tiled over grids of lengths and head dimensions, forward, backward and both, with the
- * memory each takes. What does not fit is a row too. No speed without a check: a few rows of the output and of the gradient are
- * held against exact arithmetic.
+ * `sluice bench attention`: naive against tiled over grids of lengths and head dimensions, forward, backward and both,
+ * with the memory each takes. What does not fit is a row too. No speed without a check: a few rows of the output and of
+ * the gradient are held against exact arithmetic.
  */
 #include <math.h>
 #include <stdio.h>

@@ -242,8 +242,8 @@ static sl_launch softmax(const sl_attention_shape *s, sl_op_id op, const sl_oper
     return launch;
 }
 
-/* S = Q K^T, P = softmax(S), O = P V;  dP = dO V^T, dV = P^T dO, dS = softmax'(P, dP), dQ = dS K, dK = dS^T Q. The square matrices
- * of all items exist at once, as in a batched implementation; dP takes the place of S. */
+/* S = Q K^T, P = softmax(S), O = P V;  dP = dO V^T, dV = P^T dO, dS = softmax'(P, dP), dQ = dS K, dK = dS^T Q. The
+ * square matrices of all items exist at once, as in a batched implementation; dP takes the place of S. */
 static sl_status naive_item(sl_rig *rig, sl_attention_case *c, int64_t item)
 {
     const sl_attention_shape *s = &c->shape;

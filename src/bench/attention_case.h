@@ -1,6 +1,7 @@
 /*
- * Attention in two ways on the same numbers: tiled, which is the op that models use and keeps no square matrix; and naive, which
- * writes scores and probabilities out (product, softmax, product), as a textbook has it. Both are lists of launches.
+ * Attention in two ways on the same numbers: tiled, which is the op that models use and keeps no square matrix; and
+ * naive, which writes scores and probabilities out (product, softmax, product), as a textbook has it. Both are lists of
+ * launches.
  */
 #ifndef SL_BENCH_ATTENTION_CASE_H
 #define SL_BENCH_ATTENTION_CASE_H
@@ -26,13 +27,15 @@ typedef struct sl_attention_case {
 
 enum { SL_ITEM_Q, SL_ITEM_K, SL_ITEM_V, SL_ITEM_O, SL_ITEM_DO, SL_ITEM_DQ, SL_ITEM_DK, SL_ITEM_DV, SL_ITEM_OPERANDS };
 
-/* The values of all operands: [batch][heads][seqlen][dim] each, rounded to the shape's dtype. Owned by the caller's region. */
+/* The values of all operands: [batch][heads][seqlen][dim] each, rounded to the shape's dtype. Owned by the caller's
+ * region. */
 typedef struct sl_attention_data {
     float *q, *k, *v, *d_o;
 } sl_attention_data;
 sl_status sl_attention_draw(sl_region *region, const sl_attention_shape *shape, uint64_t seed, sl_attention_data *data);
 
-/* Takes memory from the rig (SL_E_DOES_NOT_FIT where there is not enough) and fills it. `rows` > 0: queries per launch, batch 1. */
+/* Takes memory from the rig (SL_E_DOES_NOT_FIT where there is not enough) and fills it. `rows` > 0: queries per launch,
+ * batch 1. */
 sl_status sl_attention_tiled(sl_rig *rig, sl_region *region, const sl_attention_shape *shape, int64_t rows,
                              const sl_attention_data *data, sl_attention_case *out);
 sl_status sl_attention_naive(sl_rig *rig, sl_region *region, const sl_attention_shape *shape,
@@ -48,7 +51,7 @@ double sl_attention_flops(const sl_attention_shape *shape, bool backward);
 /* o and dq of one query in double, dim numbers each, from the operands' own values. p: room for seqlen numbers. */
 void sl_attention_exact(const sl_attention_shape *shape, const sl_attention_data *data, int64_t item, int64_t row,
                         double *p, double *o, double *dq);
-/* Largest error of o and dq over a few rows against exact arithmetic here, relative to the largest value of those rows. */
+/* Largest error of o and dq over a few rows against exact arithmetic, relative to the largest value of those rows. */
 sl_status sl_attention_check(sl_rig *rig, const sl_attention_case *c, const sl_attention_data *data, double *error);
 
 #endif

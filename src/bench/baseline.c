@@ -1,7 +1,7 @@
 /*
- * Rows are matched by their leading texts and counts (model, context, precision; op, dtype, shape). Computed values are the columns
- * named below. Between equal numerics they must agree to f32's rounding; between others (another device, another instruction set)
- * as precisions do.
+ * Rows are matched by their leading texts and counts (model, context, precision; op, dtype, shape). Computed values are
+ * the columns named below. Between equal numerics they must agree to f32's rounding; between others (another device,
+ * another instruction set) as precisions do.
  */
 #include "bench/baseline.h"
 

@@ -1,6 +1,7 @@
 /*
- * Benchmarks: one per question, each a line in benches.def and a `const sl_bench_def sl_bench_<name>` in this folder. They see
- * devices through device/device.h alone, so the same bench measures the CPU and a GPU. They print nothing: they fill results.
+ * Benchmarks: one per question, each a line in benches.def and a `const sl_bench_def sl_bench_<name>` in this folder.
+ * They see devices through device/device.h alone, so the same bench measures the CPU and a GPU. They print nothing:
+ * they fill results.
  */
 #ifndef SL_BENCH_BENCH_H
 #define SL_BENCH_BENCH_H

@@ -143,7 +143,7 @@ static sl_status time_on_host(sl_link_rig *rig, sl_launch *launch, double *secon
     return SL_OK;
 }
 
-/* Updates beside host memory, on state that no cache holds: a plan may put them there though the steps above did not. */
+/* Updates beside host memory, on state that no cache holds: a plan may put them there though the steps did not. */
 static sl_status host_update(const char *device, int threads, bool quick, sl_dtype dtype, double *bytes_per_s)
 {
     int64_t n = quick ? 4 << 20 : 16 << 20;

@@ -1,8 +1,8 @@
 /*
- * From a machine to the figures a plan needs. A few steps of a model of typical width are run on the device, and the time of all
- * tasks of a category over the work of all of them gives its sustained rate: matrix products, attention forward and backward,
- * everything bound by memory, updates beside host memory. A rate found in a step has everything in it that a clean microbenchmark
- * leaves out: shapes as they come, cold caches, launches between others.
+ * From a machine to the figures a plan needs. A few steps of a model of typical width are run on the device, and the
+ * time of all tasks of a category over the work of all of them gives its sustained rate: matrix products, attention
+ * forward and backward, everything bound by memory, updates beside host memory. A rate found in a step has everything
+ * in it that a clean microbenchmark leaves out: shapes as they come, cold caches, launches between others.
  */
 #ifndef SL_BENCH_CALIBRATE_H
 #define SL_BENCH_CALIBRATE_H
@@ -23,8 +23,8 @@ typedef struct sl_calibration {
 
 sl_status sl_calibrate(const char *device, int threads, bool quick, sl_calibration *calibration);
 
-/* Puts the rates where roofline costs look for them. `best` is the fastest matrix product seen, by dtype; a GPU's nominal peak
- * stays what MFU is measured against. */
+/* Puts the rates where roofline costs look for them. `best` is the fastest matrix product seen, by dtype; a GPU's
+ * nominal peak stays what MFU is measured against. */
 void sl_calibrate_profile(const sl_calibration *calibration, const double best[SL_DTYPE_COUNT], sl_hardware *hardware);
 
 #endif

@@ -1,5 +1,5 @@
-/* How fast a folder's storage is: large pieces in order, small pieces anywhere, one reader and several (S5). The page cache is
- * passed by where the file system lets us (O_DIRECT), dropped where not; `direct` says which. */
+/* How fast a folder's storage is: large pieces in order, small pieces anywhere, one reader and several (S5). The page
+ * cache is passed by where the file system lets us (O_DIRECT), dropped where not; `direct` says which. */
 #ifndef SL_BENCH_DISK_H
 #define SL_BENCH_DISK_H
 

@@ -71,7 +71,7 @@ static void one_mixer_table(const int64_t *sides, int64_t n, sl_results *results
     }
 }
 
-/* The published table counts the projections about twice and the patches as multiply-adds; MFU derived from it is off. */
+/* The published table counts the projections about twice and the patches as multiply-adds; MFU from it is off. */
 static void correction_table(sl_results *results)
 {
     static const sl_column columns[] = {{"part", "", 0, false},

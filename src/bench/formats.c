@@ -1,8 +1,8 @@
 /*
- * Rounding by scaling: a value between 2^e and 2^(e+1) has steps of 2^(e - mantissa bits), below the smallest normal number the
- * steps stay as they are there. A double divided by a step is exact (steps are powers of two), rint() rounds it to nearest, ties
- * to even. Double rounding cannot occur: sums and products of these formats are exact in a double, except sums of f32, where one
- * addition of two f32 in double rounds to f32 correctly all the same (53 >= 2*24 + 2).
+ * Rounding by scaling: a value between 2^e and 2^(e+1) has steps of 2^(e - mantissa bits), below the smallest normal
+ * number the steps stay as they are there. A double divided by a step is exact (steps are powers of two), rint() rounds
+ * it to nearest, ties to even. Double rounding cannot occur: sums and products of these formats are exact in a double,
+ * except sums of f32, where one addition of two f32 in double rounds to f32 correctly all the same (53 >= 2*24 + 2).
  */
 #include "bench/formats.h"
 

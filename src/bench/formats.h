@@ -1,4 +1,5 @@
-/* Number formats, emulated: what a value becomes in f16, TF32, fp8, and what sums become when every partial sum is rounded. */
+/* Number formats, emulated: what a value becomes in f16, TF32, fp8, and what sums become when every partial sum is
+ * rounded. */
 #ifndef SL_BENCH_FORMATS_H
 #define SL_BENCH_FORMATS_H
 
@@ -35,7 +36,8 @@ double sl_format_epsilon(const sl_format *format); /* next after 1, minus 1 */
 
 /* `value`, rounded to `of`, added `times` times with every sum rounded to `sum`. */
 double sl_format_sum(const sl_format *of, const sl_format *sum, double value, int64_t times);
-/* A dot product: inputs rounded to `of`, exact products, sums rounded to `sum` after every `run` products (1: each one). */
+/* A dot product: inputs rounded to `of`, exact products, sums rounded to `sum` after every `run` products (1: each
+ * one). */
 double sl_format_dot(const sl_format *of, const sl_format *sum, int64_t run, const float *x, const float *y, int64_t n);
 
 #endif

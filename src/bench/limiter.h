@@ -1,4 +1,5 @@
-/* What limits an operation: arithmetic or memory, by its intensity (FLOP per byte) against a machine's ridge point (S6). */
+/* What limits an operation: arithmetic or memory, by its intensity (FLOP per byte) against a machine's ridge point
+ * (S6). */
 #ifndef SL_BENCH_LIMITER_H
 #define SL_BENCH_LIMITER_H
 

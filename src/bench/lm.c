@@ -1,6 +1,7 @@
 /*
- * `sluice bench lm`: language models step by step. Forward pass alone, and whole steps with forward, backward and optimizer apart;
- * what warming up changes; where the time goes; what profiling costs; whether anything makes the host wait.
+ * `sluice bench lm`: language models step by step. Forward pass alone, and whole steps with forward, backward and
+ * optimizer apart; what warming up changes; where the time goes; what profiling costs; whether anything makes the host
+ * wait.
  */
 #include <math.h>
 #include <stdio.h>

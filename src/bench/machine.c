@@ -1,5 +1,5 @@
-/* Reading /proc and /sys. Each figure is looked for where the kernel documents it; what is not there stays unknown, because a
- * container hides some of it and a wrong guess would be worse than none. */
+/* Reading /proc and /sys. Each figure is looked for where the kernel documents it; what is not there stays unknown,
+ * because a container hides some of it and a wrong guess would be worse than none. */
 #include "bench/machine.h"
 
 #include <ctype.h>
@@ -199,7 +199,8 @@ static void name_gpu(sl_pci *pci)
         fclose(file);
 }
 
-/* Bytes per second of a link: transfers per second and lane, 8b/10b up to generation 2, 128b/130b to 5, nothing lost since. */
+/* Bytes per second of a link: transfers per second and lane, 8b/10b up to generation 2, 128b/130b to 5, nothing lost
+ * since. */
 static void read_link(sl_pci *pci)
 {
     char speed[64], width[32];

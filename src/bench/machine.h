@@ -1,5 +1,6 @@
-/* What can be read off a machine without measuring: topology, memory, devices, the software beneath us. hwloc tells where it was
- * there at build time; /proc and /sys tell the rest, and everything where it was not. Unknown figures are 0, unknown names "". */
+/* What can be read off a machine without measuring: topology, memory, devices, the software beneath us. hwloc tells
+ * where it was there at build time; /proc and /sys tell the rest, and everything where it was not. Unknown figures are
+ * 0, unknown names "". */
 #ifndef SL_BENCH_MACHINE_H
 #define SL_BENCH_MACHINE_H
 

@@ -1,5 +1,5 @@
-/* Topology by hwloc, which knows machines that /sys tells of only in pieces: caches shared unevenly, NUMA nodes without cores,
- * names and links of PCI devices. Without it (SL_HAVE_HWLOC unset) what /sys told stands. */
+/* Topology by hwloc, which knows machines that /sys tells of only in pieces: caches shared unevenly, NUMA nodes without
+ * cores, names and links of PCI devices. Without it (SL_HAVE_HWLOC unset) what /sys told stands. */
 #include <stdio.h>
 #include <string.h>
 

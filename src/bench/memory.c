@@ -1,6 +1,7 @@
 /*
- * `sluice bench memory`: what a step keeps in memory, when, and why. Every byte is in the plan before the step runs, with the name of
- * its tensor and of the task that makes it: so the timeline needs no allocator hooks and holds for models that do not fit here.
+ * `sluice bench memory`: what a step keeps in memory, when, and why. Every byte is in the plan before the step runs,
+ * with the name of its tensor and of the task that makes it: so the timeline needs no allocator hooks and holds for
+ * models that do not fit here.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* What a device's matrix multiply really does with numbers, found by asking it: inputs chosen so that the answer tells (S9). */
+/* What a device's matrix multiply really does with numbers, found by asking it: inputs chosen so that the answer tells
+ * (S9). */
 #ifndef SL_BENCH_NUMERICS_H
 #define SL_BENCH_NUMERICS_H
 

@@ -1,7 +1,7 @@
 /*
- * `sluice bench ops`: every op on a device, at the shapes a model gives it: time, GB/s, FLOP/s, and its share of the roofline (the
- * time that arithmetic or memory would take at the least, over the time it took). Before an op's speed is reported the device runs
- * the op's own test cases and is compared with the reference.
+ * `sluice bench ops`: every op on a device, at the shapes a model gives it: time, GB/s, FLOP/s, and its share of the
+ * roofline (the time that arithmetic or memory would take at the least, over the time it took). Before an op's speed is
+ * reported the device runs the op's own test cases and is compared with the reference.
  */
 #include <stdio.h>
 #include <stdlib.h>

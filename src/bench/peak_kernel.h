@@ -1,5 +1,5 @@
-/* One file per instruction set sets the macros and includes this. Twelve chains, each in a register of its own: two units, latency
- * four, and some room. (As an array they would live in memory.) */
+/* One file per instruction set sets the macros and includes this. Twelve chains, each in a register of its own: two
+ * units, latency four, and some room. (As an array they would live in memory.) */
 #include "bench/peak.h"
 
 #define CHAINS(X) \

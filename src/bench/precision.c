@@ -1,6 +1,7 @@
 /*
- * `sluice bench precision`: what number formats cost and bring. The exact parts (sums, facts, audit, reduced accumulation) are
- * computed here by emulation; the device's own part (which bits reach a product, speed, loss) is measured.
+ * `sluice bench precision`: what number formats cost and bring. The exact parts (sums, facts, audit, reduced
+ * accumulation) are computed here by emulation; the device's own part (which bits reach a product, speed, loss) is
+ * measured.
  */
 #include <math.h>
 #include <stdio.h>
@@ -68,7 +69,7 @@ static void fact_table(sl_results *results)
 
 /* ---- B7 ---- */
 
-/* Mixed precision by category: products in the short format, reductions in f32, elementwise operations as their input. */
+/* Mixed precision by category: products in the short format, reductions in f32, elementwise as their input. */
 static const char *cast_by_category(sl_op_id op, const char *input, const char *narrow)
 {
     switch (sl_op(op)->category) {

@@ -1,5 +1,5 @@
-/* Results for people: facts, then each table with its columns aligned, then the notes. Widths count characters, not bytes; bars
- * are drawn in eighths of a character, on terminals only. */
+/* Results for people: facts, then each table with its columns aligned, then the notes. Widths count characters, not
+ * bytes; bars are drawn in eighths of a character, on terminals only. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A device with memory to run launches on: operands are placed one behind the other, filled with random values that suit their
- * op, and timed by the device itself. */
+/* A device with memory to run launches on: operands are placed one behind the other, filled with random values that
+ * suit their op, and timed by the device itself. */
 #ifndef SL_BENCH_RIG_H
 #define SL_BENCH_RIG_H
 
@@ -34,7 +34,7 @@ sl_status sl_rig_read(sl_rig *rig, const sl_operand *from, void *to);
 
 /* The launches one after the other, once; device seconds from the first one's start to the last one's end. */
 sl_status sl_rig_run(sl_rig *rig, const sl_launch *launches, int64_t count, double *seconds);
-/* `warmup` runs, then `steps` timed ones (at most 10,000), no more than about `limit_s` of them in all (0: no limit). */
+/* `warmup` runs, then `steps` timed ones (at most 10,000), for no more than about `limit_s` in all (0: no limit). */
 sl_status sl_rig_time(sl_rig *rig, const sl_launch *launches, int64_t count, int64_t warmup, int64_t steps,
                       double limit_s, sl_stats *stats);
 

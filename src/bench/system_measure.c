@@ -1,6 +1,7 @@
 /*
- * What is measured: the fastest matrix product per dtype, memory bandwidth by copy and triad, both directions of the link alone and
- * together and by size, and what odd dimensions cost. Each figure stands beside the nominal one where that is known.
+ * What is measured: the fastest matrix product per dtype, memory bandwidth by copy and triad, both directions of the
+ * link alone and together and by size, and what odd dimensions cost. Each figure stands beside the nominal one where
+ * that is known.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /*
  * For each tile of queries, over the tiles of K and V:
- *     S = Q K^T scale     m' = max(m, rowmax S)     P = exp(S - m')     l = e^(m - m') l + rowsum P     O = e^(m - m') O + P V
+ *     S = Q K^T scale     m' = max(m, rowmax S)     P = exp(S - m')
+ *     l = e^(m - m') l + rowsum P     O = e^(m - m') O + P V
  * and at the end O / l, lse = m + log l. Nothing of size seqlen x seqlen exists.
  */
 #include "bench/tile_reference.h"

@@ -1,4 +1,5 @@
-/* The tiled algorithm in plain C, with its tile as a parameter: what a tile needs on chip, what it saves off chip (F1, F5). */
+/* The tiled algorithm in plain C, with its tile as a parameter: what a tile needs on chip, what it saves off chip (F1,
+ * F5). */
 #ifndef SL_BENCH_TILE_REFERENCE_H
 #define SL_BENCH_TILE_REFERENCE_H
 
@@ -7,7 +8,8 @@
 
 #define SL_ON_CHIP_BYTES ((size_t) 227 << 10) /* shared memory of one block on Hopper */
 
-/* Bytes one tile of queries keeps at hand: its queries, a tile of K and of V, their scores, the output and two numbers a row. */
+/* Bytes one tile of queries keeps at hand: its queries, a tile of K and of V, their scores, the output and two numbers
+ * a row. */
 size_t sl_tile_scratch(int64_t tile, int64_t dim);
 /* Bytes that come from and go to main memory: K and V once per tile of queries (half of them, causal), q and o once. */
 double sl_tile_traffic(const sl_attention_shape *shape, int64_t tile);

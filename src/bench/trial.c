@@ -35,7 +35,8 @@ static int64_t chunk_tokens(const sl_trial_config *c)
     return c->chunk_tokens ? c->chunk_tokens : sl_chunk_tokens_default(c->seqlen, c->batch, target);
 }
 
-/* What the machine has to give. On the CPU both tiers come out of one memory; a GPU's own context takes a little of its own. */
+/* What the machine has to give. On the CPU both tiers come out of one memory; a GPU's own context takes a little of its
+ * own. */
 static void find_limits(const sl_trial *t, size_t limit[SL_TIER_COUNT])
 {
     double free_bytes = (double) sl_machine_available_bytes();
@@ -56,8 +57,8 @@ static void forget_plan(sl_trial *t)
     t->plan = NULL, t->costs = NULL, t->program = NULL;
 }
 
-/* First without budgets, where everything stays on the device and lies as low as it can; only what is too large for the machine
- * is planned within it. */
+/* First without budgets, where everything stays on the device and lies as low as it can; only what is too large for the
+ * machine is planned within it. */
 static sl_status make_plan(sl_trial *t, sl_device *bare)
 {
     const sl_trial_config *c = &t->config;

@@ -1,6 +1,6 @@
 /*
- * A trial: a model's step, or its forward pass alone, planned and run on a device with random tokens. What `sluice train` does
- * without data, checkpoints and log: program, roofline costs, plan, device, engine, weights.
+ * A trial: a model's step, or its forward pass alone, planned and run on a device with random tokens. What `sluice
+ * train` does without data, checkpoints and log: program, roofline costs, plan, device, engine, weights.
  */
 #ifndef SL_BENCH_TRIAL_H
 #define SL_BENCH_TRIAL_H

@@ -1,7 +1,8 @@
 /*
- * Weights for a trial. A run's own initial weights are a function of every element's name and place, which takes a minute for
- * billions of them; a trial only needs values of the right spread that are the same in every precision and on every device. So one
- * block of random values is drawn, and each parameter is that block, begun somewhere else and scaled, over and over.
+ * Weights for a trial. A run's own initial weights are a function of every element's name and place, which takes a
+ * minute for billions of them; a trial only needs values of the right spread that are the same in every precision and
+ * on every device. So one block of random values is drawn, and each parameter is that block, begun somewhere else and
+ * scaled, over and over.
  */
 #include <string.h>
 

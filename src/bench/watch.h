@@ -1,6 +1,6 @@
 /*
- * A device looked over the shoulder: passes every call of the contract on to another device and counts. So what a step really asks
- * of a device is known whatever device it is: launches, copies, and calls that make the host wait (S11).
+ * A device looked over the shoulder: passes every call of the contract on to another device and counts. So what a step
+ * really asks of a device is known whatever device it is: launches, copies, and calls that make the host wait (S11).
  */
 #ifndef SL_BENCH_WATCH_H
 #define SL_BENCH_WATCH_H

@@ -1,7 +1,7 @@
 /*
  * Softmax over rows, the middle of attention written out plainly:  y_ij = exp(s x_ij - max) / sum_j exp(s x_ij - max).
- * Causal: row i of a square sees columns 0..i, the others are 0. Training never uses it (attention keeps no square matrix);
- * it is the baseline that attention is measured against.
+ * Causal: row i of a square sees columns 0..i, the others are 0. Training never uses it (attention keeps no square
+ * matrix); it is the baseline that attention is measured against.
  *
  * Backward, with the forward's own y:  dx_ij = s y_ij (dy_ij - sum_k y_ik dy_ik).
  */

@@ -1,4 +1,5 @@
-/* Two ways to one result: naive and tiled attention agree, forward and backward; memory is as counted; what does not fit is a row. */
+/* Two ways to one result: naive and tiled attention agree, forward and backward; memory is as counted; what does not
+ * fit is a row. */
 #include "bench/attention_case.h"
 #include "bench/guard.h"
 #include "bench/tile_reference.h"
@@ -86,7 +87,8 @@ TEST(wrong_rows_are_seen)
     sl_rig_close(&rig);
 }
 
-/* The plain tiled algorithm at odd tiles and lengths, causal and not, against exact rows; and its lse against the definition. */
+/* The plain tiled algorithm at odd tiles and lengths, causal and not, against exact rows; and its lse against the
+ * definition. */
 TEST(plain_tiles)
 {
     static const int64_t tiles[] = {16, 48, 64, 100};

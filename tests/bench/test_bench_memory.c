@@ -1,4 +1,5 @@
-/* `bench memory`: exact residuals, peaks that grow with the context and are met when run, a timeline that reaches its peak. */
+/* `bench memory`: exact residuals, peaks that grow with the context and are met when run, a timeline that reaches its
+ * peak. */
 #include "run_bench.h"
 
 TEST(residuals)

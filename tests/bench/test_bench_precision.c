@@ -1,4 +1,5 @@
-/* The exact rows of `bench precision` (B6, B7, B9, S9), and what its measurements must show whatever their speed (S8). */
+/* The exact rows of `bench precision` (B6, B7, B9, S9), and what its measurements must show whatever their speed (S8).
+ */
 #include "bench/formats.h"
 #include "core/bf16.h"
 #include "run_bench.h"

@@ -25,8 +25,8 @@ TEST(statistics)
     CHECK_NEAR(s.mean, 0, 0);
 }
 
-/* Mean of the values of each segment, as three people wrote it: sums and counts by two scatters; segment by segment; and the
- * third, who divided but returned what he had before. */
+/* Mean of the values of each segment, as three people wrote it: sums and counts by two scatters; segment by segment;
+ * and the third, who divided but returned what he had before. */
 enum { VALUES = 12, SEGMENTS = 3 };
 static const int segment_of[VALUES] = {0, 2, 1, 1, 0, 2, 2, 0, 1, 2, 2, 2};
 

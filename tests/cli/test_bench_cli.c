@@ -1,5 +1,5 @@
-/* `sluice bench` and `sluice system` as a user meets them: the list, help, mistakes, the shape of the JSON, files. What the
- * figures are is tested in tests/bench. */
+/* `sluice bench` and `sluice system` as a user meets them: the list, help, mistakes, the shape of the JSON, files. What
+ * the figures are is tested in tests/bench. */
 #include <sys/wait.h>
 
 #include "bench/bench.h"
@@ -121,7 +121,8 @@ TEST(objects)
     CHECK(!strstr(out, "█")); /* no bars into a file */
 }
 
-/* The same again is accepted and its times compared; a baseline with another loss, and one of another bench, are not. */
+/* The same again is accepted and its times compared; a baseline with another loss, and one of another bench, are not.
+ */
 TEST(baseline)
 {
 #define LM "bench lm --quick --device cpu --contexts 32 --precisions f32 --parts times --steps 1 "
