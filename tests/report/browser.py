@@ -9,6 +9,8 @@ that is too pale to read, and on numbers that differ from the event log the page
 import base64
 import json
 import os
+import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -77,12 +79,12 @@ class Browser:
             os.dup2(from_write, 31)
             os.dup2(30, 3)
             os.dup2(31, 4)
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.mkdtemp()
         self.process = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe",
              "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-sync",
-             "--user-data-dir=" + self.folder.name, "about:blank"],
-            preexec_fn=child, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+             "--user-data-dir=" + self.folder, "about:blank"],
+            preexec_fn=child, close_fds=False, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.buffer, self.number, self.events, self.session = b"", 0, [], None
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -133,8 +135,9 @@ class Browser:
             out.write(base64.b64decode(picture["data"]))
 
     def close(self):
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)  # its helpers with it: they are a session of their own
         self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 failures = 0
@@ -196,7 +199,16 @@ def main():
         shots = arguments[at + 1]
         del arguments[at:at + 2]
     browser = Browser(arguments[0])
-    for pair in arguments[1:]:
+    try:
+        look_at_all(browser, arguments[1:], shots)
+    finally:
+        browser.close()
+    print("browser:", "ok" if not failures else "%d failures" % failures)
+    sys.exit(1 if failures else 0)
+
+
+def look_at_all(browser, pairs, shots):
+    for pair in pairs:
         page, _, events = pair.partition("=")
         themes = set()
         for width in (1280, 390):
@@ -223,9 +235,6 @@ def main():
         check(len(themes) == 2, page + " has one theme only")
         if events and events != "-":
             check_run(page, seen, events)
-    browser.close()
-    print("browser:", "ok" if not failures else "%d failures" % failures)
-    sys.exit(1 if failures else 0)
 
 
 main()
