@@ -505,17 +505,17 @@ TEST(two_signals)
 /* What is wrong with a file is told with its place. */
 TEST(report)
 {
-    CHECK_I64(sluice(TRAIN "--steps 3 --out run --quiet"), 0);
-    CHECK_I64(sluice("report run --quiet --trace=t.json --csv s.csv"), 0);
-    CHECK_STR(out, "page    run/report.html\ntrace   t.json (open it at https://ui.perfetto.dev)\ncsv     s.csv\n");
-    CHECK_I64(sluice("report run/events.jsonl"), 0);
+    CHECK_I64(sluice(TRAIN "--steps 3 --out shown --quiet"), 0);
+    CHECK_I64(sluice("report shown --quiet --trace=t.json --csv s.csv"), 0);
+    CHECK_STR(out, "page    shown/report.html\ntrace   t.json (open it at https://ui.perfetto.dev)\ncsv     s.csv\n");
+    CHECK_I64(sluice("report shown/events.jsonl"), 0);
     CHECK_CONTAINS(out, "Limited by ");
-    CHECK_CONTAINS(out, "page    run/report.html\n");
+    CHECK_CONTAINS(out, "page    shown/report.html\n");
     CHECK(!strstr(out, "█")); /* not a terminal */
     refused(2, "report", "needs a file");
-    refused(2, "report run run --trace t.json", "one run");
-    refused(2, "report run run --csv t.csv", "one file");
-    refused(2, "report run --such", "unknown option --such");
+    refused(2, "report shown shown --trace t.json", "one run");
+    refused(2, "report shown shown --csv t.csv", "one file");
+    refused(2, "report shown --such", "unknown option --such");
     refused(1, "report no-such-file", "no-such-file");
     refused(1, "report .", "events.jsonl");
     write_text("odd.jsonl", "{\"event\":\"run\"}\n{\"event\":\"step\",\"loss\":[]}\n");
