@@ -64,18 +64,23 @@ static sl_status measure_costs(const sl_setup *setup, sl_cost_memo *memo, const 
     return status;
 }
 
-/* From a profile. The device, where it is present, tells the workspaces its kernels really need; it is opened without memory. */
+/* From a profile: the one asked for, or the device's own. The device, where the plan is for it, tells the workspaces its kernels
+ * really need; it is opened without memory. */
 static sl_status roofline_costs(const sl_setup *setup, const sl_program *program, sl_costs **costs)
 {
-    bool elsewhere = !setup->runs && setup->hardware && strcmp(setup->hardware, "this") != 0;
-    sl_hardware hardware;
+    bool named = setup->hardware && strcmp(setup->hardware, "this") != 0;
+    sl_hardware hardware = {0};
     sl_device *device = NULL;
-    SL_TRY(sl_hardware_find(setup->hardware ? setup->hardware : "this", &hardware));
-    if (!elsewhere) {
+    sl_status status = SL_OK;
+    if (setup->runs || !named) {
         sl_device_config config = {.threads = setup->threads, .max_commands = 1, .max_events = 1};
         SL_TRY(sl_device_open(setup->device, &config, &device));
+        device->class->hardware(device, &hardware);
     }
-    sl_status status = sl_costs_roofline(program, &hardware, device, costs);
+    if (named)
+        status = sl_hardware_find(setup->hardware, &hardware);
+    if (status == SL_OK)
+        status = sl_costs_roofline(program, &hardware, device, costs);
     sl_device_close(device);
     return status;
 }
