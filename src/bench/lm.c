@@ -123,23 +123,12 @@ static sl_status time_trial(const lm *l, const sl_trial_config *config, timing *
 {
     const sl_bench_job *job = l->job;
     sl_trial trial;
-    double *times = NULL, seconds;
-    SL_TRY(sl_trial_open(config, &trial));
     sl_profile profile;
+    SL_TRY(sl_trial_open(config, &trial));
     trial.watch.hide_spans = true;
-    sl_status status = sl_alloc(&times, job->steps, sizeof *times);
+    sl_status status = sl_trial_time(&trial, job->warmup, job->steps, &out->wall, &out->loss);
     if (status == SL_OK)
-        status = sl_trial_step(&trial, &seconds);
-    if (status == SL_OK)
-        status = sl_trial_loss(&trial, &out->loss);
-    for (int64_t i = 1; i < job->warmup && status == SL_OK; i++)
-        status = sl_trial_step(&trial, &seconds);
-    for (int64_t i = 0; i < job->steps && status == SL_OK; i++)
-        status = sl_trial_step(&trial, &times[i]);
-    if (status == SL_OK) {
-        sl_stats_of(times, job->steps, &out->wall);
         status = sl_profile_run(&trial, SL_MIN(job->steps, 3), &profile);
-    }
     if (status == SL_OK) {
         memcpy(out->phase_s, profile.phase_s, sizeof out->phase_s);
         out->flops = trial.program->flops;
@@ -147,7 +136,6 @@ static sl_status time_trial(const lm *l, const sl_trial_config *config, timing *
         out->peak_flops = trial.costs->peak_flops;
         out->peak_bytes = sl_engine_peak_bytes(trial.engine, SL_TIER_DEVICE);
     }
-    sl_free(times);
     sl_trial_close(&trial);
     return status;
 }

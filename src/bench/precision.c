@@ -243,7 +243,6 @@ static sl_status run_policy(const sl_bench_job *job, const sl_model *model, int6
                             precision_run *run)
 {
     sl_trial trial;
-    double *times, seconds;
     sl_trial_config config = {.model = model,
                               .seqlen = seqlen,
                               .batch = sl_options_i64(job->options, "batch"),
@@ -252,20 +251,9 @@ static sl_status run_policy(const sl_bench_job *job, const sl_model *model, int6
                               .threads = job->threads,
                               .seed = 1};
     SL_TRY(sl_trial_open(&config, &trial));
-    sl_status status = sl_alloc(&times, job->steps, sizeof *times);
+    sl_status status = sl_trial_time(&trial, job->warmup, job->steps, &run->step, &run->first_loss);
     if (status == SL_OK)
-        status = sl_trial_step(&trial, &seconds);
-    if (status == SL_OK)
-        status = sl_trial_loss(&trial, &run->first_loss);
-    for (int64_t i = 1; i < job->warmup && status == SL_OK; i++)
-        status = sl_trial_step(&trial, &seconds);
-    for (int64_t i = 0; i < job->steps && status == SL_OK; i++)
-        status = sl_trial_step(&trial, &times[i]);
-    if (status == SL_OK) {
-        sl_stats_of(times, job->steps, &run->step);
         run->peak = sl_engine_peak_bytes(trial.engine, SL_TIER_DEVICE);
-    }
-    sl_free(times);
     sl_trial_close(&trial);
     return status;
 }

@@ -224,6 +224,23 @@ sl_status sl_trial_step(sl_trial *t, double *seconds)
     return SL_OK;
 }
 
+sl_status sl_trial_time(sl_trial *trial, int64_t warmup, int64_t steps, sl_stats *stats, double *first_loss)
+{
+    double *times, seconds;
+    SL_TRY(sl_alloc(&times, steps, sizeof *times));
+    sl_status status = sl_trial_step(trial, &seconds);
+    if (status == SL_OK)
+        status = sl_trial_loss(trial, first_loss);
+    for (int64_t i = 1; i < warmup && status == SL_OK; i++)
+        status = sl_trial_step(trial, &seconds);
+    for (int64_t i = 0; i < steps && status == SL_OK; i++)
+        status = sl_trial_step(trial, &times[i]);
+    if (status == SL_OK)
+        sl_stats_of(times, steps, stats);
+    sl_free(times);
+    return status;
+}
+
 sl_status sl_trial_loss(sl_trial *t, double *loss)
 {
     double sum = 0;

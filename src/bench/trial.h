@@ -5,6 +5,7 @@
 #ifndef SL_BENCH_TRIAL_H
 #define SL_BENCH_TRIAL_H
 
+#include "bench/stats.h"
 #include "bench/watch.h"
 #include "engine/engine.h"
 #include "model/model.h"
@@ -47,6 +48,8 @@ sl_status sl_trial_weights(sl_store *store, uint64_t seed);
 
 /* One step; host seconds from its first call to its last. */
 sl_status sl_trial_step(sl_trial *trial, double *seconds);
+/* Warm-up steps, then the times of `steps` more; *first_loss is that of the very first. */
+sl_status sl_trial_time(sl_trial *trial, int64_t warmup, int64_t steps, sl_stats *stats, double *first_loss);
 /* Mean loss of the last step. */
 sl_status sl_trial_loss(sl_trial *trial, double *loss);
 /* Seconds of the last step's tasks by phase, as the device timed them. */

@@ -18,6 +18,10 @@ int sl_cli_fail(sl_status status);
 /* Prints the usage text and what the table says when --help is among the arguments; true if so. */
 bool sl_cli_help(const sl_option *table, int64_t count, const char *usage, int argc, char **argv);
 
+/* A whole command: help, its options from the arguments, then `run`. Returns the exit code. */
+int sl_cli_run(const sl_option *table, int64_t count, const char *usage, int argc, char **argv,
+               sl_status (*run)(const sl_options *options));
+
 /* --quiet keeps log lines to warnings, --verbose shows all of them. */
 void sl_cli_log_level(const sl_options *options);
 

@@ -109,15 +109,5 @@ static sl_status init(const sl_options *options)
 
 int sl_cli_init(int argc, char **argv)
 {
-    if (sl_cli_help(table, SL_COUNT(table), usage, argc, argv))
-        return 0;
-    sl_options *options;
-    sl_status status = sl_options_create(table, SL_COUNT(table), &options);
-    if (status != SL_OK)
-        return sl_cli_fail(status);
-    status = sl_options_parse_args(options, argc, argv);
-    if (status == SL_OK)
-        status = init(options);
-    sl_options_destroy(options);
-    return status == SL_OK ? 0 : sl_cli_fail(status);
+    return sl_cli_run(table, SL_COUNT(table), usage, argc, argv, init);
 }

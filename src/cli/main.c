@@ -106,6 +106,22 @@ static int close_output(int code)
     return code ? code : 1;
 }
 
+int sl_cli_run(const sl_option *table, int64_t count, const char *usage, int argc, char **argv,
+               sl_status (*run)(const sl_options *options))
+{
+    sl_options *options;
+    if (sl_cli_help(table, count, usage, argc, argv))
+        return 0;
+    sl_status status = sl_options_create(table, count, &options);
+    if (status != SL_OK)
+        return sl_cli_fail(status);
+    status = sl_options_parse_args(options, argc, argv);
+    if (status == SL_OK)
+        status = run(options);
+    sl_options_destroy(options);
+    return status == SL_OK ? 0 : sl_cli_fail(status);
+}
+
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0); /* a run's progress is of use in a pipe or a log, too */

@@ -51,23 +51,17 @@ static sl_status print_json(const sl_model *models, int64_t count)
     return status;
 }
 
+static sl_status list_models(const sl_options *options)
+{
+    const sl_model *models;
+    int64_t count = sl_model_presets(&models);
+    if (sl_options_flag(options, "json"))
+        return print_json(models, count);
+    print_table(models, count);
+    return SL_OK;
+}
+
 int sl_cli_models(int argc, char **argv)
 {
-    if (sl_cli_help(table, SL_COUNT(table), "usage: sluice models [--json]", argc, argv))
-        return 0;
-    sl_options *options;
-    sl_status status = sl_options_create(table, SL_COUNT(table), &options);
-    if (status != SL_OK)
-        return sl_cli_fail(status);
-    status = sl_options_parse_args(options, argc, argv);
-    if (status == SL_OK) {
-        const sl_model *models;
-        int64_t count = sl_model_presets(&models);
-        if (sl_options_flag(options, "json"))
-            status = print_json(models, count);
-        else
-            print_table(models, count);
-    }
-    sl_options_destroy(options);
-    return status == SL_OK ? 0 : sl_cli_fail(status);
+    return sl_cli_run(table, SL_COUNT(table), "usage: sluice models [--json]", argc, argv, list_models);
 }
