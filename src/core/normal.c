@@ -85,12 +85,11 @@ static void box_muller(const words *w, float *out)
 void sl_normal_fill(uint64_t key, uint64_t block, uint64_t stream, int64_t blocks, float *out)
 {
     words w;
-    float last[4 * BATCH];
+    float drawn[4 * BATCH];
     for (int64_t done = 0; done < blocks; done += BATCH) {
         int64_t n = blocks - done < BATCH ? blocks - done : BATCH;
         draw_words(key, block + (uint64_t) done, stream, &w);
-        box_muller(&w, n == BATCH ? out + 4 * done : last);
-        if (n < BATCH)
-            memcpy(out + 4 * done, last, (size_t) n * 4 * sizeof *out);
+        box_muller(&w, drawn);
+        memcpy(out + 4 * done, drawn, (size_t) n * 4 * sizeof *out);
     }
 }
