@@ -258,8 +258,9 @@ sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier 
 void sl_sweep_release(sl_sweep *s, int32_t index)
 {
     sl_spot *spot = &s->spots[index];
+    size_t rounded = SL_ROUND_UP(SL_MAX(spot->place.bytes, (size_t) 1), (size_t) SL_ALIGN);
     if (!s->bounded && !spot->permanent && spot->place.tier == SL_TIER_DEVICE)
-        s->live -= (double) SL_ROUND_UP(SL_MAX(spot->place.bytes, (size_t) 1), (size_t) SL_ALIGN);
+        s->live -= (double) rounded;
     if (spot->permanent || !s->bounded)
         return;
     double ready = 0;
