@@ -75,24 +75,28 @@ void sl_results_fact(sl_results *results, const char *key, sl_cell value)
     append(results, &results->facts, key, value);
 }
 
-void sl_results_note(sl_results *results, const char *format, ...)
+__attribute__((format(printf, 2, 0))) static void append_note(sl_results *results, const char *format,
+                                                              va_list arguments)
 {
     char text[1024];
+    vsnprintf(text, sizeof text, format, arguments);
+    append(results, &results->notes, NULL, sl_cell_text(text));
+}
+
+void sl_results_note(sl_results *results, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    append_note(results, format, arguments);
     va_end(arguments);
-    append(results, &results->notes, NULL, sl_cell_text(text));
 }
 
 void sl_results_refuse(sl_results *results, const char *format, ...)
 {
-    char text[1024];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    append_note(results, format, arguments);
     va_end(arguments);
-    append(results, &results->notes, NULL, sl_cell_text(text));
     results->refused++;
 }
 

@@ -162,22 +162,14 @@ static sl_status write_step(sl_trial *t)
     return sl_engine_write(t->engine, t->program->step_object, 0, &params, sizeof params);
 }
 
-static sl_status engine_read(void *engine, int32_t object, size_t offset, void *bytes, size_t length)
-{
-    return sl_engine_read(engine, object, offset, bytes, length);
-}
-
-static sl_status engine_write(void *engine, int32_t object, size_t offset, const void *bytes, size_t length)
-{
-    return sl_engine_write(engine, object, offset, bytes, length);
-}
-
 static sl_status fill(sl_trial *t)
 {
-    sl_store_access access = {t->engine, engine_read, engine_write};
-    SL_TRY(sl_store_open(&t->store, t->program, access));
-    SL_TRY(sl_trial_weights(&t->store, t->config.seed));
-    return write_batch(t);
+    sl_pool *pool;
+    SL_TRY(sl_store_open(&t->store, t->program, sl_store_engine(t->engine)));
+    SL_TRY(sl_pool_create(t->config.threads, &pool));
+    sl_status status = sl_store_init_random(&t->store, t->config.seed, pool);
+    sl_pool_destroy(pool);
+    return status == SL_OK ? write_batch(t) : status;
 }
 
 static sl_status open_device(sl_trial *t)

@@ -43,9 +43,6 @@ sl_status sl_trial_plan(const sl_trial_config *config, sl_trial *trial);
 sl_status sl_trial_open(const sl_trial_config *config, sl_trial *trial);
 void sl_trial_close(sl_trial *trial); /* a zero trial is fine */
 
-/* Random weights of the model's spread, quickly; moments and padding zero. */
-sl_status sl_trial_weights(sl_store *store, uint64_t seed);
-
 /* One step; host seconds from its first call to its last. */
 sl_status sl_trial_step(sl_trial *trial, double *seconds);
 /* Warm-up steps, then the times of `steps` more; *first_loss is that of the very first. */

@@ -92,6 +92,14 @@ void sl_json_put_i64(sl_json_writer *w, const char *key, int64_t value)
     sl_text_printf(&w->text, "%" PRId64, value);
 }
 
+void sl_json_put_bytes(sl_json_writer *w, const char *key, size_t bytes)
+{
+    if (bytes == SIZE_MAX)
+        sl_json_put_null(w, key);
+    else
+        sl_json_put_i64(w, key, (int64_t) bytes);
+}
+
 void sl_json_put_f64(sl_json_writer *w, const char *key, double value)
 {
     if (!isfinite(value)) {

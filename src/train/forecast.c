@@ -58,25 +58,17 @@ void sl_forecast_look(const sl_forecast *f, sl_forecast_view *v)
     v->actions = p->plan->n_actions;
 }
 
-static void put_bytes(sl_json_writer *w, const char *key, size_t bytes)
-{
-    if (bytes == SIZE_MAX)
-        sl_json_put_null(w, key); /* not limited */
-    else
-        sl_json_put_i64(w, key, (int64_t) bytes);
-}
-
 /* 0 stands for "no budget of this tier would do". */
 static void put_least(sl_json_writer *w, const char *key, size_t bytes)
 {
-    put_bytes(w, key, bytes ? bytes : SIZE_MAX);
+    sl_json_put_bytes(w, key, bytes ? bytes : SIZE_MAX);
 }
 
 static void put_figures(sl_json_writer *w, const sl_forecast_view *v)
 {
     const sl_summary *p = &v->predicted;
-    put_bytes(w, "device_peak_bytes", p->peak_bytes[SL_TIER_DEVICE]);
-    put_bytes(w, "host_peak_bytes", p->peak_bytes[SL_TIER_HOST]);
+    sl_json_put_bytes(w, "device_peak_bytes", p->peak_bytes[SL_TIER_DEVICE]);
+    sl_json_put_bytes(w, "host_peak_bytes", p->peak_bytes[SL_TIER_HOST]);
     sl_json_put_f64(w, "step_s", p->step_s);
     sl_json_put_f64(w, "lower_bound_s", v->lower_bound_s);
     sl_json_put_f64(w, "tokens_per_s", p->tokens_per_s);
@@ -99,8 +91,8 @@ static sl_status write_json(sl_forecast *f)
     sl_json_put_bool(w, "feasible", v.feasible);
     put_least(w, "min_device_bytes", v.min_bytes[SL_TIER_DEVICE]);
     put_least(w, "min_host_bytes", v.min_bytes[SL_TIER_HOST]);
-    put_bytes(w, "device_budget_bytes", v.budget_bytes[SL_TIER_DEVICE]);
-    put_bytes(w, "host_budget_bytes", v.budget_bytes[SL_TIER_HOST]);
+    sl_json_put_bytes(w, "device_budget_bytes", v.budget_bytes[SL_TIER_DEVICE]);
+    sl_json_put_bytes(w, "host_budget_bytes", v.budget_bytes[SL_TIER_HOST]);
     if (v.feasible)
         put_figures(w, &v);
     else

@@ -106,14 +106,6 @@ void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
 
 /* ---- JSON ---- */
 
-static void put_bytes(sl_json_writer *w, const char *key, size_t bytes)
-{
-    if (bytes == SIZE_MAX)
-        sl_json_put_null(w, key); /* not limited */
-    else
-        sl_json_put_i64(w, key, (int64_t) bytes);
-}
-
 static void put_summary(sl_json_writer *w, const sl_summary *s)
 {
     sl_json_put_f64(w, "step_s", s->step_s);
@@ -121,10 +113,10 @@ static void put_summary(sl_json_writer *w, const sl_summary *s)
     sl_json_put_f64(w, "tflops", s->tflops);
     sl_json_put_f64(w, "mfu", s->mfu);
     sl_json_put_f64(w, "hfu", s->hfu);
-    put_bytes(w, "device_peak_bytes", s->peak_bytes[SL_TIER_DEVICE]);
-    put_bytes(w, "device_budget_bytes", s->budget_bytes[SL_TIER_DEVICE]);
-    put_bytes(w, "host_peak_bytes", s->peak_bytes[SL_TIER_HOST]);
-    put_bytes(w, "host_budget_bytes", s->budget_bytes[SL_TIER_HOST]);
+    sl_json_put_bytes(w, "device_peak_bytes", s->peak_bytes[SL_TIER_DEVICE]);
+    sl_json_put_bytes(w, "device_budget_bytes", s->budget_bytes[SL_TIER_DEVICE]);
+    sl_json_put_bytes(w, "host_peak_bytes", s->peak_bytes[SL_TIER_HOST]);
+    sl_json_put_bytes(w, "host_budget_bytes", s->budget_bytes[SL_TIER_HOST]);
     sl_json_put_f64(w, "h2d_bytes_per_step", s->h2d_bytes);
     sl_json_put_f64(w, "d2h_bytes_per_step", s->d2h_bytes);
     sl_json_put_f64(w, "recompute_fraction", s->recompute_fraction);
@@ -160,7 +152,7 @@ sl_status sl_trainer_report(sl_trainer *t, const char **json)
     sl_json_end_array(&w);
     put_summary(&w, &measured);
     if (t->device->class->overhead)
-        put_bytes(&w, "device_context_bytes", t->device->class->overhead(t->device));
+        sl_json_put_bytes(&w, "device_context_bytes", t->device->class->overhead(t->device));
     sl_json_put_f64(&w, "predicted_step_s", t->prepared.plan->predicted.step_s);
     sl_json_put_string(&w, "weights_hash", text);
     sl_json_put_i64(&w, "step", t->progress.step);

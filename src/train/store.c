@@ -23,6 +23,21 @@ const char *sl_part_prefix(sl_part part)
     return prefixes[part];
 }
 
+static sl_status engine_read(void *engine, int32_t object, size_t offset, void *bytes, size_t length)
+{
+    return sl_engine_read(engine, object, offset, bytes, length);
+}
+
+static sl_status engine_write(void *engine, int32_t object, size_t offset, const void *bytes, size_t length)
+{
+    return sl_engine_write(engine, object, offset, bytes, length);
+}
+
+sl_store_access sl_store_engine(sl_engine *engine)
+{
+    return (sl_store_access){engine, engine_read, engine_write};
+}
+
 sl_status sl_store_open(sl_store *store, const sl_program *program, sl_store_access access)
 {
     *store = (sl_store){program, access, NULL};

@@ -6,6 +6,7 @@
 #define SL_TRAIN_STORE_H
 
 #include "core/pool.h"
+#include "engine/engine.h"
 #include "model/safetensors.h"
 #include "program/program.h"
 
@@ -30,6 +31,8 @@ typedef struct sl_store_access {
     sl_status (*write)(void *context, int32_t object, size_t offset, const void *bytes,
                        size_t length); /* NULL: zeros */
 } sl_store_access;
+
+sl_store_access sl_store_engine(sl_engine *engine);
 
 typedef struct sl_store {
     const sl_program *program;

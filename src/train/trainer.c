@@ -112,16 +112,6 @@ static sl_status allocate(sl_trainer *t)
     return sl_alloc(&t->sorted, SL_TIMES_KEPT, sizeof *t->sorted);
 }
 
-static sl_status engine_read(void *engine, int32_t object, size_t offset, void *bytes, size_t length)
-{
-    return sl_engine_read(engine, object, offset, bytes, length);
-}
-
-static sl_status engine_write(void *engine, int32_t object, size_t offset, const void *bytes, size_t length)
-{
-    return sl_engine_write(engine, object, offset, bytes, length);
-}
-
 static sl_status init_weights(sl_trainer *t)
 {
     sl_pool *pool = NULL;
@@ -136,8 +126,7 @@ static sl_status init_weights(sl_trainer *t)
 static sl_status begin_or_resume(sl_trainer *t)
 {
     sl_checkpoint found = {.progress = {.step = -1}};
-    sl_store_access access = {t->train.engine, engine_read, engine_write};
-    SL_TRY(sl_store_open(&t->store, t->prepared.program, access));
+    SL_TRY(sl_store_open(&t->store, t->prepared.program, sl_store_engine(t->train.engine)));
     t->identity = (sl_identity){&t->setup, sl_loader_fingerprint(t->loader), t->device->class->numerics(t->device)};
     if (t->setup.resume)
         SL_TRY(sl_checkpoint_find(&t->store, &t->identity, &found));
