@@ -11,7 +11,8 @@
  * The graph without an accumulator for dQ is the deterministic one; cuDNN's faster variant adds into dQ with atomics, whose
  * order, and so whose last bits, change from run to run. On Hopper the deterministic one writes dS to its workspace: 2 bytes for
  * each pair of query and key of each head, 4 GiB for 32 heads of 8,192 tokens. So the backward goes through the K/V heads in
- * groups whose dS fits ATTENTION_WORKSPACE: a rule of the shape alone, as all that may move bits.
+ * groups, two at a time on two streams so that the end of one and the beginning of the next overlap; the dS of both fit
+ * ATTENTION_WORKSPACE.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -66,7 +67,9 @@ static void split_heads(shape *s)
     const char *forced = getenv("SLUICE_ATTENTION_WORKSPACE");
     int64_t most = forced ? atoll(forced) : ATTENTION_WORKSPACE, per_head = 2 * s->batch * s->q_rows * s->kv_rows;
     int32_t kv_heads = s->kv_heads, ratio = s->heads / s->kv_heads;
-    while (s->kv_heads > 1 && (kv_heads % s->kv_heads || s->kv_heads * ratio * per_head > most))
+    if (s->heads * per_head <= most)
+        return;
+    while (s->kv_heads > 1 && (kv_heads % s->kv_heads || s->kv_heads * ratio * per_head > most / 2))
         s->kv_heads--;
     s->heads = s->kv_heads * ratio;
     s->groups = kv_heads / s->kv_heads;
@@ -326,7 +329,7 @@ static size_t attention_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
     sl_dnn_graph *graph;
     if (prepare(cuda, launch, true, &s, &graph) != SL_OK || !graph)
         return sl_cuda_attention_plain_bwd_workspace(launch);
-    return sums_bytes(launch) + staging_bytes(launch) + graph->workspace_bytes;
+    return sums_bytes(launch) + staging_bytes(launch) + (s.groups > 1 ? 2 : 1) * align(graph->workspace_bytes);
 }
 
 static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
@@ -345,6 +348,10 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
     int64_t ids[] = {ID_Q,  ID_K,  ID_V,  ID_O,  ID_STATS,  ID_SCALE, ID_ONE,   ID_SUM,
                      ID_DO, ID_DQ, ID_DK, ID_DV, ID_MASKED, ID_LEN_Q, ID_LEN_KV};
     int count = launch->attrs.attention.causal ? launch->attrs.attention.q_offset ? 15 : 13 : 12;
+    char *space = staging + staging_bytes(launch);
+    cudaStream_t lane[2] = {stream, stream};
+    if (s.groups > 1)
+        SL_TRY(sl_cuda_fork(cuda, stream, &lane[1]));
     for (int32_t group = 0; group < s.groups; group++) {
         size_t at = (size_t) group * (size_t) (s.heads * s.head_dim) * 2; /* of q, o and their gradients, bf16 */
         size_t kv_at = (size_t) group * (size_t) (s.kv_heads * s.head_dim) * 2;
@@ -355,7 +362,7 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
                             (float *) launch->in[4].data + (size_t) group * (size_t) (s.heads * s.rows),
                             &scale,
                             &one,
-                            sums,
+                            sums + (size_t) group * (size_t) (s.heads * s.rows) * sizeof(float),
                             (char *) launch->in[0].data + at,
                             (char *) launch->out[0].data + at,
                             dk + kv_at,
@@ -363,8 +370,11 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
                             &masked,
                             &len_q,
                             &len_kv};
-        SL_TRY(sl_dnn_run(cuda, graph, ids, pointers, count, staging + staging_bytes(launch), stream));
+        SL_TRY(sl_dnn_run(cuda, graph, ids, pointers, count, space + (group % 2) * align(graph->workspace_bytes),
+                          lane[group % 2]));
     }
+    if (s.groups > 1)
+        SL_TRY(sl_cuda_join(cuda, stream));
     if (!needs_staging(launch))
         return SL_OK;
     sl_launch add = {.op = SL_OP_CAST, .accumulate = launch->accumulate >> 1 & 1};

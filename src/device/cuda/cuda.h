@@ -61,7 +61,11 @@ bool sl_cuda_has_no_arena(sl_cuda *cuda);   /* opened to be asked, not to run */
 /* Random bf16 numbers, or f32 ones: pairs of them are valid as such. */
 void sl_cuda_fill_random(void *memory, size_t bytes, uint32_t seed, cudaStream_t stream);
 sl_status sl_cuda_dnn(sl_cuda *cuda, cudaStream_t stream,
-                      cudnnHandle_t *handle);           /* made on first use, bound to the stream */
+                      cudnnHandle_t *handle); /* made on first use, bound to the stream */
+/* A second stream for launches that are several kernels side by side: it starts behind what `stream` holds so far, and from the
+ * join on `stream` waits for it. */
+sl_status sl_cuda_fork(sl_cuda *cuda, cudaStream_t stream, cudaStream_t *side);
+sl_status sl_cuda_join(sl_cuda *cuda, cudaStream_t stream);
 const sl_cuda_kernel *sl_cuda_kernel_find(sl_op_id op); /* NULL: none */
 
 /* What matmul.c and attention.c prepared, by key; freed with the device. Keys are zero-padded structs compared as bytes. */

@@ -57,6 +57,8 @@ struct sl_cuda {
     bool registered;
     cudaStream_t stream[SL_STREAM_COUNT];
     cudaEvent_t *events, fork, join[SL_STREAM_COUNT];
+    cudaStream_t side; /* for kernels side by side within a launch */
+    cudaEvent_t side_fork, side_join;
     int64_t max_events, max_host_tasks, n_host_tasks;
     host_task *host_tasks;
     timing *timings;
@@ -115,6 +117,21 @@ sl_status sl_cuda_dnn(sl_cuda *cuda, cudaStream_t stream, cudnnHandle_t *handle)
         SL_CUDNN(cudnnCreate(&cuda->dnn));
     SL_CUDNN(cudnnSetStream(cuda->dnn, stream));
     *handle = cuda->dnn;
+    return SL_OK;
+}
+
+sl_status sl_cuda_fork(sl_cuda *cuda, cudaStream_t stream, cudaStream_t *side)
+{
+    SL_CUDA(cudaEventRecord(cuda->side_fork, stream));
+    SL_CUDA(cudaStreamWaitEvent(cuda->side, cuda->side_fork, 0));
+    *side = cuda->side;
+    return SL_OK;
+}
+
+sl_status sl_cuda_join(sl_cuda *cuda, cudaStream_t stream)
+{
+    SL_CUDA(cudaEventRecord(cuda->side_join, cuda->side));
+    SL_CUDA(cudaStreamWaitEvent(stream, cuda->side_join, 0));
     return SL_OK;
 }
 
@@ -194,6 +211,9 @@ static sl_status open_streams(sl_cuda *cuda, const sl_device_config *config)
         SL_CUDA(cudaEventCreateWithFlags(&cuda->join[s], cudaEventDisableTiming));
     }
     SL_CUDA(cudaEventCreateWithFlags(&cuda->fork, cudaEventDisableTiming));
+    SL_CUDA(cudaStreamCreateWithFlags(&cuda->side, cudaStreamNonBlocking));
+    SL_CUDA(cudaEventCreateWithFlags(&cuda->side_fork, cudaEventDisableTiming));
+    SL_CUDA(cudaEventCreateWithFlags(&cuda->side_join, cudaEventDisableTiming));
     cuda->events = calloc((size_t) (config->max_events ? config->max_events : 1), sizeof *cuda->events);
     cuda->host_tasks = calloc((size_t) (config->max_commands ? config->max_commands : 1), sizeof *cuda->host_tasks);
     cuda->max_timings = SL_STREAM_COUNT * config->max_commands;
@@ -262,6 +282,12 @@ static void cuda_close(sl_device *device)
     }
     if (cuda->fork)
         cudaEventDestroy(cuda->fork);
+    if (cuda->side)
+        cudaStreamDestroy(cuda->side);
+    if (cuda->side_fork)
+        cudaEventDestroy(cuda->side_fork);
+    if (cuda->side_join)
+        cudaEventDestroy(cuda->side_join);
     if (cuda->began)
         cudaEventDestroy(cuda->began);
     for (int64_t i = 0; cuda->timings && i < cuda->max_timings && cuda->timings[i].start; i++) {
