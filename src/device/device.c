@@ -1,6 +1,8 @@
 /* The list of devices, and which of them "auto" means: the GPU where its plugin loads and finds one, else the CPU. */
 #include "device/device.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/log.h"
@@ -53,4 +55,37 @@ void sl_device_close(sl_device *device)
 {
     if (device)
         device->class->close(device);
+}
+
+/* Appends what still fits. */
+static void append(char out[320], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(char out[320], const char *format, ...)
+{
+    size_t used = strlen(out);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(out + used, 320 - used, format, arguments);
+    va_end(arguments);
+}
+
+static void append_type(char out[320], const sl_type *type)
+{
+    append(out, " %s[", sl_dtype_name(type->dtype));
+    for (int32_t i = 0; i < type->rank; i++)
+        append(out, "%s%lld", i ? "," : "", (long long) type->dim[i]);
+    append(out, "]");
+}
+
+const char *sl_launch_describe(const sl_launch *launch, char out[320])
+{
+    bool known = (int) launch->op >= 0 && launch->op < SL_OP_COUNT;
+    snprintf(out, 320, "%s", known ? sl_op(launch->op)->name : "an op that is not in the table");
+    for (int i = 0; i < SL_MAX_IN; i++)
+        if (launch->in[i].type.rank)
+            append_type(out, &launch->in[i].type);
+    append(out, " ->");
+    for (int k = 0; k < SL_MAX_OUT; k++)
+        if (launch->out[k].type.rank)
+            append_type(out, &launch->out[k].type);
+    return out;
 }

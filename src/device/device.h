@@ -29,6 +29,9 @@ typedef struct sl_span {
     double start, end;
 } sl_span;
 
+/* The nested scopes in which a profiler shows a step. */
+typedef enum sl_scope { SL_SCOPE_STEP, SL_SCOPE_ROUND, SL_SCOPE_LAYER, SL_SCOPE_CHUNK, SL_SCOPE_OP } sl_scope;
+
 typedef struct sl_device_config {
     size_t arena_bytes[SL_TIER_COUNT]; /* exactly these are mapped; 0: no memory in this tier */
     int threads;                       /* CPU threads for kernels; 0 = one per core */
@@ -69,12 +72,16 @@ typedef struct sl_device_class {
      * goes on with step_begin and issues the commands, which the device may record for the next time. */
     sl_status (*replay)(sl_device *device, uint64_t list, bool *started);
     sl_status (*step_begin)(sl_device *device);
-    sl_status (*launch)(sl_device *device, sl_stream stream, const sl_launch *launch,
-                        sl_span *span); /* *launch outlives the step */
+    /* *launch outlives the step. The message of what fails names the op and the call; a GPU's its shapes too. */
+    sl_status (*launch)(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span);
     sl_status (*copy)(sl_device *device, sl_stream stream, void *to, const void *from, size_t bytes, sl_span *span);
     sl_status (*record)(sl_device *device, sl_stream stream, int64_t event);
     sl_status (*wait)(sl_device *device, sl_stream stream, int64_t event);
-    sl_status (*step_end)(sl_device *device); /* waits; reports the first error with its launch's op */
+    sl_status (*step_end)(sl_device *device); /* waits; reports the first error, as exactly as the device can tell */
+    /* Optional (NULL: no profiler). Opens a scope inside those that are open, all of outer levels (levels may be left out), or
+     * closes the innermost, which is of that level (`name` NULL). False when a step's scope is opened: nobody looks, so the
+     * caller leaves out all others until the next step. */
+    bool (*scope)(sl_device *device, sl_scope level, const char *name);
     /* Outside steps: host program's memory to and from any tier, synchronous (initialisation, checkpoints, data). `from` NULL
      * writes zeros. */
     sl_status (*write)(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes);
@@ -99,6 +106,8 @@ sl_status sl_device_find(const char *name, const sl_device_class **class);
 int64_t sl_device_classes(const sl_device_class *const **classes);
 sl_status sl_device_open(const char *name, const sl_device_config *config, sl_device **device);
 void sl_device_close(sl_device *device); /* NULL is fine */
+/* "matmul bf16[8192,4096] bf16[4096,4096] -> bf16[8192,4096]": for messages. */
+const char *sl_launch_describe(const sl_launch *launch, char out[320]);
 
 /* Built-in profiles (h200, h100, a100, rtx5090, rtx3090) by name, a JSON file by path, or "this" for the machine we are on. */
 sl_status sl_hardware_find(const char *name_or_path, sl_hardware *hardware);

@@ -8,14 +8,17 @@
 
 #include "device/device.h"
 
-#define SL_PLUGIN_ABI 2
+#define SL_PLUGIN_ABI 3
 
 typedef struct sl_plugin_host {
     int32_t abi;         /* SL_PLUGIN_ABI of the program; a plugin of another one refuses */
     const char *version; /* SL_VERSION */
     /* As sl_fail(). */
     sl_status (*fail)(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+    /* As sl_fail_at(): puts "text: " in front of the last failure's message. */
+    sl_status (*fail_at)(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
     const sl_op_def *(*op)(sl_op_id id);
+    const char *(*launch_describe)(const sl_launch *launch, char out[320]);
     sl_status (*pages_map)(size_t bytes, void **out);
     void (*pages_unmap)(void *memory, size_t bytes);
     double (*clock_s)(void);

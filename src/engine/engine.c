@@ -6,6 +6,7 @@
  * Few of a plan's dependencies need a command. Streams run in order, so a stream that has waited for action 7 of another
  * stream has waited for its actions 0..6 too: `waited` below remembers the latest by pair of streams and drops the rest. */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/mem.h"
@@ -262,37 +263,55 @@ sl_status sl_engine_issue(sl_engine *engine, int32_t action)
     const sl_engine_item *item = &engine->items[action];
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         engine->peak_bytes[tier] = SL_MAX(engine->peak_bytes[tier], item->top[tier]);
-    if (item->launch)
-        return device->class->launch(device, item->stream, item->launch, &engine->spans[action]);
-    return device->class->copy(device, item->stream, item->to, item->from, item->bytes, &engine->spans[action]);
+    sl_status status = item->launch ? device->class->launch(device, item->stream, item->launch, &engine->spans[action])
+                                    : device->class->copy(device, item->stream, item->to, item->from, item->bytes,
+                                                          &engine->spans[action]);
+    return status == SL_OK ? SL_OK : sl_engine_name_failure(engine, action, status);
 }
 
-static sl_status issue_all(sl_engine *engine)
+static sl_status issue_all(sl_engine *engine, sl_engine_scopes *scopes)
 {
     sl_device *device = engine->device;
     for (int32_t i = 0; i < engine->plan->n_actions; i++) {
         const sl_engine_item *item = &engine->items[i];
         for (int32_t w = 0; w < item->n_waits; w++)
             SL_TRY(device->class->wait(device, item->stream, engine->waits[item->first_wait + w]));
-        SL_TRY(sl_engine_issue(engine, i));
+        sl_engine_scopes_enter(engine, scopes, i);
+        sl_status status = sl_engine_issue(engine, i);
+        sl_engine_scopes_leave(engine, scopes);
+        SL_TRY(status);
         if (item->event >= 0)
             SL_TRY(device->class->record(device, item->stream, item->event));
     }
     return SL_OK;
 }
 
+/* What fails while commands are issued knows its task, so its message stands, whatever the step's end has to say. */
+static sl_status issue_step(sl_engine *engine, sl_engine_scopes *scopes)
+{
+    sl_device *device = engine->device;
+    char message[1024];
+    SL_TRY(device->class->step_begin(device));
+    sl_status issued = issue_all(engine, scopes);
+    if (issued != SL_OK)
+        snprintf(message, sizeof message, "%s", sl_error_message());
+    sl_status ended = device->class->step_end(device); /* drains even what failed to issue */
+    return issued == SL_OK ? ended : sl_fail(issued, "%s", message);
+}
+
 sl_status sl_engine_step(sl_engine *engine)
 {
     sl_device *device = engine->device;
+    sl_engine_scopes scopes;
+    sl_status status = SL_OK;
     bool started = false;
+    sl_engine_scopes_begin(engine, &scopes);
     if (device->class->replay)
-        SL_TRY(device->class->replay(device, engine->id, &started));
-    if (started)
-        return device->class->step_end(device);
-    SL_TRY(device->class->step_begin(device));
-    sl_status issued = issue_all(engine),
-              ended = device->class->step_end(device); /* drains even what failed to issue */
-    return ended != SL_OK ? ended : issued;
+        status = device->class->replay(device, engine->id, &started);
+    if (status == SL_OK)
+        status = started ? device->class->step_end(device) : issue_step(engine, &scopes);
+    sl_engine_scopes_end(engine, &scopes);
+    return status;
 }
 
 const sl_span *sl_engine_spans(const sl_engine *engine)

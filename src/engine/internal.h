@@ -28,7 +28,20 @@ struct sl_engine {
     sl_span *spans; /* by action */
     size_t peak_bytes[SL_TIER_COUNT];
     double peak_flops;
+    int64_t steps; /* begun so far */
 };
+
+/* The scopes of the step that is being issued (names.c). */
+typedef struct sl_engine_scopes {
+    bool on;
+    int32_t open[SL_SCOPE_OP]; /* which round, layer and chunk; -1: none */
+} sl_engine_scopes;
+void sl_engine_scopes_begin(sl_engine *engine, sl_engine_scopes *scopes);
+void sl_engine_scopes_enter(const sl_engine *engine, sl_engine_scopes *scopes, int32_t action);
+void sl_engine_scopes_leave(const sl_engine *engine, const sl_engine_scopes *scopes);
+void sl_engine_scopes_end(const sl_engine *engine, sl_engine_scopes *scopes);
+/* Puts the action's task and tensors in front of the message of a command that failed; returns `status`. */
+sl_status sl_engine_name_failure(const sl_engine *engine, int32_t action, sl_status status);
 
 /* Issues one action's command, without its waits and its event. */
 sl_status sl_engine_issue(sl_engine *engine, int32_t action);

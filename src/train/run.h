@@ -45,7 +45,8 @@ struct sl_trainer {
     int64_t val_step, checkpoint_step;
     double val_loss;
     char checkpoint[1024];
-    bool failed, interrupted;
+    sl_status failed; /* why the run cannot go on: its state is no step's; SL_OK: it can */
+    bool interrupted;
     size_t heap_before_peak; /* heap's peak while planning, before there were arenas */
     atomic_bool stop;
     sl_text report;

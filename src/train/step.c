@@ -83,19 +83,41 @@ sl_status sl_run_loss(sl_trainer *t, const sl_run_side *side, double *loss)
     return SL_OK;
 }
 
-/* ---- a value that is not finite ---- */
+/* ---- steps that fail ---- */
+
+static void describe_checkpoint(const sl_trainer *t, const char *what, char out[1200])
+{
+    if (t->checkpoint_step >= 0)
+        snprintf(out, 1200, "%s is %s", what, t->checkpoint);
+    else
+        snprintf(out, 1200, "there is no checkpoint");
+}
+
+/* A step that the device did not finish may have updated some parameters and not others: from here on nothing of this run is
+ * written, so its last checkpoint stays what a resume finds. */
+static sl_status run_engine(sl_trainer *t, const sl_run_side *side)
+{
+    sl_status status = sl_engine_step(side->engine);
+    if (status == SL_OK)
+        return SL_OK;
+    char message[800], last[1200];
+    snprintf(message, sizeof message, "%s", sl_error_message());
+    describe_checkpoint(t, "the last checkpoint, which --resume goes on from,", last);
+    t->failed = status;
+    sl_run_event_end(t, "device error");
+    return sl_fail(status, "step %" PRId64 "%s: %s; %s", t->progress.step + (side == &t->train),
+                   side == &t->train ? "" : ", validation", message, last);
+}
 
 static sl_status not_finite(sl_trainer *t, const sl_step_result *result)
 {
     sl_culprit culprit = {0};
-    char where[480] = "it did not happen again when the step was repeated task by task",
-         last[1200] = "there is no checkpoint";
-    t->failed = true;
+    char where[480] = "it did not happen again when the step was repeated task by task", last[1200];
+    t->failed = SL_E_NOT_FINITE;
     if (sl_engine_diagnose(t->train.engine, &culprit) == SL_OK && culprit.found)
         snprintf(where, sizeof where, "task %s made %s in %s at element %" PRId64, culprit.task_name, culprit.value,
                  culprit.tensor_name, culprit.element);
-    if (t->checkpoint_step >= 0)
-        snprintf(last, sizeof last, "the last good checkpoint is %s", t->checkpoint);
+    describe_checkpoint(t, "the last good checkpoint", last);
     sl_run_event_end(t, "not finite");
     return sl_fail(SL_E_NOT_FINITE,
                    "step %" PRId64
@@ -112,7 +134,7 @@ static sl_status train_once(sl_trainer *t, sl_step_result *result)
     float gate[4] = {1, 0, 0, 0}; /* factor, norm, skip */
     SL_TRY(sl_run_fill(t, side, SL_SPLIT_TRAIN, t->progress.position));
     t->data_s = sl_clock_s() - start;
-    SL_TRY(sl_engine_step(side->engine));
+    SL_TRY(run_engine(t, side));
     SL_TRY(sl_run_loss(t, side, &result->loss));
     if (side->program->gate_object >= 0)
         SL_TRY(sl_engine_read(side->engine, side->program->gate_object, 0, gate, sizeof gate));
@@ -156,8 +178,7 @@ sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
 {
     sl_step_result result = {0};
     if (t->failed)
-        return sl_fail(SL_E_NOT_FINITE,
-                       "the run has failed at step %" PRId64 " and cannot go on; resume its last checkpoint",
+        return sl_fail(t->failed, "the run has failed at step %" PRId64 " and cannot go on; resume its last checkpoint",
                        t->progress.step + 1);
     if (t->progress.step >= t->setup.steps)
         return sl_fail(SL_E_USAGE, "all %" PRId64 " steps are done: give more --steps to go on", t->setup.steps);
@@ -201,7 +222,7 @@ sl_status sl_trainer_validate(sl_trainer *t, double *out)
     for (int64_t b = 0; b < batches; b++) {
         double loss;
         SL_TRY(sl_run_fill(t, side, SL_SPLIT_VALIDATION, b * sequences));
-        SL_TRY(sl_engine_step(side->engine));
+        SL_TRY(run_engine(t, side));
         SL_TRY(sl_run_loss(t, side, &loss));
         sum += loss;
     }

@@ -199,7 +199,7 @@ sl_status sl_trainer_checkpoint(sl_trainer *t)
     if (!t->setup.out)
         return sl_fail(SL_E_USAGE, "a checkpoint needs a run folder: give --out");
     if (t->failed)
-        return sl_fail(SL_E_NOT_FINITE, "the run has failed: its state is not worth a checkpoint");
+        return sl_fail(t->failed, "the run has failed: its state is not worth a checkpoint");
     if (t->checkpoint_step == t->progress.step)
         return SL_OK;
     double start = sl_clock_s();

@@ -6,6 +6,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
+#include <string.h>
 
 #include "ops/op.h"
 
@@ -17,23 +18,24 @@ extern "C" {
 extern sl_status (*sl_cuda_fail)(sl_status status, const char *format, ...);
 
 /* All CUDA, cuBLASLt and cuDNN calls go through these: the message names the call and the library's own words. */
-#define SL_CUDA(call)                                                                              \
-    do {                                                                                           \
-        cudaError_t sl_cuda_error_ = (call);                                                       \
-        if (sl_cuda_error_ != cudaSuccess)                                                         \
-            return sl_cuda_fail(SL_E_DEVICE, "%s: %s", #call, cudaGetErrorString(sl_cuda_error_)); \
+#define SL_CUDA_FAILED(call, words) sl_cuda_fail(SL_E_DEVICE, "%.*s: %s", (int) strcspn(#call, "("), #call, words)
+#define SL_CUDA(call)                                                        \
+    do {                                                                     \
+        cudaError_t sl_cuda_error_ = (call);                                 \
+        if (sl_cuda_error_ != cudaSuccess)                                   \
+            return SL_CUDA_FAILED(call, cudaGetErrorString(sl_cuda_error_)); \
     } while (0)
-#define SL_CUBLAS(call)                                                                                    \
-    do {                                                                                                   \
-        cublasStatus_t sl_cublas_status_ = (call);                                                         \
-        if (sl_cublas_status_ != CUBLAS_STATUS_SUCCESS)                                                    \
-            return sl_cuda_fail(SL_E_DEVICE, "%s: %s", #call, cublasLtGetStatusString(sl_cublas_status_)); \
+#define SL_CUBLAS(call)                                                              \
+    do {                                                                             \
+        cublasStatus_t sl_cublas_status_ = (call);                                   \
+        if (sl_cublas_status_ != CUBLAS_STATUS_SUCCESS)                              \
+            return SL_CUDA_FAILED(call, cublasLtGetStatusString(sl_cublas_status_)); \
     } while (0)
-#define SL_CUDNN(call)                                                                                \
-    do {                                                                                              \
-        cudnnStatus_t sl_cudnn_status_ = (call);                                                      \
-        if (sl_cudnn_status_ != CUDNN_STATUS_SUCCESS)                                                 \
-            return sl_cuda_fail(SL_E_DEVICE, "%s: %s", #call, cudnnGetErrorString(sl_cudnn_status_)); \
+#define SL_CUDNN(call)                                                          \
+    do {                                                                        \
+        cudnnStatus_t sl_cudnn_status_ = (call);                                \
+        if (sl_cudnn_status_ != CUDNN_STATUS_SUCCESS)                           \
+            return SL_CUDA_FAILED(call, cudnnGetErrorString(sl_cudnn_status_)); \
     } while (0)
 
 typedef struct sl_cuda sl_cuda;

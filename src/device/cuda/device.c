@@ -9,6 +9,10 @@
  * anyway, and a graph of tens of thousands of copies and kernels keeps their order less well than streams do (8B at 24 GiB: 4 %
  * slower). The first step prepares libraries' plans, which may not happen in a capture; the second one is timed.
  *
+ * Errors. A kernel that reads a wrong address fails long after it was issued, and takes the whole context with it: nothing can be
+ * asked any more, so without help a message can only name the step. With SLUICE_CUDA_SYNC=1 the device waits after each command, and
+ * the launch that fails is the one that did it. (Progress written behind each task would cost every step for the sake of none.)
+ *
  * Pinning. cudaHostRegister of memory nobody touched takes 30 s for 40 GiB, one page fault after the other. Huge pages touched
  * by all cores first bring it to 1.5 s.
  */
@@ -19,6 +23,7 @@
 
 #include "device/cuda/choices.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/nvtx.h"
 #include "device/plugin.h"
 
 static const sl_plugin_host *sl_cuda_host; /* set once by sluice_plugin() */
@@ -70,6 +75,7 @@ struct sl_cuda {
     void *host;
     recording lists[SL_CUDA_LISTS], *current;
     bool capturing, replaying;
+    bool sync;      /* SLUICE_CUDA_SYNC=1: wait after each command, so that what fails is what is reported */
     double began_s; /* host clock at step_begin */
     size_t free_before, total;
 };
@@ -232,7 +238,8 @@ static sl_status describe(sl_cuda *cuda)
     struct cudaDeviceProp p;
     SL_CUDA(cudaSetDevice(0));
     SL_CUDA(cudaGetDeviceProperties(&p, 0));
-    const char *tf32 = getenv("SLUICE_TF32");
+    const char *tf32 = getenv("SLUICE_TF32"), *sync = getenv("SLUICE_CUDA_SYNC");
+    cuda->sync = sync && strcmp(sync, "1") == 0;
     int clock_khz = 0, memory_khz = 0;
     cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0);
     cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0);
@@ -361,6 +368,8 @@ static sl_status cuda_replay(sl_device *device, uint64_t list, bool *started)
     sl_cuda *cuda = (sl_cuda *) device;
     *started = false;
     cuda->current = NULL;
+    if (cuda->sync) /* a captured step has no commands to wait for one by one */
+        return SL_OK;
     for (int i = 0; i < SL_CUDA_LISTS && !cuda->current; i++)
         if (cuda->lists[i].list == list || cuda->lists[i].list == 0)
             cuda->current = &cuda->lists[i];
@@ -454,22 +463,59 @@ static sl_status issue_launch(sl_cuda *cuda, sl_stream stream, const sl_launch *
     return kernel->run(cuda, launch, cuda->stream[stream]);
 }
 
-static sl_status cuda_launch(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span)
+static sl_status timed_launch(sl_cuda *cuda, sl_stream stream, const sl_launch *launch, sl_span *span)
 {
-    sl_cuda *cuda = (sl_cuda *) device;
     timing *t;
     SL_TRY(begin_timing(cuda, cuda->stream[stream], span, &t));
     SL_TRY(issue_launch(cuda, stream, launch));
-    return end_timing(cuda->stream[stream], t);
+    SL_TRY(end_timing(cuda->stream[stream], t));
+    if (cuda->sync)
+        SL_CUDA(cudaStreamSynchronize(cuda->stream[stream]));
+    return SL_OK;
+}
+
+static sl_status timed_copy(sl_cuda *cuda, sl_stream stream, void *to, const void *from, size_t bytes, sl_span *span)
+{
+    timing *t;
+    SL_TRY(begin_timing(cuda, cuda->stream[stream], span, &t));
+    SL_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda->stream[stream]));
+    SL_TRY(end_timing(cuda->stream[stream], t));
+    if (cuda->sync)
+        SL_CUDA(cudaStreamSynchronize(cuda->stream[stream]));
+    return SL_OK;
+}
+
+/* A call failed while `what` was issued. If the context still answers, the call itself is to blame; if not, a command that ran
+ * meanwhile is, and it need not be this one. */
+static sl_status issue_failed(sl_cuda *cuda, sl_status status, const char *what)
+{
+    cudaGetLastError(); /* forgets a call's own error; a dead context keeps its */
+    cudaError_t state = cuda->capturing ? cudaSuccess : cudaStreamQuery(cuda->stream[SL_STREAM_COMPUTE]);
+    if (cuda->sync || state == cudaSuccess || state == cudaErrorNotReady)
+        return sl_cuda_host->fail_at(status, "%s", what);
+    return sl_cuda_host->fail_at(status,
+                                 "%s was issued when this or an earlier command of the step had failed, "
+                                 "SLUICE_CUDA_SYNC=1 tells which",
+                                 what);
+}
+
+static sl_status cuda_launch(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    char what[320];
+    sl_status status = timed_launch(cuda, stream, launch, span);
+    return status == SL_OK ? SL_OK : issue_failed(cuda, status, sl_cuda_host->launch_describe(launch, what));
 }
 
 static sl_status cuda_copy(sl_device *device, sl_stream stream, void *to, const void *from, size_t bytes, sl_span *span)
 {
     sl_cuda *cuda = (sl_cuda *) device;
-    timing *t;
-    SL_TRY(begin_timing(cuda, cuda->stream[stream], span, &t));
-    SL_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda->stream[stream]));
-    return end_timing(cuda->stream[stream], t);
+    char what[96];
+    sl_status status = timed_copy(cuda, stream, to, from, bytes, span);
+    if (status == SL_OK)
+        return SL_OK;
+    snprintf(what, sizeof what, "a copy of %zu bytes from %p to %p", bytes, from, to);
+    return issue_failed(cuda, status, what);
 }
 
 static sl_status cuda_record(sl_device *device, sl_stream stream, int64_t event)
@@ -496,26 +542,44 @@ static sl_status join_streams(sl_cuda *cuda)
     return SL_OK;
 }
 
+/* Turns what was captured into a graph and launches it. A capture that a failed call has spoilt ends here too. */
+static sl_status launch_captured(sl_cuda *cuda)
+{
+    cudaStream_t compute = cuda->stream[SL_STREAM_COMPUTE];
+    cudaGraph_t graph = NULL;
+    sl_status joined = join_streams(cuda);
+    cudaError_t error = cudaStreamEndCapture(compute, &graph);
+    cuda->capturing = false;
+    if (joined == SL_OK && error == cudaSuccess)
+        error = cudaGraphInstantiate(&cuda->current->graph, graph, 0);
+    if (graph)
+        cudaGraphDestroy(graph);
+    if (joined != SL_OK || error != cudaSuccess) {
+        cudaGetLastError();
+        cuda->current->launch_bound = false; /* plain steps work */
+        return joined != SL_OK
+                   ? joined
+                   : sl_cuda_fail(SL_E_DEVICE, "capturing a step as a CUDA graph: %s", cudaGetErrorString(error));
+    }
+    SL_CUDA(cudaGraphLaunch(cuda->current->graph, compute));
+    return SL_OK;
+}
+
 static sl_status cuda_step_end(sl_device *device)
 {
     sl_cuda *cuda = (sl_cuda *) device;
     cudaStream_t compute = cuda->stream[SL_STREAM_COMPUTE];
-    if (!cuda->replaying) {
-        sl_status status = join_streams(cuda);
-        if (status != SL_OK)
-            return status;
-        if (cuda->capturing) {
-            cudaGraph_t graph;
-            cuda->capturing = false;
-            SL_CUDA(cudaStreamEndCapture(compute, &graph));
-            cudaError_t error = cudaGraphInstantiate(&cuda->current->graph, graph, 0);
-            cudaGraphDestroy(graph);
-            SL_CUDA(error);
-            SL_CUDA(cudaGraphLaunch(cuda->current->graph, compute));
-        }
-    }
+    if (cuda->capturing)
+        SL_TRY(launch_captured(cuda));
+    else if (!cuda->replaying)
+        SL_TRY(join_streams(cuda));
     double issued_s = sl_cuda_host->clock_s();
-    SL_CUDA(cudaStreamSynchronize(compute));
+    cudaError_t error = cudaStreamSynchronize(compute);
+    if (error != cudaSuccess)
+        return sl_cuda_fail(SL_E_DEVICE,
+                            "a command failed on the GPU: %s; the same command line with SLUICE_CUDA_SYNC=1 in "
+                            "front names its task",
+                            cudaGetErrorString(error));
     if (cuda->current && cuda->current->steps == TIMED_STEPS)
         cuda->current->launch_bound =
             issued_s - cuda->began_s > LAUNCH_BOUND * (sl_cuda_host->clock_s() - cuda->began_s);
@@ -613,6 +677,7 @@ const sl_device_class sl_cuda_class = {
     .record = cuda_record,
     .wait = cuda_wait,
     .step_end = cuda_step_end,
+    .scope = sl_cuda_scope,
     .write = cuda_write,
     .read = cuda_transfer,
     .hardware = cuda_hardware,

@@ -205,10 +205,16 @@ sl_status sl_dnn_run(sl_cuda *cuda, sl_dnn_graph *g, const int64_t *ids, void **
         status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnnBackendFinalize(pack);
+    const char *call =
+        status == CUDNN_STATUS_SUCCESS ? "cudnnBackendExecute" : "cudnn, binding an attention plan's tensors";
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnnBackendExecute(handle, g->plan, pack);
+    char detail[256] = "";
+    if (status != CUDNN_STATUS_SUCCESS)
+        cudnnGetLastErrorString(detail, sizeof detail);
     cudnnBackendDestroyDescriptor(pack);
-    SL_CUDNN(status);
+    if (status != CUDNN_STATUS_SUCCESS)
+        return sl_cuda_fail(SL_E_DEVICE, "%s: %s %s", call, cudnnGetErrorString(status), detail);
     return SL_OK;
 }
 
