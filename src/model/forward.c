@@ -91,12 +91,17 @@ sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv
                          (const sl_value[]){q, kv, sl_forward_input(f, SL_INPUT_SEGMENTS)}, 3, NULL);
 }
 
-/* Logits exist for `block` tokens at a time: enough rows to keep a matrix multiply busy, and no more than 2^27 logits. */
+/*
+ * Logits exist for `block` tokens at a time: enough that its products keep a large device busy, and no more than 2^28 logits.
+ * Of the three products dx [block, d] has the fewest outputs, 2^22 at best: narrow models take more tokens.
+ */
 sl_value sl_forward_head(sl_forward *f, const sl_model *model, sl_value x, sl_value weight)
 {
     sl_attrs attrs = {.raw = {0}};
-    int64_t most = SL_MAX(16, (INT64_C(1) << 27) / model->vocab / 16 * 16);
-    attrs.head.block = SL_MIN(f->graph->tokens, SL_MIN(most, 1024));
+    int64_t block = 4096, most = SL_MAX(16, (INT64_C(1) << 28) / model->vocab / 16 * 16);
+    while (block > 1024 && block * model->dim > INT64_C(1) << 22)
+        block /= 2;
+    attrs.head.block = SL_MIN(f->graph->tokens, SL_MIN(most, block));
     attrs.head.ignore = -100; /* PyTorch's convention */
     return sl_forward_op(f, SL_OP_HEAD_LOSS, "loss", &attrs,
                          (const sl_value[]){x, weight, sl_forward_input(f, SL_INPUT_TARGETS)}, 3, NULL);

@@ -3,38 +3,147 @@
  * row of logits into the row's loss and, in place, its dlogits, then two more matmuls.
  *
  * In place: dlogits in bf16 take half the bytes of f32 logits. A row's bf16 values are written over the front of its own f32
- * values, tile by tile behind the reads, so the next matmuls see a bf16 matrix with twice the row stride.
+ * values, behind the reads, so the next matmuls see a bf16 matrix with twice the row stride.
+ *
+ * The last words. A vocabulary such as GPT-2's 50,257 is no multiple of 8, and products over it run at a sixth of the speed. So
+ * the words beyond the last multiple of 8 are products of their own, and since three more small products per block add up, they
+ * are taken once for all tokens: their logits are a second, narrow matrix [n, 8].
+ *
+ *     words        0 ........................ even .. vocabulary
+ *     logits of    a block of tokens [block, stride] | all tokens [n, 8]
  */
+#include <cooperative_groups.h>
+
 #include "device/cuda/kernel.cuh"
 
 static constexpr int THREADS = 1024;
 static constexpr int W = 4, TILES = 4; /* logits per access, accesses in flight */
+static constexpr int CLUSTER = 8;      /* blocks that share a row */
+static constexpr int HELD = 8;         /* accesses whose logits a thread keeps */
+static constexpr int LAST = 8;         /* floats per token of the last words */
+static constexpr int64_t MOST_SHARED = (int64_t) CLUSTER * THREADS * HELD * W;
 
-/* W logits of a row; what lies beyond the vocabulary counts as minus infinity. */
-__device__ __forceinline__ void read_logits(const float *row, int64_t v, int64_t vocabulary, float (&x)[W])
+/* Where logits lie: all of a block's, or, moved to it, one token's. */
+struct logits_view {
+    float *row, *last;
+    int64_t stride;
+    int even, vocabulary;
+};
+
+__device__ __forceinline__ logits_view view_token(const logits_view &block, int64_t token)
 {
-    if (v < vocabulary) /* the row's stride is a multiple of W, so reading is safe */
-        load<W>(row + v, x);
+    return {block.row + token * block.stride, block.last + token * LAST, block.stride, block.even, block.vocabulary};
+}
+
+/* Word v as storage type T: f32 logits, or what was put over them. W words from a multiple of W on lie together. */
+template <typename T> __device__ __forceinline__ T *at(const logits_view &view, int v)
+{
+    return reinterpret_cast<T *>(v < view.even ? view.row : view.last) + (v < view.even ? v : v - view.even);
+}
+
+/* W logits; what lies beyond the vocabulary counts as minus infinity. */
+__device__ __forceinline__ void read_logits(const logits_view &view, int v, float (&x)[W])
+{
+    if (v < view.vocabulary) /* rows of both matrices are multiples of W, so reading is safe */
+        load<W>(at<float>(view, v), x);
 #pragma unroll
     for (int j = 0; j < W; j++)
-        if (v + j >= vocabulary)
+        if (v + j >= view.vocabulary)
             x[j] = -INFINITY;
 }
 
-/* One token per block. Two passes: maximum and sum of exponentials (online, one read), then dlogits (one read, one write). */
+__device__ __forceinline__ bool counts(int32_t target, int32_t ignore, int vocabulary)
+{
+    return target != ignore && target >= 0 && target < vocabulary;
+}
+
+/*
+ * One token per cluster of blocks: every logit is read once and stays in a register of its thread. The row's maximum and sum of
+ * exponentials meet in shared memory: each warp sends its own pair, relative to its own maximum, to all blocks of the cluster, and
+ * each warp folds all pairs in the same order. Several clusters live on a multiprocessor, so that some read while others fold.
+ * Nothing is written over the row before the barrier behind which all of it has been read.
+ */
 template <typename T, bool BACKWARD>
 __global__ void __launch_bounds__(THREADS)
-    row_kernel(float *logits, const int32_t *__restrict__ targets, const sl_step_params *__restrict__ step,
-               float *__restrict__ losses, int64_t vocabulary, int64_t stride, int32_t ignore)
+    shared_row_kernel(const __grid_constant__ logits_view block, const int32_t *__restrict__ targets,
+                      const sl_step_params *__restrict__ step, float *__restrict__ losses, int32_t ignore)
+{
+#if __CUDA_ARCH__ >= 900
+    __shared__ float2 pairs[CLUSTER * THREADS / 32];
+    __shared__ float wanted; /* the target's logit, which will be written over */
+    cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+    auto all_here = cluster.barrier_arrive();
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5, rank = (int) cluster.block_rank();
+    int64_t token = blockIdx.x / CLUSTER;
+    logits_view view = view_token(block, token);
+    int32_t target = targets[token];
+    bool counted = counts(target, ignore, view.vocabulary), first = rank == 0 && threadIdx.x == 0;
+    float most = -INFINITY, sum = 0, x[HELD][W];
+    int begin = (rank * (int) blockDim.x + (int) threadIdx.x) * W, ahead = CLUSTER * (int) blockDim.x * W;
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+        read_logits(view, begin + k * ahead, x[k]);
+    if (first && counted)
+        wanted = *at<float>(view, target);
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            most = fmaxf(most, x[k][j]);
+    most = warp_max(most);
+    float base = most == -INFINITY ? 0.0f : most; /* a warp without words: exp(-inf - 0) = 0 */
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            sum += x[k][j] = __expf(x[k][j] - base);
+    sum = warp_sum(sum);
+    cluster.barrier_wait(static_cast<decltype(all_here) &&>(all_here)); /* the others' shared memory exists */
+    if (lane < CLUSTER)
+        *cluster.map_shared_rank(&pairs[rank * warps + warp], lane) = make_float2(most, sum);
+    __syncwarp();
+    cluster.sync();
+    float top = -INFINITY, total = 0;
+    for (int i = lane; i < CLUSTER * warps; i += 32)
+        top = fmaxf(top, pairs[i].x);
+    top = warp_max(top);
+    for (int i = lane; i < CLUSTER * warps; i += 32)
+        total += pairs[i].y * expf(pairs[i].x - top);
+    total = warp_sum(total);
+    if (first)
+        losses[token] = counted ? logf(total) + top - wanted : 0.0f;
+    if (!BACKWARD)
+        return;
+    float factor = counted ? step->loss_scale : 0.0f, share = expf(most - top) / total;
+#pragma unroll
+    for (int k = 0; k < HELD; k++) {
+        int v = begin + k * ahead;
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            x[k][j] = (x[k][j] * share - (v + j == target ? 1.0f : 0.0f)) * factor;
+        if (v < view.vocabulary)
+            store<W>(at<T>(view, v), x[k]); /* zeros beyond the vocabulary */
+    }
+#endif
+}
+
+/* Where there are no clusters, or the vocabulary is beyond their registers: one token per block, and two passes, maximum and sum of
+ * exponentials (online, one read), then dlogits (one read, one write). */
+template <typename T, bool BACKWARD>
+__global__ void __launch_bounds__(THREADS)
+    row_kernel(const __grid_constant__ logits_view block, const int32_t *__restrict__ targets,
+               const sl_step_params *__restrict__ step, float *__restrict__ losses, int32_t ignore)
 {
     __shared__ float scratch[33];
-    float *row = logits + (int64_t) blockIdx.x * stride;
-    int32_t target = targets[blockIdx.x];
+    int64_t token = blockIdx.x;
+    logits_view view = view_token(block, token);
+    int32_t target = targets[token];
+    bool counted = counts(target, ignore, view.vocabulary);
     float most = -INFINITY, sum = 0;
 #pragma unroll 4
-    for (int64_t v = (int64_t) threadIdx.x * W; v < vocabulary; v += THREADS * W) {
+    for (int v = (int) threadIdx.x * W; v < view.vocabulary; v += THREADS * W) {
         float x[W], peak = most;
-        read_logits(row, v, vocabulary, x);
+        read_logits(view, v, x);
 #pragma unroll
         for (int j = 0; j < W; j++)
             peak = fmaxf(peak, x[j]);
@@ -48,28 +157,26 @@ __global__ void __launch_bounds__(THREADS)
     }
     float top = block_reduce<true>(most, scratch);
     float total = block_reduce(most == -INFINITY ? 0.0f : sum * expf(most - top), scratch);
-    bool counted = target != ignore;
     if (threadIdx.x == 0)
-        losses[blockIdx.x] = counted ? logf(total) + top - row[target] : 0.0f;
+        losses[token] = counted ? logf(total) + top - *at<float>(view, target) : 0.0f;
     if (!BACKWARD)
         return;
     __syncthreads();
-    T *out = reinterpret_cast<T *>(row);
     float factor = counted ? step->loss_scale : 0.0f, inverse = 1.0f / total;
-    for (int64_t base = 0; base < vocabulary; base += THREADS * W * TILES) {
+    for (int base = 0; base < view.vocabulary; base += THREADS * W * TILES) {
         float x[TILES][W];
 #pragma unroll
         for (int t = 0; t < TILES; t++)
-            read_logits(row, base + ((int64_t) t * THREADS + threadIdx.x) * W, vocabulary, x[t]);
+            read_logits(view, base + (t * THREADS + (int) threadIdx.x) * W, x[t]);
         __syncthreads(); /* every read of these tiles is done before their bytes, or earlier ones, are written */
 #pragma unroll
         for (int t = 0; t < TILES; t++) {
-            int64_t v = base + ((int64_t) t * THREADS + threadIdx.x) * W;
+            int v = base + (t * THREADS + (int) threadIdx.x) * W;
 #pragma unroll
             for (int j = 0; j < W; j++)
                 x[t][j] = (__expf(x[t][j] - top) * inverse - (v + j == target ? 1.0f : 0.0f)) * factor;
-            if (v < vocabulary)
-                store<W>(out + v, x[t]); /* zeros between vocabulary and stride */
+            if (v < view.vocabulary)
+                store<W>(at<T>(view, v), x[t]); /* zeros beyond the vocabulary */
         }
     }
 }
@@ -108,39 +215,70 @@ static int64_t stride_of(const sl_launch *launch)
     return (launch->in[1].type.dim[0] + 63) / 64 * 64;
 }
 
-/* [matmul workspace | logits of a block | losses of all tokens] */
-static size_t head_workspace(const sl_launch *launch)
+/* Words that are products block by block; the rest, if any, are taken for all tokens at once. */
+static int64_t even_of(const sl_launch *launch)
 {
-    return SL_CUDA_GEMM_WORKSPACE + align((size_t) (block_of(launch) * stride_of(launch)) * sizeof(float)) +
-           align((size_t) launch->in[0].type.dim[0] * sizeof(float));
+    int64_t vocabulary = launch->in[1].type.dim[0];
+    return vocabulary < LAST ? vocabulary : vocabulary / LAST * LAST;
 }
 
-/* The products of a block over vocabulary columns [first, first + columns). */
-typedef struct part {
-    int64_t first, columns;
-    sl_cuda_gemm logits, dx, dw;
-} part;
+/* Bytes of [logits of a block | logits of the last words of all tokens | losses of all tokens], behind matmul's own. */
+typedef struct room {
+    size_t rows, last, losses;
+} room;
 
-/* A vocabulary such as GPT-2's 50,257 is no multiple of 8, and products over it run at a sixth of the speed: its last few words
- * are products of their own. Returns how many parts there are. */
-static int parts_of(const sl_launch *launch, int64_t rows, bool add_dw, part parts[2])
+static room room_of(const sl_launch *launch)
 {
-    int64_t d = launch->in[0].type.dim[1], vocabulary = launch->in[1].type.dim[0], even = vocabulary / 8 * 8;
+    int64_t n = launch->in[0].type.dim[0];
+    bool last = even_of(launch) < launch->in[1].type.dim[0];
+    room bytes = {align((size_t) (block_of(launch) * stride_of(launch)) * sizeof(float)),
+                  last ? align((size_t) (n * LAST) * sizeof(float)) : 0, align((size_t) n * sizeof(float))};
+    return bytes;
+}
+
+static size_t head_workspace(const sl_launch *launch)
+{
+    room bytes = room_of(launch);
+    return SL_CUDA_GEMM_WORKSPACE + bytes.rows + bytes.last + bytes.losses;
+}
+
+/* The products of some tokens with some words. */
+typedef struct products {
+    sl_cuda_gemm logits, dx, dw;
+} products;
+
+static products products_of(const sl_launch *launch, int64_t rows, int64_t words, int64_t stride, bool add_dx,
+                            bool add_dw)
+{
+    int64_t d = launch->in[0].type.dim[1];
     int32_t dtype = (int32_t) launch->in[0].type.dtype;
-    int64_t stride = stride_of(launch), dstride = stride * (int64_t) (sizeof(float) / sl_dtype_bytes((sl_dtype) dtype));
-    const int64_t begin[3] = {0, even ? even : vocabulary, vocabulary};
-    int count = begin[1] < vocabulary ? 2 : 1;
-    for (int i = 0; i < count; i++) {
-        int64_t columns = begin[i + 1] - begin[i];
-        parts[i] = (part){
-            .first = begin[i],
-            .columns = columns,
-            .logits = {rows, columns, d, d, d, stride, 0, 1, dtype, SL_F32, 0, 0},
-            .dx = {rows, d, columns, dstride, d, d, 0, 0, dtype, dtype, 0, i > 0},
-            .dw = {columns, d, rows, dstride, d, d, 1, 0, dtype, dtype, 0, add_dw},
-        };
-    }
-    return count;
+    int64_t dstride = stride * (int64_t) (sizeof(float) / sl_dtype_bytes((sl_dtype) dtype));
+    products p = {
+        .logits = {rows, words, d, d, d, stride, 0, 1, dtype, SL_F32, 0, 0},
+        .dx = {rows, d, words, dstride, d, d, 0, 0, dtype, dtype, 0, add_dx},
+        .dw = {words, d, rows, dstride, d, d, 1, 0, dtype, dtype, 0, add_dw},
+    };
+    return p;
+}
+
+static products block_products(const sl_launch *launch, int64_t rows, bool add_dw)
+{
+    return products_of(launch, rows, even_of(launch), stride_of(launch), false, add_dw);
+}
+
+static products last_products(const sl_launch *launch)
+{
+    return products_of(launch, launch->in[0].type.dim[0], launch->in[1].type.dim[0] - even_of(launch), LAST, true,
+                       launch->accumulate >> 2 & 1);
+}
+
+static void prepare(sl_cuda *cuda, const products *p, bool backward)
+{
+    sl_cuda_gemm_prepare(cuda, &p->logits);
+    if (backward)
+        sl_cuda_gemm_prepare(cuda, &p->dx);
+    if (backward)
+        sl_cuda_gemm_prepare(cuda, &p->dw);
 }
 
 /* Chooses all algorithms a launch will need. */
@@ -148,18 +286,15 @@ static void prepare_products(sl_cuda *cuda, const sl_launch *launch, bool backwa
 {
     int64_t n = launch->in[0].type.dim[0], block = block_of(launch);
     bool adds = launch->accumulate >> 2 & 1;
-    part parts[2];
     for (int tail = 0; tail <= (n % block != 0); tail++)
         for (int add = adds; add <= (adds || n > block); add++) {
-            int count = parts_of(launch, tail ? n % block : block, add, parts);
-            for (int i = 0; i < count; i++) {
-                sl_cuda_gemm_prepare(cuda, &parts[i].logits);
-                if (backward)
-                    sl_cuda_gemm_prepare(cuda, &parts[i].dx);
-                if (backward)
-                    sl_cuda_gemm_prepare(cuda, &parts[i].dw);
-            }
+            products p = block_products(launch, tail ? n % block : block, add);
+            prepare(cuda, &p, backward);
         }
+    if (even_of(launch) < launch->in[1].type.dim[0]) {
+        products p = last_products(launch);
+        prepare(cuda, &p, backward);
+    }
 }
 
 static size_t head_loss_workspace(sl_cuda *cuda, const sl_launch *launch)
@@ -174,47 +309,105 @@ static size_t head_loss_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
     return head_workspace(launch);
 }
 
+template <typename T, bool BACKWARD>
+static sl_status rows_launch(sl_cuda *cuda, const logits_view *view, const int32_t *targets, const sl_step_params *step,
+                             float *losses, int64_t rows, int32_t ignore, cudaStream_t stream)
+{
+    if (sl_cuda_get_info(cuda)->capability >= 90 && view->vocabulary <= MOST_SHARED) {
+        constexpr int64_t each = CLUSTER * HELD * W; /* words of one thread of each block */
+        cudaLaunchAttribute attribute = {};
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim = {CLUSTER, 1, 1};
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3((unsigned) (rows * CLUSTER));
+        config.blockDim = dim3((unsigned) ((view->vocabulary + each * 32 - 1) / (each * 32) * 32));
+        config.stream = stream;
+        config.attrs = &attribute, config.numAttrs = 1;
+        SL_CUDA(cudaLaunchKernelEx(&config, shared_row_kernel<T, BACKWARD>, *view, targets, step, losses, ignore));
+        return SL_OK;
+    }
+    row_kernel<T, BACKWARD><<<(unsigned) rows, THREADS, 0, stream>>>(*view, targets, step, losses, ignore);
+    SL_CUDA_LAUNCHED();
+    return SL_OK;
+}
+
+/* A launch's operands and workspace as the steps below want them. */
+typedef struct head_at {
+    const sl_launch *launch;
+    int64_t n, d;
+    size_t size; /* of an element */
+    const char *x, *w;
+    char *dx, *dw, *space;
+    logits_view view;
+    float *losses;
+} head_at;
+
+static head_at head_of(const sl_launch *launch)
+{
+    room bytes = room_of(launch);
+    head_at h = {.launch = launch, .n = launch->in[0].type.dim[0], .d = launch->in[0].type.dim[1]};
+    h.size = sl_dtype_bytes(launch->in[0].type.dtype);
+    h.x = (const char *) launch->in[0].data, h.w = (const char *) launch->in[1].data;
+    h.dx = (char *) launch->out[1].data, h.dw = (char *) launch->out[2].data;
+    h.space = (char *) launch->workspace;
+    char *rows = h.space + SL_CUDA_GEMM_WORKSPACE;
+    h.view = {(float *) rows, (float *) (rows + bytes.rows), stride_of(launch), (int) even_of(launch),
+              (int) launch->in[1].type.dim[0]};
+    h.losses = (float *) (rows + bytes.rows + bytes.last);
+    return h;
+}
+
+/* dx and dW of the tokens from `token` on and the words from `word` on, whose dlogits lie at `dlogits`. */
+static sl_status gradients(sl_cuda *cuda, const head_at *h, const products *p, const float *dlogits, int64_t token,
+                           int64_t word, cudaStream_t stream)
+{
+    size_t x_at = (size_t) (token * h->d) * h->size, w_at = (size_t) (word * h->d) * h->size;
+    if (h->dx)
+        SL_TRY(
+            sl_cuda_gemm_run(cuda, &p->dx, dlogits, h->w + w_at, NULL, h->dx + x_at, h->dx + x_at, h->space, stream));
+    if (h->dw)
+        SL_TRY(
+            sl_cuda_gemm_run(cuda, &p->dw, dlogits, h->x + x_at, NULL, h->dw + w_at, h->dw + w_at, h->space, stream));
+    return SL_OK;
+}
+
+/* Tokens [at, at + rows): logits, losses and, backward, what follows from them. */
+static sl_status head_block(sl_cuda *cuda, const head_at *h, int64_t token, int64_t rows, bool backward,
+                            cudaStream_t stream)
+{
+    const sl_launch *launch = h->launch;
+    const int32_t *targets = (const int32_t *) launch->in[2].data + token;
+    const sl_step_params *step = backward ? (const sl_step_params *) launch->in[3].data : NULL;
+    products p = block_products(launch, rows, token > 0 || (launch->accumulate >> 2 & 1));
+    logits_view view = h->view;
+    view.last += token * LAST;
+    SL_TRY(sl_cuda_gemm_run(cuda, &p.logits, h->x + (size_t) (token * h->d) * h->size, h->w, NULL, NULL, view.row,
+                            h->space, stream));
+    SL_DISPATCH(launch->in[0].type.dtype, T, {
+        if (backward)
+            SL_TRY((rows_launch<T, true>(cuda, &view, targets, step, h->losses + token, rows, launch->attrs.head.ignore,
+                                         stream)));
+        else
+            SL_TRY((rows_launch<T, false>(cuda, &view, targets, step, h->losses + token, rows,
+                                          launch->attrs.head.ignore, stream)));
+    });
+    return backward ? gradients(cuda, h, &p, view.row, token, 0, stream) : SL_OK;
+}
+
 static sl_status head(sl_cuda *cuda, const sl_launch *launch, bool backward, cudaStream_t stream)
 {
-    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], vocabulary = launch->in[1].type.dim[0],
-            block = block_of(launch), stride = stride_of(launch);
-    int32_t dtype = (int32_t) launch->in[0].type.dtype, ignore = launch->attrs.head.ignore;
-    size_t size = sl_dtype_bytes((sl_dtype) dtype);
-    char *space = (char *) launch->workspace;
-    float *logits = (float *) (space + SL_CUDA_GEMM_WORKSPACE);
-    float *losses = (float *) ((char *) logits + align((size_t) (block * stride) * sizeof(float)));
-    const char *w = (const char *) launch->in[1].data;
-    char *dx = (char *) launch->out[1].data, *dw = (char *) launch->out[2].data;
-    for (int64_t at = 0; at < n; at += block) {
-        int64_t rows = n - at < block ? n - at : block;
-        const char *x = (const char *) launch->in[0].data + (size_t) (at * d) * size;
-        const int32_t *targets = (const int32_t *) launch->in[2].data + at;
-        const sl_step_params *step = backward ? (const sl_step_params *) launch->in[3].data : NULL;
-        part parts[2];
-        int count = parts_of(launch, rows, at > 0 || (launch->accumulate >> 2 & 1), parts);
-        for (int i = 0; i < count; i++)
-            SL_TRY(sl_cuda_gemm_run(cuda, &parts[i].logits, x, w + (size_t) (parts[i].first * d) * size, NULL, NULL,
-                                    logits + parts[i].first, space, stream));
-        SL_DISPATCH(dtype, T, {
-            if (backward)
-                row_kernel<T, true><<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at,
-                                                                             vocabulary, stride, ignore);
-            else
-                row_kernel<T, false><<<(unsigned) rows, THREADS, 0, stream>>>(logits, targets, step, losses + at,
-                                                                              vocabulary, stride, ignore);
-        });
-        SL_CUDA_LAUNCHED();
-        for (int i = 0; i < count && backward; i++) {
-            size_t offset = (size_t) (parts[i].first * d) * size;
-            const char *dlogits = (const char *) logits + (size_t) parts[i].first * size;
-            char *to = dx + (size_t) (at * d) * size;
-            if (dx)
-                SL_TRY(sl_cuda_gemm_run(cuda, &parts[i].dx, dlogits, w + offset, NULL, to, to, space, stream));
-            if (dw)
-                SL_TRY(sl_cuda_gemm_run(cuda, &parts[i].dw, dlogits, x, NULL, dw + offset, dw + offset, space, stream));
-        }
-    }
-    total_kernel<<<1, 256, 0, stream>>>(losses, n, (float *) launch->out[0].data, launch->accumulate & 1);
+    head_at h = head_of(launch);
+    int64_t block = block_of(launch), even = h.view.even;
+    bool last = even < h.view.vocabulary;
+    products p = last_products(launch);
+    if (last)
+        SL_TRY(sl_cuda_gemm_run(cuda, &p.logits, h.x, h.w + (size_t) (even * h.d) * h.size, NULL, NULL, h.view.last,
+                                h.space, stream));
+    for (int64_t token = 0; token < h.n; token += block)
+        SL_TRY(head_block(cuda, &h, token, h.n - token < block ? h.n - token : block, backward, stream));
+    if (last && backward)
+        SL_TRY(gradients(cuda, &h, &p, h.view.last, 0, even, stream));
+    total_kernel<<<1, 256, 0, stream>>>(h.losses, h.n, (float *) launch->out[0].data, launch->accumulate & 1);
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
