@@ -26,7 +26,7 @@ test: deps
 	@sh tools/run-tests $(BUILD)
 
 test-gpu: build
-	@bash tools/test-gpu $(BUILD)
+	@bash tools/test-gpu --build $(BUILD)
 
 check:
 	@sh tools/deps build check

@@ -29,7 +29,7 @@ static inline const char *corpus_path(void)
     return path;
 }
 
-/* "key value key value ...", on top of the defaults of a small job. Later ones win. */
+/* "key value key value ...", on top of the defaults of a small job. Later ones win. SLUICE_TEST_DEVICE=cuda: on a GPU. */
 static inline sl_job *make_job(const char *options)
 {
     sl_job *job;
@@ -42,7 +42,7 @@ static inline sl_job *make_job(const char *options)
     CHECK_OK(sl_job_set(job, "chunk-tokens", "64"));
     CHECK_OK(sl_job_set(job, "steps", "5"));
     CHECK_OK(sl_job_set(job, "lr", "3e-3"));
-    CHECK_OK(sl_job_set(job, "device", "cpu"));
+    CHECK_OK(sl_job_set(job, "device", getenv("SLUICE_TEST_DEVICE") ? getenv("SLUICE_TEST_DEVICE") : "cpu"));
     CHECK_OK(sl_job_set(job, "costs", "roofline"));
     snprintf(copy, sizeof copy, "%s", options);
     for (char *key = strtok_r(copy, " ", &save); key; key = strtok_r(NULL, " ", &save)) {
