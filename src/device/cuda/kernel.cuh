@@ -34,15 +34,40 @@ template <typename T, int W> struct alignas(sizeof(T) * W) pack {
     T v[W];
 };
 
+/* The same as it lies in memory, held in registers until it is needed as f32: x[j]. A bf16 is the upper half of its f32, so one
+ * instruction makes either element of a word; through the type's own conversion it takes two, and a choice between two packs
+ * of 16-bit elements is made element by element. */
+template <typename T, int W> struct alignas(sizeof(T) * W) raw {
+    uint32_t word[sizeof(T) * W / 4];
+    __device__ __forceinline__ float operator[](int j) const
+    {
+        if (sizeof(T) == 4)
+            return __uint_as_float(word[j]);
+        return __uint_as_float(j % 2 ? word[j / 2] & 0xffff0000u : word[j / 2] << 16);
+    }
+};
+template <> struct raw<bf16, 1> {
+    uint16_t half;
+    __device__ __forceinline__ float operator[](int) const
+    {
+        return __uint_as_float((uint32_t) half << 16);
+    }
+};
+
+template <int W, typename T> __device__ __forceinline__ raw<T, W> load_raw(const T *from)
+{
+    return *reinterpret_cast<const raw<T, W> *>(from);
+}
+
 template <int W, typename T> __device__ __forceinline__ void load(const T *from, float (&to)[W])
 {
     constexpr int piece = sizeof(T) * W > 16 ? 16 / (int) sizeof(T) : W;
 #pragma unroll
     for (int i = 0; i < W; i += piece) {
-        pack<T, piece> p = *reinterpret_cast<const pack<T, piece> *>(from + i);
+        raw<T, piece> p = load_raw<piece>(from + i);
 #pragma unroll
         for (int j = 0; j < piece; j++)
-            to[i + j] = to_f32(p.v[j]);
+            to[i + j] = p[j];
     }
 }
 

@@ -1,37 +1,65 @@
 /*
- * RMSNorm and LayerNorm, forward and backward. One block per row forward. Backward: a fixed number of row groups, each block
- * walks the rows of its group, writes dx as it goes and keeps its columns' sums for dw (and db) in registers; partial sums go to
- * the workspace and a second kernel adds them in order. So dy and x are read once, and the sum's tree depends on the shape alone.
+ * RMSNorm and LayerNorm, forward and backward. Rows of up to 1024 columns belong to one warp, longer ones to a block (forward) or
+ * to a team of warps (backward).
  *
- * Both live on bytes in flight: pieces per thread are a template argument (registers kept for the largest row would halve the
- * occupancy for all others), and the backward works on several rows at a time. Asking for the next row while reducing over the
- * present one was slower: it took the registers of a second block.
+ * Backward, by teams of 1, 2, 4, ... warps, so that a lane holds at most 32 columns' sums for dw (and db) in registers over all
+ * rows its team walks:
+ *
+ *     dy, x (and dx where it is added to)  --cp.async-->  ring of up to three rows per team in shared memory
+ *     first pass over the row:  dw, db, and the row's two sums      (shuffles; between warps one barrier of the team)
+ *     second pass:              dx
+ *
+ * What counts is bytes in flight: 4 TB/s over 132 multiprocessors and a microsecond of latency want 32 KB under way in each of
+ * them, all the time. Registers cannot hold them beside the sums (asking for the next row before reducing over the present one was
+ * slower, and blocks waiting at barriers ask for nothing); the ring can, and since a lane copies exactly what it reads itself, it
+ * needs no barrier.
+ *
+ * Every block leaves one row of partial sums, its teams' added in order; column_sum.cuh adds the blocks'. Numbers of teams and
+ * blocks, and so the tree of every sum, follow from the shape alone. How many rows the ring has does not touch the bits.
  */
-#include "device/cuda/kernel.cuh"
+#include "device/cuda/column_sum.cuh"
 
-static constexpr int ROW_GROUPS = 264; /* two blocks per multiprocessor of the largest part, whatever the machine */
-static constexpr int THREADS = 512, FORWARD_THREADS = 256;
-static constexpr int MOST_PIECES = 8; /* per thread of the backward, of W columns */
+static constexpr int MOST_COLUMNS = 16384, MOST_ODD_COLUMNS = 4096; /* the latter where 16-byte pieces do not fit */
 
-template <typename T, int W, int P, bool LAYER>
+/* ---- forward ---- */
+
+static constexpr int FORWARD_THREADS = 256;
+
+/* One row per warp, FORWARD_THREADS / 32 of them in a block, or one row per block. */
+template <bool WARP> __device__ __forceinline__ float row_sum(float x, float *scratch)
+{
+    return WARP ? warp_sum(x) : block_reduce(x, scratch);
+}
+
+template <typename T, int W, int P, bool LAYER, bool WARP>
 __global__ void __launch_bounds__(FORWARD_THREADS)
     norm_kernel(const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b, T *__restrict__ y,
-                float *__restrict__ mean_out, float *__restrict__ rstd_out, int64_t d, float eps)
+                float *__restrict__ mean_out, float *__restrict__ rstd_out, int64_t n, int64_t d, float eps)
 {
     __shared__ float scratch[33];
-    const T *row = x + (int64_t) blockIdx.x * d;
+    int64_t row = (int64_t) blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= n)
+        return;
     float keep[P][W], sum = 0, squares = 0;
 #pragma unroll
     for (int p = 0; p < P; p++) {
         int64_t c = ((int64_t) p * blockDim.x + threadIdx.x) * W;
-        if (c < d) {
-            load<W>(row + c, keep[p]);
+        if (c < d)
+            load<W>(x + row * d + c, keep[p]);
+        else
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                keep[p][j] = 0;
+    }
+    float mean = 0;
+    if (LAYER) {
+#pragma unroll
+        for (int p = 0; p < P; p++)
 #pragma unroll
             for (int j = 0; j < W; j++)
                 sum += keep[p][j];
-        }
+        mean = row_sum<WARP>(sum, scratch) / (float) d;
     }
-    float mean = LAYER ? block_reduce(sum, scratch) / (float) d : 0.0f;
 #pragma unroll
     for (int p = 0; p < P; p++)
         if (((int64_t) p * blockDim.x + threadIdx.x) * W < d)
@@ -40,7 +68,7 @@ __global__ void __launch_bounds__(FORWARD_THREADS)
                 keep[p][j] -= mean;
                 squares = fmaf(keep[p][j], keep[p][j], squares);
             }
-    float rstd = rsqrtf(block_reduce(squares, scratch) / (float) d + eps);
+    float rstd = rsqrtf(row_sum<WARP>(squares, scratch) / (float) d + eps);
 #pragma unroll
     for (int p = 0; p < P; p++) {
         int64_t c = ((int64_t) p * blockDim.x + threadIdx.x) * W;
@@ -52,201 +80,67 @@ __global__ void __launch_bounds__(FORWARD_THREADS)
 #pragma unroll
             for (int j = 0; j < W; j++)
                 keep[p][j] = LAYER ? fmaf(keep[p][j] * rstd, weight[j], bias[j]) : keep[p][j] * rstd * weight[j];
-            store<W>(y + (int64_t) blockIdx.x * d + c, keep[p]);
+            store<W>(y + row * d + c, keep[p]);
         }
     }
     if (threadIdx.x == 0) {
-        rstd_out[blockIdx.x] = rstd;
+        rstd_out[row] = rstd;
         if (LAYER)
-            mean_out[blockIdx.x] = mean;
+            mean_out[row] = mean;
     }
-}
-
-/* Both sums of R rows over the block, the same in every thread. */
-template <int R, bool LAYER>
-__device__ __forceinline__ void reduce_rows(float (&along)[R], float (&sum)[R], float (*scratch)[2 * R])
-{
-    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = (blockDim.x + 31) >> 5;
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-        along[r] = warp_sum(along[r]);
-        if (LAYER)
-            sum[r] = warp_sum(sum[r]);
-        if (lane == 0) {
-            scratch[warp][r] = along[r];
-            scratch[warp][R + r] = sum[r];
-        }
-    }
-    __syncthreads();
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-        along[r] = sum[r] = 0;
-        for (int w = 0; w < warps; w++) {
-            along[r] += scratch[w][r];
-            if (LAYER)
-                sum[r] += scratch[w][R + r];
-        }
-    }
-    __syncthreads();
-}
-
-/* R rows of a group at a time: their loads are in flight together, and one reduction serves all of them. */
-template <typename T, int W, int P, int R, bool LAYER>
-__global__ void __launch_bounds__(THREADS, P *R <= 2 ? 2 : 1)
-    norm_bwd_kernel(const T *__restrict__ dy, const T *__restrict__ x, const T *__restrict__ w,
-                    const float *__restrict__ mean_in, const float *__restrict__ rstd_in, T *dx,
-                    float *__restrict__ partial, int64_t n, int64_t d, bool accumulate)
-{
-    typedef pack<T, W> piece;
-    __shared__ float scratch[THREADS / 32][2 * R];
-    float dw[P][W] = {}, db[P][W] = {};
-    int64_t rows = (n + gridDim.x - 1) / gridDim.x, first = blockIdx.x * rows,
-            last = first + rows < n ? first + rows : n;
-    for (int64_t row = first; row < last; row += R) {
-        piece from_x[R][P], from_dy[R][P], old[R][P];
-        float rstd[R], mean[R], along[R] = {}, sum[R] = {};
-#pragma unroll
-        for (int r = 0; r < R; r++) {
-            bool inside = row + r < last;
-            rstd[r] = inside ? rstd_in[row + r] : 0.0f;
-            mean[r] = LAYER && inside ? mean_in[row + r] : 0.0f;
-#pragma unroll
-            for (int p = 0; p < P; p++) {
-                int64_t c = ((int64_t) p * blockDim.x + threadIdx.x) * W, at = (row + r) * d + c;
-                if (inside && c < d) {
-                    from_x[r][p] = *reinterpret_cast<const piece *>(x + at);
-                    from_dy[r][p] = *reinterpret_cast<const piece *>(dy + at);
-                    if (accumulate)
-                        old[r][p] = *reinterpret_cast<const piece *>(dx + at);
-                }
-            }
-        }
-#pragma unroll
-        for (int p = 0; p < P; p++) {
-            int64_t c = ((int64_t) p * blockDim.x + threadIdx.x) * W;
-            float weight[W];
-            if (c < d)
-                load<W>(w + c, weight);
-#pragma unroll
-            for (int r = 0; r < R; r++)
-                if (c < d && row + r < last)
-#pragma unroll
-                    for (int j = 0; j < W; j++) {
-                        float g = to_f32(from_dy[r][p].v[j]), hat = (to_f32(from_x[r][p].v[j]) - mean[r]) * rstd[r];
-                        dw[p][j] = fmaf(g, hat, dw[p][j]);
-                        if (LAYER)
-                            db[p][j] += g;
-                        along[r] = fmaf(g * weight[j], hat, along[r]);
-                        if (LAYER)
-                            sum[r] += g * weight[j];
-                    }
-        }
-        reduce_rows<R, LAYER>(along, sum, scratch);
-#pragma unroll
-        for (int p = 0; p < P; p++) {
-            int64_t c = ((int64_t) p * blockDim.x + threadIdx.x) * W;
-            float weight[W];
-            if (c < d)
-                load<W>(w + c, weight);
-#pragma unroll
-            for (int r = 0; r < R; r++)
-                if (dx && c < d && row + r < last) {
-                    float out[W], shift = LAYER ? sum[r] / (float) d : 0.0f, slope = along[r] / (float) d;
-#pragma unroll
-                    for (int j = 0; j < W; j++) {
-                        float u = to_f32(from_dy[r][p].v[j]) * weight[j];
-                        float hat = (to_f32(from_x[r][p].v[j]) - mean[r]) * rstd[r];
-                        out[j] = rstd[r] * (u - shift - hat * slope);
-                        if (accumulate)
-                            out[j] += to_f32(old[r][p].v[j]);
-                    }
-                    store<W>(dx + (row + r) * d + c, out);
-                }
-        }
-    }
-#pragma unroll
-    for (int p = 0; p < P; p++) {
-        int64_t c = ((int64_t) p * blockDim.x + threadIdx.x) * W;
-        if (c < d) {
-            store<W>(partial + (int64_t) blockIdx.x * d + c, dw[p]);
-            if (LAYER)
-                store<W>(partial + ((int64_t) gridDim.x + blockIdx.x) * d + c, db[p]);
-        }
-    }
-}
-
-/* out[c] (+)= sum over groups of partial[group][c], in order of the groups by a fixed split over the block's rows of threads. */
-template <typename T>
-__global__ void column_sum_kernel(const float *__restrict__ partial, T *out, int64_t groups, int64_t d, bool accumulate)
-{
-    __shared__ float part[8][33];
-    int64_t c = (int64_t) blockIdx.x * 32 + threadIdx.x;
-    float sum = 0;
-    if (c < d)
-        for (int64_t g = threadIdx.y; g < groups; g += 8)
-            sum += partial[g * d + c];
-    part[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y == 0 && c < d) {
-        for (int k = 1; k < 8; k++)
-            sum += part[k][threadIdx.x];
-        if (accumulate)
-            sum += to_f32(out[c]);
-        from_f32(sum, &out[c]);
-    }
-}
-
-/* Short rows make small blocks, so there are more of them; from the shape alone, as the sum's tree is. */
-static int64_t groups_of(int64_t n, int64_t d)
-{
-    int64_t groups = d <= 1024 ? 4 * ROW_GROUPS : d <= 2048 ? 2 * ROW_GROUPS : ROW_GROUPS;
-    return n < groups ? n : groups;
-}
-
-static int threads_for(int64_t d, int W, int most)
-{
-    int64_t threads = (d + W - 1) / W;
-    return (int) (threads > most ? most : (threads + 31) / 32 * 32);
 }
 
 static sl_status norm_supports(sl_cuda *cuda, const sl_launch *launch)
 {
     (void) cuda;
     const sl_type *x = &launch->in[0].type;
-    int64_t d = x->dim[1], most = (int64_t) THREADS * MOST_PIECES * (x->dim[1] % 8 == 0 ? 4 : 1);
-    if (d > most)
-        return sl_cuda_fail(SL_E_UNSUPPORTED, "norms on CUDA take rows of at most %lld columns, not %lld",
-                            (long long) most, (long long) d);
+    int64_t most = x->dim[1] % 8 ? MOST_ODD_COLUMNS : x->dtype == SL_F32 ? MOST_COLUMNS / 2 : MOST_COLUMNS;
+    if (x->dim[1] > most)
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "norms on CUDA take rows of at most %lld columns of %s, not %lld",
+                            (long long) most, x->dtype == SL_F32 ? "f32" : "bf16", (long long) x->dim[1]);
     return SL_OK;
 }
 
-template <typename T, int W, int P, bool LAYER> static void norm_launch(const sl_launch *launch, cudaStream_t stream)
+template <typename T, int W, int P, bool LAYER, bool WARP>
+static void norm_launch(const sl_launch *launch, cudaStream_t stream)
 {
-    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1];
-    norm_kernel<T, W, P, LAYER><<<(unsigned) n, threads_for(d, W, FORWARD_THREADS), 0, stream>>>(
+    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], lanes = ((d + W - 1) / W + 31) / 32 * 32;
+    dim3 threads(WARP ? 32 : (unsigned) (lanes < FORWARD_THREADS ? lanes : FORWARD_THREADS),
+                 WARP ? FORWARD_THREADS / 32 : 1);
+    norm_kernel<T, W, P, LAYER, WARP><<<(unsigned) ((n + threads.y - 1) / threads.y), threads, 0, stream>>>(
         (const T *) launch->in[0].data, (const T *) launch->in[1].data, LAYER ? (const T *) launch->in[2].data : NULL,
         (T *) launch->out[0].data, LAYER ? (float *) launch->out[1].data : NULL,
-        (float *) launch->out[LAYER ? 2 : 1].data, d, launch->attrs.norm.eps);
+        (float *) launch->out[LAYER ? 2 : 1].data, n, d, launch->attrs.norm.eps);
 }
 
+/* Pieces per thread are a template argument: registers kept for the longest row would halve the occupancy for all others. */
 template <typename T, int W, bool LAYER> static void norm_pieces(const sl_launch *launch, cudaStream_t stream)
 {
-    int64_t d = launch->in[0].type.dim[1], pieces = (d + W * FORWARD_THREADS - 1) / (W * FORWARD_THREADS);
-    if (pieces <= 1)
-        norm_launch<T, W, 1, LAYER>(launch, stream);
-    else if (pieces <= 2)
-        norm_launch<T, W, 2, LAYER>(launch, stream);
-    else if (pieces <= 4)
-        norm_launch<T, W, 4, LAYER>(launch, stream);
+    int64_t pieces = (launch->in[0].type.dim[1] + W - 1) / W;
+    if (pieces <= 32)
+        norm_launch<T, W, 1, LAYER, true>(launch, stream);
+    else if (pieces <= 64)
+        norm_launch<T, W, 2, LAYER, true>(launch, stream);
+    else if (pieces <= 96)
+        norm_launch<T, W, 3, LAYER, true>(launch, stream);
+    else if (pieces <= 128)
+        norm_launch<T, W, 4, LAYER, true>(launch, stream);
+    else if (pieces <= FORWARD_THREADS)
+        norm_launch<T, W, 1, LAYER, false>(launch, stream);
+    else if (pieces <= 2 * FORWARD_THREADS)
+        norm_launch<T, W, 2, LAYER, false>(launch, stream);
+    else if (pieces <= 4 * FORWARD_THREADS)
+        norm_launch<T, W, 4, LAYER, false>(launch, stream);
     else
-        norm_launch<T, W, 2 * MOST_PIECES, LAYER>(launch, stream);
+        norm_launch<T, W, 16, LAYER, false>(launch, stream);
 }
 
 template <typename T, bool LAYER> static sl_status norm_any(const sl_launch *launch, cudaStream_t stream)
 {
     constexpr int W = 16 / sizeof(T);
     if (launch->in[0].type.dim[1] % W == 0 && sl_cuda_aligned(launch->in[0].data) &&
-        sl_cuda_aligned(launch->out[0].data) && sl_cuda_aligned(launch->in[1].data))
+        sl_cuda_aligned(launch->out[0].data) && sl_cuda_aligned(launch->in[1].data) &&
+        (!LAYER || sl_cuda_aligned(launch->in[2].data)))
         norm_pieces<T, W, LAYER>(launch, stream);
     else
         norm_pieces<T, 1, LAYER>(launch, stream);
@@ -254,51 +148,278 @@ template <typename T, bool LAYER> static sl_status norm_any(const sl_launch *lau
     return SL_OK;
 }
 
-template <typename T, int W, int P, int R, bool LAYER>
-static void bwd_launch(const sl_launch *launch, cudaStream_t stream)
+/* ---- backward ---- */
+
+static constexpr int64_t ROW_GROUPS = 132; /* one block per multiprocessor of the largest part, whatever the machine */
+static constexpr int MOST_ROWS = 3;        /* of the ring */
+
+/* How a row length is worked on. */
+struct team_shape {
+    int warps; /* of a team: a power of two */
+    int each;  /* columns per lane, of the template that runs it */
+};
+
+template <typename T> static constexpr int block_warps = 32 / (int) sizeof(T); /* a ring row must fit an old GPU too */
+
+template <int W> static team_shape team_for(int64_t d)
+{
+    int each = W == 1 ? 16 : 32, step = 8;
+    team_shape team = {1, each};
+    while (team.warps * 32 * each < d)
+        team.warps *= 2;
+    if (W > 1)
+        team.each = (int) ((d + team.warps * 32 - 1) / (team.warps * 32) + step - 1) / step * step;
+    return team;
+}
+
+static int64_t groups_for(int64_t n)
+{
+    return n < ROW_GROUPS ? n : ROW_GROUPS;
+}
+
+/* A piece on its way from global to shared memory, 16 bytes of it without passing through registers. */
+template <typename T, int W> __device__ __forceinline__ void fetch(raw<T, W> *to, const T *from)
+{
+    if (sizeof(raw<T, W>) == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned) __cvta_generic_to_shared(to)),
+                     "l"(from)
+                     : "memory");
+    else
+        *to = load_raw<W>(from);
+}
+
+__device__ __forceinline__ void fetch_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits until at most `pending` of the groups committed last are under way. */
+__device__ __forceinline__ void fetch_wait(int pending)
+{
+    if (pending == 2)
+        asm volatile("cp.async.wait_group 2;" ::: "memory");
+    else if (pending == 1)
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+    else
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+}
+
+/* Both sums over the team, the same in every thread. `scratch`: two floats per warp of the team, other ones for the next row, so
+ * that one barrier is enough: who writes them again has passed the next row's barrier. */
+template <bool LAYER>
+__device__ __forceinline__ void team_sums(float &along, float &sum, float2 *scratch, int team, int warps)
+{
+    along = warp_sum(along);
+    if (LAYER)
+        sum = warp_sum(sum);
+    if (warps == 1)
+        return;
+    int warp = (threadIdx.x >> 5) & (warps - 1);
+    if ((threadIdx.x & 31) == 0)
+        scratch[warp] = make_float2(along, sum);
+    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "r"(warps * 32) : "memory");
+    along = sum = 0;
+    for (int w = 0; w < warps; w++) {
+        along += scratch[w].x;
+        sum += scratch[w].y;
+    }
+}
+
+/* The teams' sums of each column, in order, as the block's row of partial sums. All threads; the ring is free by now. */
+template <int W, int P>
+__device__ __forceinline__ void leave_sums(const float (&mine)[P][W], float *shared, float *__restrict__ partial, int d,
+                                           int column, int width, int team)
+{
+    int teams = blockDim.x * P * W / width;
+    __syncthreads();
+#pragma unroll
+    for (int p = 0; p < P; p++)
+        store<W>(shared + team * width + column + p * 32 * W, mine[p]);
+    __syncthreads();
+    for (int c = threadIdx.x; c < d; c += blockDim.x) {
+        float sum = 0;
+        for (int k = 0; k < teams; k++)
+            sum += shared[k * width + c];
+        partial[c] = sum;
+    }
+}
+
+template <typename T> struct norm_bwd_args {
+    const T *dy, *x, *w;
+    const float *mean, *rstd;
+    T *dx; /* NULL: only the sums are wanted */
+    float *partial;
+    int64_t n, d;
+    int team_warps, ring; /* rows of the ring: 1, 2, 3 */
+    bool accumulate;
+};
+
+template <typename T, int W, int P, bool LAYER>
+__global__ void __launch_bounds__(block_warps<T> * 32, 1) norm_bwd_kernel(const __grid_constant__ norm_bwd_args<T> a)
+{
+    typedef raw<T, W> piece;
+    constexpr int threads = block_warps<T> * 32;
+    extern __shared__ uint4 shared[];
+    __shared__ float2 scratch[2][block_warps<T>];
+    int lanes = a.team_warps * 32, team = threadIdx.x / lanes, teams = threads / lanes, d = (int) a.d;
+    /* A warp has P * 32 neighbouring pieces of the row; this lane's piece p begins at column + p * 32 * W. */
+    int column = ((threadIdx.x & (lanes - 1)) / 32 * P * 32 + threadIdx.x % 32) * W;
+    /* Its piece p of tensor t in the ring's row s lies at ring[s * slot_pieces + (t * P + p) * threads]. */
+    piece *ring = reinterpret_cast<piece *>(shared) + threadIdx.x;
+    int slot_pieces = (a.accumulate ? 3 : 2) * P * threads;
+    int64_t stride = (int64_t) gridDim.x * teams, first = (int64_t) team * gridDim.x + blockIdx.x;
+    float dw[P][W] = {}, db[LAYER ? P : 1][W] = {};
+    piece weight[P];
+#pragma unroll
+    for (int p = 0; p < P; p++)
+        if (column + p * 32 * W < d)
+            weight[p] = load_raw<W>(a.w + column + p * 32 * W);
+    auto ask = [&](int64_t row, int slot) {
+        piece *to = ring + slot * slot_pieces;
+        int64_t from = row * d + column;
+        if (row < a.n)
+#pragma unroll
+            for (int p = 0; p < P; p++)
+                if (column + p * 32 * W < d) {
+                    fetch<T, W>(to + p * threads, a.x + from + p * 32 * W);
+                    fetch<T, W>(to + (P + p) * threads, a.dy + from + p * 32 * W);
+                    if (a.accumulate)
+                        fetch<T, W>(to + (2 * P + p) * threads, a.dx + from + p * 32 * W);
+                }
+        fetch_commit();
+    };
+#pragma unroll 1
+    for (int s = 0; s < a.ring; s++)
+        ask(first + s * stride, s);
+    float next_rstd = first < a.n ? a.rstd[first] : 0.0f, next_mean = LAYER && first < a.n ? a.mean[first] : 0.0f;
+    int slot = 0, parity = 0;
+#pragma unroll 1
+    for (int64_t row = first; row < a.n; row += stride) {
+        const piece *from = ring + slot * slot_pieces;
+        float rstd = next_rstd, mean = next_mean, along = 0, sum = 0;
+        if (row + stride < a.n) {
+            next_rstd = a.rstd[row + stride];
+            if (LAYER)
+                next_mean = a.mean[row + stride];
+        }
+        fetch_wait(a.ring - 1);
+#pragma unroll
+        for (int p = 0; p < P; p++)
+            if (column + p * 32 * W < d) {
+                piece px = from[p * threads], pg = from[(P + p) * threads];
+#pragma unroll
+                for (int j = 0; j < W; j++) {
+                    float g = pg[j], u = g * weight[p][j], hat = (LAYER ? px[j] - mean : px[j]) * rstd;
+                    dw[p][j] = fmaf(g, hat, dw[p][j]);
+                    along = fmaf(u, hat, along);
+                    if (LAYER) {
+                        db[LAYER ? p : 0][j] += g;
+                        sum += u;
+                    }
+                }
+            }
+        team_sums<LAYER>(along, sum, &scratch[parity][team * a.team_warps], team, a.team_warps);
+        float slope = along / (float) d, shift = LAYER ? sum / (float) d : 0.0f;
+#pragma unroll
+        for (int p = 0; p < P; p++)
+            if (a.dx && column + p * 32 * W < d) {
+                piece px = from[p * threads], pg = from[(P + p) * threads], old;
+                float out[W];
+                if (a.accumulate)
+                    old = from[(2 * P + p) * threads];
+#pragma unroll
+                for (int j = 0; j < W; j++) {
+                    float u = pg[j] * weight[p][j], hat = (LAYER ? px[j] - mean : px[j]) * rstd;
+                    out[j] = rstd * fmaf(-hat, slope, LAYER ? u - shift : u);
+                    if (a.accumulate)
+                        out[j] += old[j];
+                }
+                store<W>(a.dx + row * d + column + p * 32 * W, out);
+            }
+        ask(row + a.ring * stride, slot);
+        slot = slot + 1 == a.ring ? 0 : slot + 1;
+        parity ^= 1;
+    }
+    float *free = reinterpret_cast<float *>(shared), *partial = a.partial + (int64_t) blockIdx.x * d;
+    leave_sums<W, P>(dw, free, partial, d, column, lanes * P * W, team);
+    if constexpr (LAYER)
+        leave_sums<W, P>(db, free, partial + (int64_t) gridDim.x * d, d, column, lanes * P * W, team);
+}
+
+template <typename T, int W, int P, bool LAYER>
+static sl_status bwd_launch(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1];
-    norm_bwd_kernel<T, W, P, R, LAYER><<<(unsigned) groups_of(n, d), threads_for(d, W, THREADS), 0, stream>>>(
-        (const T *) launch->in[0].data, (const T *) launch->in[1].data, (const T *) launch->in[2].data,
-        LAYER ? (const float *) launch->in[3].data : NULL, (const float *) launch->in[LAYER ? 4 : 3].data,
-        (T *) launch->out[0].data, (float *) launch->workspace, n, d, launch->accumulate & 1);
-}
-
-template <typename T, int W, bool LAYER> static void bwd_pieces(const sl_launch *launch, cudaStream_t stream)
-{
-    int64_t d = launch->in[0].type.dim[1], pieces = (d + (int64_t) W * THREADS - 1) / ((int64_t) W * THREADS);
-    if (pieces <= 1)
-        bwd_launch<T, W, 1, 2, LAYER>(launch, stream);
-    else if (pieces <= 2)
-        bwd_launch<T, W, 2, 1, LAYER>(launch, stream);
-    else
-        bwd_launch<T, W, MOST_PIECES, 1, LAYER>(launch, stream);
-}
-
-template <typename T, bool LAYER> static sl_status bwd_any(const sl_launch *launch, cudaStream_t stream)
-{
-    constexpr int W = 16 / sizeof(T);
-    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], groups = groups_of(n, d);
-    if (d % W == 0 && sl_cuda_aligned(launch->in[0].data) && sl_cuda_aligned(launch->in[1].data) &&
-        sl_cuda_aligned(launch->in[2].data) && sl_cuda_aligned(launch->out[0].data))
-        bwd_pieces<T, W, LAYER>(launch, stream);
-    else
-        bwd_pieces<T, 1, LAYER>(launch, stream);
-    SL_CUDA_LAUNCHED();
-    for (int k = 1; k <= (LAYER ? 2 : 1); k++)
-        if (launch->out[k].data)
-            column_sum_kernel<T><<<(unsigned) ((d + 31) / 32), dim3(32, 8), 0, stream>>>(
-                (const float *) launch->workspace + (k - 1) * groups * d, (T *) launch->out[k].data, groups, d,
-                launch->accumulate >> k & 1);
+    constexpr int threads = block_warps<T> * 32;
+    norm_bwd_args<T> a = {(const T *) launch->in[0].data,
+                          (const T *) launch->in[1].data,
+                          (const T *) launch->in[2].data,
+                          LAYER ? (const float *) launch->in[3].data : NULL,
+                          (const float *) launch->in[LAYER ? 4 : 3].data,
+                          (T *) launch->out[0].data,
+                          (float *) launch->workspace,
+                          n,
+                          d,
+                          team_for<W>(d).warps,
+                          0,
+                          launch->out[0].data && (launch->accumulate & 1)};
+    size_t row_bytes = (size_t) threads * P * W * sizeof(T) * (a.accumulate ? 3 : 2);
+    size_t room = sl_cuda_get_info(cuda)->shared_bytes - sizeof(float2) * 2 * block_warps<T>;
+    a.ring = (int) (room / row_bytes < MOST_ROWS ? room / row_bytes : MOST_ROWS);
+    SL_CUDA(cudaFuncSetAttribute(norm_bwd_kernel<T, W, P, LAYER>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int) (a.ring * row_bytes)));
+    norm_bwd_kernel<T, W, P, LAYER><<<(unsigned) groups_for(n), threads, a.ring * row_bytes, stream>>>(a);
     SL_CUDA_LAUNCHED();
     return SL_OK;
+}
+
+template <typename T, int W, bool LAYER>
+static sl_status bwd_pieces(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], groups = groups_for(n);
+    if constexpr (W == 1)
+        SL_TRY((bwd_launch<T, 1, 16, LAYER>(cuda, launch, stream)));
+    else
+        switch (team_for<W>(d).each) {
+        case 8:
+            SL_TRY((bwd_launch<T, W, 8 / W, LAYER>(cuda, launch, stream)));
+            break;
+        case 16:
+            SL_TRY((bwd_launch<T, W, 16 / W, LAYER>(cuda, launch, stream)));
+            break;
+        case 24:
+            SL_TRY((bwd_launch<T, W, 24 / W, LAYER>(cuda, launch, stream)));
+            break;
+        default:
+            SL_TRY((bwd_launch<T, W, 32 / W, LAYER>(cuda, launch, stream)));
+            break;
+        }
+    column_sums<T> to = {{(T *) launch->out[1].data, LAYER ? (T *) launch->out[2].data : NULL},
+                         {(launch->accumulate & 2) != 0, (launch->accumulate & 4) != 0}};
+    if (to.out[0] || to.out[1])
+        column_sum<T>(launch->workspace, groups, d, LAYER ? 2 : 1, to, stream);
+    SL_CUDA_LAUNCHED();
+    return SL_OK;
+}
+
+template <typename T, bool LAYER> static sl_status bwd_any(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    constexpr int W = 16 / sizeof(T);
+    if (launch->in[0].type.dim[1] % W == 0 && sl_cuda_aligned(launch->in[0].data) &&
+        sl_cuda_aligned(launch->in[1].data) && sl_cuda_aligned(launch->in[2].data) &&
+        sl_cuda_aligned(launch->out[0].data))
+        return bwd_pieces<T, W, LAYER>(cuda, launch, stream);
+    if (launch->in[0].type.dim[1] > MOST_ODD_COLUMNS)
+        return sl_cuda_fail(SL_E_INTERNAL, "norms on CUDA want rows of more than %d columns at multiples of 16 bytes",
+                            MOST_ODD_COLUMNS);
+    return bwd_pieces<T, 1, LAYER>(cuda, launch, stream);
 }
 
 template <bool LAYER> static size_t bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     (void) cuda;
-    return (size_t) (groups_of(launch->in[0].type.dim[0], launch->in[0].type.dim[1]) * launch->in[0].type.dim[1]) *
-           (LAYER ? 2 : 1) * sizeof(float);
+    return (size_t) (groups_for(launch->in[0].type.dim[0]) * launch->in[0].type.dim[1]) * (LAYER ? 2 : 1) *
+           sizeof(float);
 }
 
 static sl_status rmsnorm_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
@@ -308,8 +429,7 @@ static sl_status rmsnorm_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_
 }
 static sl_status rmsnorm_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
-    (void) cuda;
-    SL_DISPATCH(launch->in[0].type.dtype, T, return (bwd_any<T, false>(launch, stream)));
+    SL_DISPATCH(launch->in[0].type.dtype, T, return (bwd_any<T, false>(cuda, launch, stream)));
 }
 static sl_status layernorm_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
@@ -318,8 +438,7 @@ static sl_status layernorm_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
 }
 static sl_status layernorm_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
-    (void) cuda;
-    SL_DISPATCH(launch->in[0].type.dtype, T, return (bwd_any<T, true>(launch, stream)));
+    SL_DISPATCH(launch->in[0].type.dtype, T, return (bwd_any<T, true>(cuda, launch, stream)));
 }
 extern "C" const sl_cuda_kernel sl_cuda_rmsnorm = {SL_OP_RMSNORM, norm_supports, NULL, rmsnorm_run};
 extern "C" const sl_cuda_kernel sl_cuda_rmsnorm_bwd = {SL_OP_RMSNORM_BWD, norm_supports, bwd_workspace<false>,
@@ -327,61 +446,3 @@ extern "C" const sl_cuda_kernel sl_cuda_rmsnorm_bwd = {SL_OP_RMSNORM_BWD, norm_s
 extern "C" const sl_cuda_kernel sl_cuda_layernorm = {SL_OP_LAYERNORM, norm_supports, NULL, layernorm_run};
 extern "C" const sl_cuda_kernel sl_cuda_layernorm_bwd = {SL_OP_LAYERNORM_BWD, norm_supports, bwd_workspace<true>,
                                                          layernorm_bwd_run};
-
-/* ---- bias gradient: the same partial sums over row groups, without the norm ---- */
-
-template <typename T, int W>
-__global__ void bias_grad_kernel(const T *__restrict__ dy, float *__restrict__ partial, int64_t n, int64_t d)
-{
-    int64_t c = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x) * W;
-    int64_t rows = (n + gridDim.y - 1) / gridDim.y, first = blockIdx.y * rows,
-            last = first + rows < n ? first + rows : n;
-    if (c >= d)
-        return;
-    float sum[W] = {};
-#pragma unroll 4
-    for (int64_t row = first; row < last; row++) {
-        float v[W];
-        load<W>(dy + row * d + c, v);
-#pragma unroll
-        for (int j = 0; j < W; j++)
-            sum[j] += v[j];
-    }
-    store<W>(partial + blockIdx.y * d + c, sum);
-}
-
-template <typename T, int W> static void bias_grad(const sl_launch *launch, int64_t groups, cudaStream_t stream)
-{
-    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1];
-    bias_grad_kernel<T, W><<<dim3((unsigned) ((d + 64 * W - 1) / (64 * W)), (unsigned) groups), 64, 0, stream>>>(
-        (const T *) launch->in[0].data, (float *) launch->workspace, n, d);
-}
-
-static int64_t bias_groups(int64_t n)
-{
-    return (n + 15) / 16 < 512 ? (n + 15) / 16 : 512;
-}
-
-static size_t bias_grad_workspace(sl_cuda *cuda, const sl_launch *launch)
-{
-    (void) cuda;
-    return (size_t) (bias_groups(launch->in[0].type.dim[0]) * launch->in[0].type.dim[1]) * sizeof(float);
-}
-
-static sl_status bias_grad_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
-{
-    (void) cuda;
-    int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], groups = bias_groups(n);
-    SL_DISPATCH(launch->in[0].type.dtype, T, {
-        constexpr int W = 16 / sizeof(T);
-        if (d % W == 0 && sl_cuda_aligned(launch->in[0].data))
-            bias_grad<T, W>(launch, groups, stream);
-        else
-            bias_grad<T, 1>(launch, groups, stream);
-        column_sum_kernel<T><<<(unsigned) ((d + 31) / 32), dim3(32, 8), 0, stream>>>(
-            (const float *) launch->workspace, (T *) launch->out[0].data, groups, d, launch->accumulate & 1);
-    });
-    SL_CUDA_LAUNCHED();
-    return SL_OK;
-}
-extern "C" const sl_cuda_kernel sl_cuda_bias_grad = {SL_OP_BIAS_GRAD, NULL, bias_grad_workspace, bias_grad_run};
