@@ -62,8 +62,8 @@ typedef struct sl_device_class {
     sl_status (*open)(const sl_device_config *config, sl_device **device);
     void (*close)(sl_device *device);
     void *(*arena)(sl_device *device, sl_tier tier); /* base address */
-    /* Bytes of workspace this launch wants, from the arena of the stream's tier (operands' types and attrs are set, data not).
-     * The same for every budget; may depend on `threads`. */
+    /* Bytes of workspace this launch wants, from the arena of the stream's tier (operands' types and attrs are set, data not);
+     * at most launch->workspace_bytes (0: no limit), unless its kernel cannot do with that. May depend on `threads`. */
     size_t (*workspace)(sl_device *device, const sl_launch *launch, sl_stream stream);
     /* SL_OK, or SL_E_UNSUPPORTED and why. */
     sl_status (*supports)(sl_device *device, const sl_launch *launch);

@@ -99,14 +99,16 @@ static sl_status bind_workspace(sl_engine *engine, int32_t index, sl_launch *lau
 {
     const sl_plan *plan = engine->plan;
     const sl_action *action = &plan->actions[index];
+    const sl_place *place = action->workspace < 0 ? NULL : find_place(plan, action->workspace, -1);
+    launch->workspace_bytes = place ? place->bytes : 1; /* what the kernel must do with */
     size_t needed = engine->device->class->workspace(engine->device, launch, action->stream);
-    if (action->workspace < 0)
-        return needed ? broken_plan(engine, index, "its kernel needs a workspace and has none") : SL_OK;
-    const sl_place *place = find_place(plan, action->workspace, -1);
-    if (!place || place->bytes < needed)
-        return broken_plan(engine, index, "its workspace is too small");
+    if (!place)
+        launch->workspace_bytes = 0;
+    if (needed > launch->workspace_bytes || (action->workspace >= 0 && !place))
+        return broken_plan(engine, index, "its kernel needs more workspace than it has");
+    if (!place)
+        return SL_OK;
     launch->workspace = engine->base[place->tier] + place->address;
-    launch->workspace_bytes = place->bytes;
     touch(&engine->items[index], place, 0, place->bytes);
     return SL_OK;
 }

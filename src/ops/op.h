@@ -152,6 +152,8 @@ typedef struct sl_launch {
     sl_operand out[SL_MAX_OUT];
     sl_attrs attrs;
     void *workspace; /* 256-byte aligned; as many bytes as the device asked for */
+    /* When the device is asked what it wants: the most it should be, where a kernel has the choice (0: as it likes). It moves time,
+     * never bits. */
     size_t workspace_bytes;
 } sl_launch;
 

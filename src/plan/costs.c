@@ -48,6 +48,7 @@ void sl_costs_launch(const sl_program *program, int32_t kind, sl_launch *launch)
     launch->op = task->op;
     launch->accumulate = task->accumulate;
     launch->attrs = task->attrs;
+    launch->workspace_bytes = program->config.workspace_limit;
     for (int i = 0; i < SL_MAX_IN; i++)
         if (task->in[i].object >= 0)
             launch->in[i].type = task->in[i].type;
@@ -79,6 +80,20 @@ static double device_seconds(const sl_hardware *hw, const sl_launch *launch, con
     return hw->launch_latency_s + fmax(arithmetic, bytes);
 }
 
+/* As cuDNN's deterministic backward: an f32 per row and head, and dS in bf16, for all K/V heads or as few as the limit asks for. */
+static size_t attention_bwd_workspace(const sl_launch *launch)
+{
+    size_t rows = (size_t) launch->in[1].type.dim[0], context = (size_t) launch->in[2].type.dim[0];
+    size_t heads = (size_t) SL_MAX(launch->attrs.attention.heads, 1);
+    size_t groups = (size_t) SL_MAX(launch->attrs.attention.kv_heads, 1);
+    if (launch->attrs.attention.sequence > 0)
+        context = SL_MIN(context, (size_t) launch->attrs.attention.sequence);
+    size_t sums = rows * heads * 4, scores = 2 * heads * rows * context;
+    if (!launch->workspace_bytes || sums + scores <= launch->workspace_bytes)
+        return sums + scores;
+    return sums + SL_MAX(SL_MIN(scores / 2, launch->workspace_bytes), scores / groups);
+}
+
 size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream)
 {
     const sl_type *first = &launch->in[0].type;
@@ -96,9 +111,8 @@ size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream)
     }
     case SL_OP_ATTENTION:
         return (size_t) 1 << 20;
-    case SL_OP_ATTENTION_BWD: /* f32 sums of dq, and one f32 per row and head */
-        return sl_type_bytes(first) / sl_dtype_bytes(first->dtype) * 4 +
-               rows * (size_t) SL_MAX(launch->attrs.attention.heads, 1) * 8;
+    case SL_OP_ATTENTION_BWD:
+        return attention_bwd_workspace(launch);
     case SL_OP_EMBEDDING_BWD: /* tokens sorted by id */
         return rows * 16;
     case SL_OP_RMSNORM_BWD:

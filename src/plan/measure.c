@@ -129,6 +129,8 @@ static sl_status look_up(job *j, sl_device *device)
         j->costs->workspace[SL_TIER_HOST][k] = host ? device->class->workspace(device, &launch, SL_STREAM_HOST) : 0;
         key.length = 0;
         describe_kind(&key, &launch, sequences_of(p, k));
+        if (j->costs->workspace[SL_TIER_DEVICE][k])
+            sl_text_printf(&key, " ~%zu", j->costs->workspace[SL_TIER_DEVICE][k]);
         if (host)
             sl_text_printf(&key, " host"); /* both times are known */
         sl_status status = sl_text_status(&key);

@@ -364,6 +364,16 @@ static sl_status plan_smallest(const sl_rounds *r, sl_candidate *c)
     return sl_plan_create(c->program, c->costs, &r->config, &c->plan);
 }
 
+/* Of 12 GiB a tenth is well spent (8B: attention's backward on two streams instead of one, 3 % of the step); of more, twice as much
+ * is worth 1 % to attention and costs as much elsewhere. */
+size_t sl_plan_workspace_limit(size_t device_budget)
+{
+    const size_t enough = (size_t) 5 << 28;
+    if (device_budget == SIZE_MAX)
+        return 0;
+    return SL_MAX(SL_MAX(device_budget / 20, SL_MIN(device_budget / 10, enough)), (size_t) 1);
+}
+
 sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, void *context, sl_costs_fn costs_of,
                        void *costs_context, const sl_plan_config *config, sl_program **program, sl_costs **costs,
                        sl_plan **plan)

@@ -15,6 +15,10 @@ sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, vo
                        void *costs_context, const sl_plan_config *config, sl_program **program, sl_costs **costs,
                        sl_plan **plan);
 
+/* For a program's workspace_limit: what a kernel may take for itself of a device budget (SIZE_MAX: 0, as it likes). A plan that is to
+ * hold wherever one holds at all is made with a limit of 1. */
+size_t sl_plan_workspace_limit(size_t device_budget);
+
 /* The smallest budget of `tier` for which sl_plan_best succeeds, the other as given. 0 and SL_E_DOES_NOT_FIT if none
  * does. */
 sl_status sl_plan_best_minimum(const sl_program_config *base, sl_graph_builder build, void *context,

@@ -89,6 +89,7 @@ typedef struct sl_program_config {
     bool forward_only;        /* validation: loss only */
     int64_t max_segments;     /* per chunk (packed) or per sequence (sliced): how many documents may be kept apart */
     int64_t chunks_per_round; /* placement: the planner's to choose. Sliced sequences are never split over rounds */
+    size_t workspace_limit;   /* placement: the most a kernel should take for itself; 0: as it likes */
 } sl_program_config;
 
 /* A chunk's place in the step. */

@@ -29,6 +29,7 @@ static uint64_t key_of(const sl_program *program, int32_t kind)
     sl_hash_add(&hasher, &launch.op, sizeof launch.op);
     sl_hash_add(&hasher, &launch.accumulate, sizeof launch.accumulate);
     sl_hash_add(&hasher, &launch.attrs, sizeof launch.attrs);
+    sl_hash_add(&hasher, &launch.workspace_bytes, sizeof launch.workspace_bytes);
     for (int i = 0; i < SL_MAX_IN; i++)
         sl_hash_add(&hasher, &launch.in[i].type, sizeof launch.in[i].type);
     for (int k = 0; k < SL_MAX_OUT; k++)

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/rounds.h"
+
 static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model and data",
      "What to train: a preset (`sluice models` lists them), a Hugging Face config.json, or a folder that holds one."},
@@ -83,6 +85,10 @@ static const sl_option table[] = {
      "Hard budget of device memory: 24GiB, 800MB. Everything counts. It changes the speed, never a bit of the result."},
     {"host-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Machine and memory",
      "Hard budget of host memory, Sluice's own structures and buffers included."},
+    {"workspace-mem", "BYTES", SL_OPT_BYTES, NULL, "Machine and memory",
+     "The most device memory a kernel takes for itself where it has the choice (attention's backward): time against "
+     "room for the rest, never a bit of the result. Default: a "
+     "twentieth of --device-mem, a tenth of small ones."},
     {"threads", "N", SL_OPT_I64, "0", "Machine and memory",
      "CPU threads; 0: one per core. Changes no bit of the result."},
     {"chunk-tokens", "TOKENS", SL_OPT_I64, NULL, "Machine and memory",
@@ -343,6 +349,9 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     resolve_schedule(o, &setup);
     SL_TRY(resolve_chunking(o, &setup));
     resolve_program(o, &setup);
+    setup.program.workspace_limit = sl_options_is_set(o, "workspace-mem")
+                                        ? SL_MAX(sl_options_bytes(o, "workspace-mem"), (size_t) 1)
+                                        : sl_plan_workspace_limit(setup.budget[SL_TIER_DEVICE]);
     setup.data = sl_options_string(o, "data");
     setup.val_data = sl_options_string(o, "val-data");
     setup.val_every = sl_options_i64(o, "val-every");

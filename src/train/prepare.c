@@ -123,17 +123,31 @@ static void set_budgets(const sl_setup *setup, sl_prepared *p)
     }
 }
 
+/* The job with the smallest workspaces its kernels can do with: what decides whether it fits at all. */
+static sl_program_config frugal(const sl_setup *setup)
+{
+    sl_program_config config = setup->program;
+    config.workspace_limit = 1;
+    return config;
+}
+
 static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
 {
     sl_model model = setup->model;
     costs_context context = {setup, p};
     sl_program *program = NULL;
     sl_plan_config plan = {0};
+    sl_program_config config = setup->program;
     /* A first program, whatever its rounds: its size fixes the heap's share, and it stands for the job if nothing fits. */
-    SL_TRY(sl_program_create(&setup->program, build, &model, &p->program));
+    SL_TRY(sl_program_create(&config, build, &model, &p->program));
     set_budgets(setup, p);
     memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    SL_TRY(sl_plan_best(&setup->program, build, &model, find_costs, &context, &plan, &program, &p->costs, &p->plan));
+    sl_status status = sl_plan_best(&config, build, &model, find_costs, &context, &plan, &program, &p->costs, &p->plan);
+    if (status == SL_E_DOES_NOT_FIT) {
+        config = frugal(setup);
+        status = sl_plan_best(&config, build, &model, find_costs, &context, &plan, &program, &p->costs, &p->plan);
+    }
+    SL_TRY(status);
     sl_program_destroy(p->program);
     p->program = program;
     return SL_OK;
@@ -255,8 +269,9 @@ sl_status sl_prepared_minimum(const sl_setup *setup, sl_prepared *p, sl_tier tie
     sl_model model = setup->model;
     costs_context context = {setup, p};
     sl_plan_config plan = {0};
+    sl_program_config config = frugal(setup);
     memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    sl_status status = sl_plan_best_minimum(&setup->program, build, &model, find_costs, &context, &plan, tier, bytes);
+    sl_status status = sl_plan_best_minimum(&config, build, &model, find_costs, &context, &plan, tier, bytes);
     if (status == SL_E_DOES_NOT_FIT) {
         *bytes = 0;
         return SL_OK;

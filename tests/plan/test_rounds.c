@@ -116,6 +116,7 @@ static double plan_8b(size_t device_gib)
 {
     job j = {.config = interpret_config(8192, 64, 8192, SL_PRECISION_BF16)};
     sl_plan_config config = {.budget = {device_gib << 30, (size_t) 100 << 30}};
+    j.config.workspace_limit = sl_plan_workspace_limit(device_gib << 30);
     sl_program *program;
     sl_costs *costs;
     sl_plan *p;

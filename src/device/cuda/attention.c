@@ -10,9 +10,9 @@
  *
  * The graph without an accumulator for dQ is the deterministic one; cuDNN's faster variant adds into dQ with atomics, whose
  * order, and so whose last bits, change from run to run. On Hopper the deterministic one writes dS to its workspace: 2 bytes for
- * each pair of query and key of each head, 4 GiB for 32 heads of 8,192 tokens. So the backward goes through the K/V heads in
- * groups, two at a time on two streams so that the end of one and the beginning of the next overlap; the dS of both fit
- * ATTENTION_WORKSPACE.
+ * each pair of query and key of each head, 4 GiB for 32 heads of 8,192 tokens. Where that is more than the launch may have, the
+ * backward goes through the K/V heads in groups, two at a time on two streams so that the end of one and the beginning of the
+ * next overlap. Heads do not meet in any sum, so groups change no bit.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -20,8 +20,6 @@
 
 #include "device/cuda/attention.h"
 #include "device/cuda/dnn.h"
-
-#define ATTENTION_WORKSPACE ((int64_t) 1 << 30)
 
 enum {
     ID_Q = 1,
@@ -61,20 +59,6 @@ static void plan_destroy(sl_cuda_cached *cached)
     free(cached);
 }
 
-/* As many groups of K/V heads as it takes, all of one size. SLUICE_ATTENTION_WORKSPACE is for tests. */
-static void split_heads(shape *s)
-{
-    const char *forced = getenv("SLUICE_ATTENTION_WORKSPACE");
-    int64_t most = forced ? atoll(forced) : ATTENTION_WORKSPACE, per_head = 2 * s->batch * s->q_rows * s->kv_rows;
-    int32_t kv_heads = s->kv_heads, ratio = s->heads / s->kv_heads;
-    if (s->heads * per_head <= most)
-        return;
-    while (s->kv_heads > 1 && (kv_heads % s->kv_heads || s->kv_heads * ratio * per_head > most / 2))
-        s->kv_heads--;
-    s->heads = s->kv_heads * ratio;
-    s->groups = kv_heads / s->kv_heads;
-}
-
 static bool shape_of(const sl_launch *launch, bool backward, shape *s)
 {
     const sl_type *q = &launch->in[backward ? 1 : 0].type, *kv = &launch->in[backward ? 2 : 1].type;
@@ -95,8 +79,6 @@ static bool shape_of(const sl_launch *launch, bool backward, shape *s)
         s->batch = 1, s->q_rows = q->dim[0], s->kv_rows = kv->dim[0];
     }
     s->groups = 1, s->width = (int64_t) s->heads * s->head_dim, s->kv_width = 2 * (int64_t) s->kv_heads * s->head_dim;
-    if (backward)
-        split_heads(s);
     return true;
 }
 
@@ -238,28 +220,24 @@ static void build_backward(builder *x)
     sl_dnn_matmul(x->g, ds, key, sl_dnn_bound(x->g, ID_DQ, &x->q, CUDNN_DATA_BFLOAT16));
 }
 
-/* The plan for a launch; NULL: use the plain kernels. */
-static sl_status prepare(sl_cuda *cuda, const sl_launch *launch, bool backward, shape *found, sl_dnn_graph **out)
+/* The plan for a shape; NULL: use the plain kernels. */
+static sl_status prepare(sl_cuda *cuda, const shape *s, sl_dnn_graph **out)
 {
-    shape s;
     *out = NULL;
-    if (!shape_of(launch, backward, &s))
-        return SL_OK;
-    *found = s;
-    attention_plan *plan = (attention_plan *) sl_cuda_cache_find(cuda, SL_OP_ATTENTION, &s, sizeof s);
+    attention_plan *plan = (attention_plan *) sl_cuda_cache_find(cuda, SL_OP_ATTENTION, s, sizeof *s);
     if (!plan) {
         plan = calloc(1, sizeof *plan);
         if (!plan)
             return sl_cuda_fail(SL_E_MEMORY, "no memory for an attention plan");
         plan->base.destroy = plan_destroy;
-        builder x = begin(&plan->graph, &s);
-        if (backward)
+        builder x = begin(&plan->graph, s);
+        if (s->backward)
             build_backward(&x);
         else
             build_forward(&x);
         plan->refused =
-            sl_dnn_finish(cuda, &plan->graph, backward ? "this attention backward" : "this attention") != SL_OK;
-        sl_cuda_cache_add(cuda, SL_OP_ATTENTION, &s, sizeof s, &plan->base);
+            sl_dnn_finish(cuda, &plan->graph, s->backward ? "this attention backward" : "this attention") != SL_OK;
+        sl_cuda_cache_add(cuda, SL_OP_ATTENTION, s, sizeof *s, &plan->base);
     }
     *out = plan->refused ? NULL : &plan->graph;
     return SL_OK;
@@ -284,7 +262,7 @@ static size_t attention_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     shape s;
     sl_dnn_graph *graph;
-    if (prepare(cuda, launch, false, &s, &graph) != SL_OK || !graph)
+    if (!shape_of(launch, false, &s) || prepare(cuda, &s, &graph) != SL_OK || !graph)
         return 0;
     return graph->workspace_bytes;
 }
@@ -292,8 +270,9 @@ static size_t attention_workspace(sl_cuda *cuda, const sl_launch *launch)
 static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     shape s;
-    sl_dnn_graph *graph;
-    SL_TRY(prepare(cuda, launch, false, &s, &graph));
+    sl_dnn_graph *graph = NULL;
+    if (shape_of(launch, false, &s))
+        SL_TRY(prepare(cuda, &s, &graph));
     if (!graph)
         return sl_cuda_attention_plain(cuda, launch, stream);
     const sl_type *q = &launch->in[0].type, *kv = &launch->in[1].type;
@@ -307,7 +286,7 @@ static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
     return sl_dnn_run(cuda, graph, ids, pointers, count, launch->workspace, stream);
 }
 
-/* [row sums | dK and dV in bf16 where the output is f32 or accumulated | cuDNN's own] */
+/* [row sums | dK and dV in bf16 where the output is f32 or accumulated | cuDNN's own, for one group or two] */
 static size_t sums_bytes(const sl_launch *launch)
 {
     return align((size_t) (launch->in[1].type.dim[0] * launch->attrs.attention.heads) * sizeof(float));
@@ -323,21 +302,58 @@ static size_t staging_bytes(const sl_launch *launch)
     return needs_staging(launch) ? align((size_t) sl_type_count(&launch->out[1].type) * 2) : 0;
 }
 
+/* How a backward goes through the K/V heads. */
+typedef struct course {
+    shape s;             /* of a group */
+    sl_dnn_graph *graph; /* NULL: the plain kernels */
+    int32_t lanes;       /* groups at a time */
+    size_t bytes;        /* workspace in all */
+} course;
+
+/* All heads in one piece if the launch may have the workspace for it; else the largest groups of which two fit; at the least one
+ * group of one K/V head. */
+static sl_status choose_course(sl_cuda *cuda, const sl_launch *launch, course *out)
+{
+    shape all;
+    *out = (course){.lanes = 1, .bytes = sl_cuda_attention_plain_bwd_workspace(launch)};
+    if (!shape_of(launch, true, &all))
+        return SL_OK;
+    size_t most = launch->workspace_bytes ? launch->workspace_bytes : SIZE_MAX;
+    size_t fixed = sums_bytes(launch) + staging_bytes(launch);
+    size_t scores = 2 * (size_t) (all.batch * all.q_rows * all.kv_rows); /* of a head */
+    for (int32_t kv_heads = all.kv_heads, lanes = 1; kv_heads > 0; kv_heads--, lanes = 2) {
+        course c = {.s = all, .lanes = lanes};
+        if (all.kv_heads % kv_heads)
+            continue;
+        c.s.kv_heads = kv_heads;
+        c.s.heads = all.heads / all.kv_heads * kv_heads;
+        c.s.groups = all.kv_heads / kv_heads;
+        if (kv_heads > 1 && fixed + (size_t) (lanes * c.s.heads) * scores > most)
+            continue;
+        SL_TRY(prepare(cuda, &c.s, &c.graph));
+        if (!c.graph)
+            return SL_OK;
+        if (fixed + (size_t) lanes * align(c.graph->workspace_bytes) > most)
+            c.lanes = 1;
+        c.bytes = fixed + (size_t) c.lanes * align(c.graph->workspace_bytes);
+        *out = c;
+        if (c.bytes <= most && c.lanes == lanes)
+            break;
+    }
+    return SL_OK;
+}
+
 static size_t attention_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
-    shape s;
-    sl_dnn_graph *graph;
-    if (prepare(cuda, launch, true, &s, &graph) != SL_OK || !graph)
-        return sl_cuda_attention_plain_bwd_workspace(launch);
-    return sums_bytes(launch) + staging_bytes(launch) + (s.groups > 1 ? 2 : 1) * align(graph->workspace_bytes);
+    course c;
+    return choose_course(cuda, launch, &c) == SL_OK ? c.bytes : 0;
 }
 
 static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
-    shape s;
-    sl_dnn_graph *graph;
-    SL_TRY(prepare(cuda, launch, true, &s, &graph));
-    if (!graph)
+    course c;
+    SL_TRY(choose_course(cuda, launch, &c));
+    if (!c.graph)
         return sl_cuda_attention_plain_bwd(cuda, launch, stream);
     const sl_type *q = &launch->in[1].type, *kv = &launch->in[2].type;
     float scale = launch->attrs.attention.scale, masked = -INFINITY, one = 1.0f;
@@ -350,19 +366,21 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
     int count = launch->attrs.attention.causal ? launch->attrs.attention.q_offset ? 15 : 13 : 12;
     char *space = staging + staging_bytes(launch);
     cudaStream_t lane[2] = {stream, stream};
-    if (s.groups > 1)
+    if (c.lanes > 1)
         SL_TRY(sl_cuda_fork(cuda, stream, &lane[1]));
-    for (int32_t group = 0; group < s.groups; group++) {
-        size_t at = (size_t) group * (size_t) (s.heads * s.head_dim) * 2; /* of q, o and their gradients, bf16 */
-        size_t kv_at = (size_t) group * (size_t) (s.kv_heads * s.head_dim) * 2;
+    for (int32_t group = 0; group < c.s.groups; group++) {
+        size_t at = (size_t) group * (size_t) (c.s.heads * c.s.head_dim) * 2; /* of q, o and their gradients, bf16 */
+        size_t kv_at = (size_t) group * (size_t) (c.s.kv_heads * c.s.head_dim) * 2;
+        size_t row_at = (size_t) group * (size_t) (c.s.heads * c.s.rows); /* of stats and sums, f32 */
+        int32_t side = group % c.lanes;
         void *pointers[] = {(char *) launch->in[1].data + at,
                             k + kv_at,
                             k + half + kv_at,
                             (char *) launch->in[3].data + at,
-                            (float *) launch->in[4].data + (size_t) group * (size_t) (s.heads * s.rows),
+                            (float *) launch->in[4].data + row_at,
                             &scale,
                             &one,
-                            sums + (size_t) group * (size_t) (s.heads * s.rows) * sizeof(float),
+                            sums + row_at * sizeof(float),
                             (char *) launch->in[0].data + at,
                             (char *) launch->out[0].data + at,
                             dk + kv_at,
@@ -370,10 +388,10 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
                             &masked,
                             &len_q,
                             &len_kv};
-        SL_TRY(sl_dnn_run(cuda, graph, ids, pointers, count, space + (group % 2) * align(graph->workspace_bytes),
-                          lane[group % 2]));
+        SL_TRY(sl_dnn_run(cuda, c.graph, ids, pointers, count, space + (size_t) side * align(c.graph->workspace_bytes),
+                          lane[side]));
     }
-    if (s.groups > 1)
+    if (c.lanes > 1)
         SL_TRY(sl_cuda_join(cuda, stream));
     if (!needs_staging(launch))
         return SL_OK;
