@@ -1,6 +1,9 @@
 #include "bench/numerics.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/bf16.h"
 #include "core/mem.h"
@@ -85,4 +88,35 @@ const char *sl_numerics_sums(const sl_numerics *n)
            : n->bf16_ones == 256  ? "bf16: reduced"
            : n->bf16_ones == 2048 ? "f16: reduced"
                                   : "something else";
+}
+
+void sl_tf32_switch(bool on)
+{
+    if (on)
+        setenv("SLUICE_TF32", "1", 1);
+    else
+        unsetenv("SLUICE_TF32");
+}
+
+/* A device says in its numerics what fixes bits, so one that knows the switch says something else with it. */
+sl_status sl_tf32_offered(const char *device, bool *offered)
+{
+    char said[2][160];
+    sl_device_config none = {.threads = 1, .max_commands = 1, .max_events = 1};
+    sl_status status = SL_OK;
+    *offered = false;
+    if (getenv("SLUICE_TF32"))
+        return SL_OK;
+    for (int on = 0; on < 2 && status == SL_OK; on++) {
+        sl_device *bare;
+        sl_tf32_switch(on);
+        status = sl_device_open(device, &none, &bare);
+        if (status == SL_OK) {
+            snprintf(said[on], sizeof said[on], "%s", bare->class->numerics(bare));
+            sl_device_close(bare);
+        }
+        sl_tf32_switch(false);
+    }
+    *offered = status == SL_OK && strcmp(said[0], said[1]) != 0;
+    return status;
 }

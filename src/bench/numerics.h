@@ -12,6 +12,9 @@ typedef struct sl_numerics {
 } sl_numerics;
 
 sl_status sl_numerics_probe(sl_rig *rig, sl_numerics *numerics);
+/* Whether the device knows the switch SLUICE_TF32=1 (and it is not set already: then f32 means TF32 anyway). */
+sl_status sl_tf32_offered(const char *device, bool *offered);
+void sl_tf32_switch(bool on);                              /* for devices that are opened from now on */
 const char *sl_numerics_f32(const sl_numerics *numerics);  /* "f32", "TF32", ... */
 const char *sl_numerics_sums(const sl_numerics *numerics); /* what bf16 products are added up in */
 

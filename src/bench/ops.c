@@ -139,16 +139,17 @@ static sl_status time_variant(const sl_bench_job *job, sl_rig *rig, const sl_roo
     sl_dtype dtype = launch->in[0].type.dtype;
     sl_work work;
     sl_stats stats;
-    char shape[64];
+    char shape[64], why[160] = "out of memory";
     rig->used = 0;
     shape_of(launch, shape);
     sl_bench_progress(job, "%s, %s", v->name, sl_dtype_name(dtype));
     sl_status status = sl_rig_place(rig, launch);
     if (status == SL_E_UNSUPPORTED || status == SL_E_DOES_NOT_FIT) {
+        if (status == SL_E_UNSUPPORTED)
+            snprintf(why, sizeof why, "not on this device: %.120s", sl_error_message());
         SL_ROW(t, sl_cell_text(v->name), sl_cell_text(category_name(def->category)), sl_cell_text(sl_dtype_name(dtype)),
                sl_cell_text(kernels), sl_cell_text(shape), sl_cell_none(), sl_cell_none(), sl_cell_none(),
-               sl_cell_none(), sl_cell_none(),
-               sl_cell_text(status == SL_E_UNSUPPORTED ? "not on this device" : "out of memory"));
+               sl_cell_none(), sl_cell_none(), sl_cell_text(why));
         return SL_OK;
     }
     SL_TRY(status);
@@ -201,7 +202,8 @@ static bool wanted(const sl_bench_job *job, const char *name)
 static size_t largest(const sl_op_sizes *s)
 {
     size_t hidden = (size_t) s->n * (size_t) s->f * 4 * 5, head = (size_t) s->v * (size_t) s->d * 4 * 3;
-    return SL_MAX(SL_MAX(hidden, head), (size_t) s->p * 20) + (size_t) s->n * (size_t) s->d * 4 * 8 +
+    size_t scores = (size_t) s->n * (size_t) s->sequence * (size_t) s->h * 2; /* a library's attention backward */
+    return SL_MAX(SL_MAX(hidden, head), (size_t) s->p * 20) + (size_t) s->n * (size_t) s->d * 4 * 8 + scores +
            ((size_t) 1 << 29);
 }
 
@@ -209,7 +211,7 @@ static sl_status bench_device(const sl_bench_job *job, const sl_roofline *roofli
                               sl_table *t, sl_results *results)
 {
     sl_rig rig;
-    SL_TRY(sl_rig_open(job->device, job->threads, largest(sizes), &rig));
+    SL_TRY(sl_rig_open_hot(job->device, job->threads, largest(sizes), &rig));
     sl_status status = SL_OK;
     for (int op = 0; op < SL_OP_COUNT && status == SL_OK; op++)
         for (int dtype = SL_F32; dtype <= SL_BF16 && status == SL_OK; dtype++)
@@ -263,6 +265,10 @@ static sl_status run(const sl_bench_job *job, sl_results *results)
     SL_TRY(sizes_for(job, &sizes));
     sl_bench_progress(job, "the roofline");
     SL_TRY(sl_roofline_measure(job->device, job->threads, job->quick, &roofline));
+    sl_results_fact(results, "peak_flops", sl_cell_number(SL_MAX(roofline.flops[SL_F32], roofline.flops[SL_BF16])));
+    sl_results_fact(results, "peak_flops_f32", sl_cell_number(roofline.flops[SL_F32]));
+    sl_results_fact(results, "peak_flops_bf16", sl_cell_number(roofline.flops[SL_BF16]));
+    sl_results_fact(results, "memory_bandwidth", sl_cell_number(roofline.bytes));
     sl_results_note(
         results,
         "The roofline: %.4g f32 and %.4g bf16 TFLOP/s, %.4g GB/s, measured; more than 100 %% of it: the operands "

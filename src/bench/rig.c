@@ -1,29 +1,105 @@
 #include "bench/rig.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/clock.h"
 #include "core/mem.h"
 #include "ops/fill.h"
 
-enum { SCRUB_BYTES = 24 << 20, MOST_STEPS = 10000 };
+enum { SCRUB_BYTES = 24 << 20, MOST_STEPS = 10000, MOST_HEATS = 64 };
+#define HEATER_SECONDS 0.0015 /* of one product, about */
+#define HEAT_SECONDS 0.006    /* of load before each run */
+#define REHEAT_SECONDS 0.05   /* before each series of runs: the device rested while operands were filled */
+#define WARM_UP_SECONDS 1.0   /* until the clock has settled */
 
-sl_status sl_rig_open(const char *device, int threads, size_t bytes, sl_rig *rig)
+static sl_status open_twin(const char *device, sl_rig *rig)
+{
+    sl_device_config none = {.threads = 1, .max_commands = 1, .max_events = 1};
+    SL_TRY(sl_device_open(device, &none, &rig->twin));
+    rig->class = rig->twin->class;
+    rig->class->hardware(rig->twin, &rig->hardware);
+    return SL_OK;
+}
+
+/* A square product in bf16 that keeps the device busy for a while. */
+static int64_t heater_side(const sl_rig *rig)
+{
+    int64_t side = (int64_t) cbrt(rig->hardware.peak_flops[SL_BF16] * HEATER_SECONDS / 2) / 256 * 256;
+    return SL_MAX(512, SL_MIN(side, 8192));
+}
+
+static size_t heater_bytes(const sl_rig *rig)
+{
+    int64_t side = heater_side(rig);
+    return 3 * (size_t) (side * side) * sizeof(uint16_t) + ((size_t) 64 << 20); /* and a workspace */
+}
+
+static sl_status open_rig(const char *device, int threads, size_t bytes, bool hot, sl_rig *rig)
 {
     sl_device_config config = {.threads = threads, .max_commands = SL_RIG_COMMANDS, .max_events = 8};
-    *rig = (sl_rig){.bytes = SL_ROUND_UP(bytes, (size_t) SL_ALIGN)};
+    SL_TRY(open_twin(device, rig));
+    hot &= !rig->hardware.shared_cores;
+    if (!hot) {
+        sl_device_close(rig->twin);
+        rig->twin = NULL;
+    }
+    rig->bytes = SL_ROUND_UP(bytes, (size_t) SL_ALIGN) + (hot ? heater_bytes(rig) : 0);
     config.arena_bytes[SL_TIER_DEVICE] = rig->bytes + SCRUB_BYTES;
     config.arena_bytes[SL_TIER_HOST] = SCRUB_BYTES;
     SL_TRY(sl_device_open(device, &config, &rig->device));
-    rig->class = rig->device->class;
     rig->base = rig->class->arena(rig->device, SL_TIER_DEVICE);
-    rig->class->hardware(rig->device, &rig->hardware);
+    rig->class->hardware(rig->device, &rig->hardware); /* as many threads as it was given */
     return SL_OK;
+}
+
+sl_status sl_rig_open(const char *device, int threads, size_t bytes, sl_rig *rig)
+{
+    *rig = (sl_rig){0};
+    sl_status status = open_rig(device, threads, bytes, false, rig);
+    if (status != SL_OK)
+        sl_rig_close(rig);
+    return status;
+}
+
+static sl_status reheat(sl_rig *rig, double seconds)
+{
+    double took;
+    for (double start = sl_clock_s(); sl_clock_s() - start < seconds;)
+        SL_TRY(sl_rig_run(rig, &rig->heater, 1, &took));
+    return SL_OK;
+}
+
+/* The heater's memory is cut off the front, so that `used` begins at 0 behind it. */
+static sl_status heat(sl_rig *rig)
+{
+    double seconds;
+    int64_t side = heater_side(rig);
+    SL_TRY(sl_rig_matmul(rig, SL_BF16, side, side, side, &rig->heater));
+    rig->base += rig->used;
+    rig->bytes -= rig->used;
+    rig->used = rig->peak = 0;
+    SL_TRY(sl_rig_run(rig, &rig->heater, 1, &seconds));
+    SL_TRY(sl_rig_run(rig, &rig->heater, 1, &seconds));
+    rig->heats = SL_MAX(1, SL_MIN(MOST_HEATS, (int) (HEAT_SECONDS / SL_MAX(seconds, 1e-6))));
+    return reheat(rig, WARM_UP_SECONDS);
+}
+
+sl_status sl_rig_open_hot(const char *device, int threads, size_t bytes, sl_rig *rig)
+{
+    *rig = (sl_rig){0};
+    sl_status status = open_rig(device, threads, bytes, true, rig);
+    if (status == SL_OK && rig->twin)
+        status = heat(rig);
+    if (status != SL_OK)
+        sl_rig_close(rig);
+    return status;
 }
 
 void sl_rig_close(sl_rig *rig)
 {
     sl_device_close(rig->device);
+    sl_device_close(rig->twin);
     *rig = (sl_rig){0};
 }
 
@@ -45,6 +121,18 @@ sl_status sl_rig_tensor(sl_rig *rig, sl_type type, sl_operand *out)
     return sl_rig_take(rig, sl_type_bytes(&type), &out->data);
 }
 
+/* As a plan asks: first a device without memory, so that the algorithm of a product is the one a run would use. */
+sl_status sl_rig_workspace(sl_rig *rig, const sl_launch *launch, size_t *bytes)
+{
+    sl_launch asked = *launch;
+    asked.workspace_bytes = rig->workspace_limit;
+    if (rig->twin && sl_op(launch->op)->category == SL_CAT_DOT_PRODUCT)
+        rig->class->workspace(rig->twin, &asked, SL_STREAM_COMPUTE);
+    SL_TRY(rig->class->supports(rig->device, &asked));
+    *bytes = rig->class->workspace(rig->device, &asked, SL_STREAM_COMPUTE);
+    return SL_OK;
+}
+
 sl_status sl_rig_place(sl_rig *rig, sl_launch *launch)
 {
     for (int i = 0; i < SL_MAX_IN + SL_MAX_OUT; i++) {
@@ -52,8 +140,7 @@ sl_status sl_rig_place(sl_rig *rig, sl_launch *launch)
         if (operand->type.rank && !operand->data)
             SL_TRY(sl_rig_tensor(rig, operand->type, operand));
     }
-    SL_TRY(rig->class->supports(rig->device, launch));
-    launch->workspace_bytes = rig->class->workspace(rig->device, launch, SL_STREAM_COMPUTE);
+    SL_TRY(sl_rig_workspace(rig, launch, &launch->workspace_bytes));
     launch->workspace = NULL;
     return launch->workspace_bytes ? sl_rig_take(rig, launch->workspace_bytes, &launch->workspace) : SL_OK;
 }
@@ -107,6 +194,8 @@ static sl_status issue(sl_rig *rig, const sl_launch *launches, int64_t count, sl
         SL_TRY(rig->class->record(rig->device, SL_STREAM_IN, 0));
         SL_TRY(rig->class->wait(rig->device, SL_STREAM_COMPUTE, 0));
     }
+    for (int i = 0; i < rig->heats; i++)
+        SL_TRY(rig->class->launch(rig->device, SL_STREAM_COMPUTE, &rig->heater, NULL));
     for (int64_t i = 0; i < count; i++)
         SL_TRY(rig->class->launch(rig->device, SL_STREAM_COMPUTE, &launches[i],
                                   i == 0           ? first
@@ -127,16 +216,20 @@ sl_status sl_rig_run(sl_rig *rig, const sl_launch *launches, int64_t count, doub
 sl_status sl_rig_time(sl_rig *rig, const sl_launch *launches, int64_t count, int64_t warmup, int64_t steps,
                       double limit_s, sl_stats *stats)
 {
-    double *times, seconds, began = sl_clock_s();
-    int64_t n = 0;
+    double *times, seconds = 0;
+    int64_t n = 0, warmed = 0;
     steps = SL_MIN(steps, (int64_t) MOST_STEPS);
-    for (int64_t i = 0; i < warmup; i++) {
+    if (rig->heats)
+        SL_TRY(reheat(rig, REHEAT_SECONDS));
+    double began = sl_clock_s();
+    while (warmed < warmup && !(warmed > 0 && limit_s > 0 && sl_clock_s() - began > limit_s / 2)) {
         SL_TRY(sl_rig_run(rig, launches, count, &seconds));
-        if (limit_s > 0 && sl_clock_s() - began > limit_s / 2)
-            break;
+        warmed++;
     }
     SL_TRY(sl_alloc(&times, steps, sizeof *times));
     sl_status status = SL_OK;
+    if (warmed == 1 && limit_s > 0 && seconds > limit_s) /* warming up is little of it */
+        times[n++] = seconds;
     while (n < steps && status == SL_OK && !(n > 0 && limit_s > 0 && sl_clock_s() - began > limit_s))
         status = sl_rig_run(rig, launches, count, &times[n++]);
     if (status == SL_OK)

@@ -1,5 +1,11 @@
-/* A device with memory to run launches on: operands are placed one behind the other, filled with random values that
- * suit their op, and timed by the device itself. */
+/*
+ * A device with memory to run launches on: operands are placed one behind the other, filled with random values that
+ * suit their op, and timed by the device itself.
+ *
+ * An accelerator that has rested runs up to a fifth faster than its power allows for long. So a hot rig puts a few
+ * milliseconds of matrix products in front of every run, where the device has cores of its own; they take the caches
+ * too.
+ */
 #ifndef SL_BENCH_RIG_H
 #define SL_BENCH_RIG_H
 
@@ -10,15 +16,21 @@ enum { SL_RIG_COMMANDS = 4096 };
 
 typedef struct sl_rig {
     sl_device *device;
+    sl_device *twin; /* of a hot rig: without memory, where algorithms are picked by measuring */
     const sl_device_class *class;
     sl_hardware hardware;
     unsigned char *base;      /* of the device's memory */
     size_t bytes, used, peak; /* peak: the most that was used at once */
     bool cold;                /* between runs, other memory is copied through the caches */
+    size_t workspace_limit;   /* the most a kernel should take where it has the choice; 0: as it likes */
+    sl_launch heater;         /* launched `heats` times before each run; 0: not hot */
+    int heats;
 } sl_rig;
 
 /* `bytes` of device memory; SL_E_MEMORY or SL_E_DEVICE where the machine has less. */
 sl_status sl_rig_open(const char *device, int threads, size_t bytes, sl_rig *rig);
+/* And hot, after a second of load, with algorithms picked as in a run; on a CPU no different. */
+sl_status sl_rig_open_hot(const char *device, int threads, size_t bytes, sl_rig *rig);
 void sl_rig_close(sl_rig *rig);
 
 /* Memory of the rig; SL_E_DOES_NOT_FIT beyond its end. Freed by setting rig->used back. */
@@ -27,6 +39,8 @@ sl_status sl_rig_take(sl_rig *rig, size_t bytes, void **out);
 sl_status sl_rig_tensor(sl_rig *rig, sl_type type, sl_operand *out);
 /* Takes memory for every operand that has none yet, and for the workspace. */
 sl_status sl_rig_place(sl_rig *rig, sl_launch *launch);
+/* Whether the device runs the launch, and the workspace it wants. */
+sl_status sl_rig_workspace(sl_rig *rig, const sl_launch *launch, size_t *bytes);
 /* Random content for all inputs, and outputs that are read; `sequences` > 0: attention's. */
 sl_status sl_rig_fill(sl_rig *rig, sl_launch *launch, uint64_t seed);
 sl_status sl_rig_write(sl_rig *rig, const sl_operand *to, const void *from);
@@ -34,7 +48,8 @@ sl_status sl_rig_read(sl_rig *rig, const sl_operand *from, void *to);
 
 /* The launches one after the other, once; device seconds from the first one's start to the last one's end. */
 sl_status sl_rig_run(sl_rig *rig, const sl_launch *launches, int64_t count, double *seconds);
-/* `warmup` runs, then `steps` timed ones (at most 10,000), for no more than about `limit_s` in all (0: no limit). */
+/* `warmup` runs, then `steps` timed ones (at most 10,000), for no more than about `limit_s` in all (0: no limit). A
+ * run that takes longer than that by itself is the only one. */
 sl_status sl_rig_time(sl_rig *rig, const sl_launch *launches, int64_t count, int64_t warmup, int64_t steps,
                       double limit_s, sl_stats *stats);
 

@@ -2,17 +2,25 @@
 
 #include <math.h>
 
+/* The widest square of 8192 or less whose three operands fit what is left, with room for a workspace. */
+static int64_t widest(const sl_rig *rig, sl_dtype dtype)
+{
+    size_t workspace = (size_t) 64 << 20, left = rig->bytes - rig->used;
+    double elements = left > workspace ? (double) (left - workspace) / (3 * (double) sl_dtype_bytes(dtype)) : 0;
+    return SL_MAX(512, SL_MIN((int64_t) sqrt(elements) / 256 * 256, 8192));
+}
+
 sl_status sl_roofline_product(sl_rig *rig, sl_dtype dtype, double guess, double seconds, double *best, int64_t *side)
 {
-    int64_t n = (int64_t) cbrt(guess * seconds / 2) / 256 * 256;
+    int64_t n = (int64_t) cbrt(guess * seconds / 2) / 256 * 256, most = widest(rig, dtype);
     for (int i = 0; i < 2; i++, n = n / 512 * 256) {
         sl_launch launch;
         sl_stats stats;
-        int64_t d = SL_MAX(512, SL_MIN(n, 8192));
+        int64_t d = SL_MAX(512, SL_MIN(n, most));
         size_t used = rig->used;
         SL_TRY(sl_rig_matmul(rig, dtype, d, d, d, &launch));
         SL_TRY(sl_rig_time(rig, &launch, 1, 2, 20, 25 * seconds, &stats));
-        double rate = 2.0 * (double) d * (double) d * (double) d / stats.min;
+        double rate = 2.0 * (double) d * (double) d * (double) d / (rig->heats ? stats.median : stats.min);
         rig->used = used;
         if (rate > *best)
             *best = rate, *side = d;
@@ -48,7 +56,7 @@ sl_status sl_roofline_measure(const char *device, int threads, bool quick, sl_ro
     int64_t side;
     double copy = 0, triad = 0, seconds = quick ? 0.01 : 0.04;
     *roofline = (sl_roofline){0};
-    SL_TRY(sl_rig_open(device, threads, quick ? (size_t) 512 << 20 : (size_t) 1 << 30, &rig));
+    SL_TRY(sl_rig_open_hot(device, threads, quick ? (size_t) 512 << 20 : (size_t) 1 << 30, &rig));
     sl_status status = SL_OK;
     for (int dtype = SL_F32; dtype <= SL_BF16 && status == SL_OK; dtype++)
         status = sl_roofline_product(&rig, (sl_dtype) dtype, rig.hardware.peak_flops[dtype], seconds,

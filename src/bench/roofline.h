@@ -9,7 +9,8 @@ typedef struct sl_roofline {
     double bytes; /* per second, reads and writes */
 } sl_roofline;
 
-/* Squares whose product takes about `seconds` at `guess` FLOP/s, and half as wide ones: the better rate counts. */
+/* Squares whose product takes about `seconds` at `guess` FLOP/s, and half as wide ones: the better rate counts. On a
+ * hot rig it is what typical runs reach, elsewhere the best. */
 sl_status sl_roofline_product(sl_rig *rig, sl_dtype dtype, double guess, double seconds, double *best, int64_t *side);
 /* A scale (copy) or add (triad) over f32 operands of `bytes` each. */
 sl_status sl_roofline_stream(sl_rig *rig, sl_op_id op, size_t bytes, double seconds, double *rate);

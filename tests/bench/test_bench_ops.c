@@ -43,6 +43,40 @@ TEST(roofline)
     CHECK_NEAR(sl_roofline_seconds(&r, SL_F32, &memory), 100, 0);
 }
 
+/* A reader of the file finds the roof that the shares were taken of. */
+TEST(machine_has_the_roof)
+{
+    static const char *const keys[] = {
+        "\"peak_flops\":", "\"peak_flops_f32\":", "\"peak_flops_bf16\":", "\"memory_bandwidth\":"};
+    sl_json_writer w = {0};
+    sl_results_json(bench_results, &w);
+    for (int64_t i = 0; i < SL_COUNT(keys); i++)
+        CHECK_CONTAINS(w.text.data, keys[i]);
+    sl_text_free(&w.text);
+}
+
+/* Where cores are the device's own, load comes before each run and takes no memory of the caller's; the squares of a
+ * roofline fit whatever there is. */
+TEST(hot_rig)
+{
+    sl_rig rig;
+    double best = 0, seconds;
+    int64_t side = 0;
+    sl_launch launch;
+    CHECK_OK(sl_rig_open_hot("sim", 1, (size_t) 96 << 20, &rig));
+    CHECK(rig.heats >= 1 && rig.twin != NULL);
+    CHECK(rig.used == 0 && rig.bytes >= (size_t) 96 << 20);
+    CHECK_OK(sl_roofline_product(&rig, SL_F32, 1e12, 1, &best, &side));
+    CHECK(side >= 512 && 3 * (size_t) (side * side) * 4 < rig.bytes);
+    CHECK_OK(sl_rig_matmul(&rig, SL_BF16, 256, 256, 256, &launch));
+    CHECK_OK(sl_rig_run(&rig, &launch, 1, &seconds));
+    CHECK_MSG(seconds < 1e-3, "the heater's time is part of the run's: %g s", seconds);
+    sl_rig_close(&rig);
+    CHECK_OK(sl_rig_open_hot("cpu", 1, (size_t) 1 << 20, &rig));
+    CHECK(rig.heats == 0 && rig.twin == NULL);
+    sl_rig_close(&rig);
+}
+
 TEST(kernels_of_every_instruction_set)
 {
     CHECK_OK(bench_try("ops", "--quick --device cpu --kernels all --ops rmsnorm --threads 1"));
@@ -60,6 +94,8 @@ int main(int argc, char **argv)
     RUN(every_op_has_rows);
     RUN(rows_are_right);
     RUN(roofline);
+    RUN(machine_has_the_roof);
+    RUN(hot_rig);
     RUN(kernels_of_every_instruction_set);
     sl_results_destroy(bench_results);
     return test_end();
