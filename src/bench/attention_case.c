@@ -142,8 +142,7 @@ static sl_status place_list(sl_rig *rig, sl_launch *list, int64_t count, size_t 
     size_t most = 0;
     void *workspace = NULL;
     for (int64_t i = 0; i < count; i++) {
-        SL_TRY(rig->class->supports(rig->device, &list[i]));
-        list[i].workspace_bytes = rig->class->workspace(rig->device, &list[i], SL_STREAM_COMPUTE);
+        SL_TRY(sl_rig_workspace(rig, &list[i], &list[i].workspace_bytes));
         most = SL_MAX(most, list[i].workspace_bytes);
     }
     if (most)
@@ -373,32 +372,45 @@ static double row_error(const float *got, const double *want, int64_t n)
     return largest > 0 ? error / largest : error;
 }
 
+/* One row of o or dq: a large result need not be read as a whole. */
+static sl_status read_row(sl_rig *rig, const sl_attention_case *c, int what, int64_t item, int64_t row, void *staging,
+                          float *out)
+{
+    const sl_attention_shape *s = &c->shape;
+    sl_operand from = c->naive ? c->items[item * SL_ITEM_OPERANDS + what] : what == SL_ITEM_O ? c->o : c->dq;
+    int64_t first = c->naive ? row * s->dim : place(s, item, row, from.type.dim[1], 0);
+    from.data = (unsigned char *) from.data + (size_t) first * sl_dtype_bytes(s->dtype);
+    from.type = sl_type_1d(s->dtype, s->dim);
+    SL_TRY(sl_rig_read(rig, &from, staging));
+    for (int64_t i = 0; i < s->dim; i++)
+        out[i] = get(staging, s->dtype, i);
+    return SL_OK;
+}
+
 sl_status sl_attention_check(sl_rig *rig, const sl_attention_case *c, const sl_attention_data *data, double *error)
 {
     enum { ROWS = 6 };
     const sl_attention_shape *s = &c->shape;
-    int64_t n = elements(s), items = items_of(s);
-    float *o, *dq;
+    int64_t items = items_of(s);
+    float *got, *staging;
     double *p, *want;
     sl_region *region;
     SL_TRY(sl_region_create(&region));
-    sl_status status = sl_region_alloc(region, &o, n, sizeof *o);
-    if (status == SL_OK)
-        status = sl_region_alloc(region, &dq, n, sizeof *dq);
+    sl_status status = sl_region_alloc(region, &got, 2 * s->dim, sizeof *got);
     if (status == SL_OK)
         status = sl_region_alloc(region, &p, s->seqlen, sizeof *p);
     if (status == SL_OK)
         status = sl_region_alloc(region, &want, 2 * s->dim, sizeof *want);
-    if (status == SL_OK)
-        status = sl_attention_read(rig, c, SL_ITEM_O, o);
-    if (status == SL_OK)
-        status = sl_attention_read(rig, c, SL_ITEM_DQ, dq);
+    staging = status == SL_OK ? got + s->dim : NULL;
     *error = 0;
     for (int i = 0; i < ROWS && status == SL_OK; i++) { /* the last row of all among them */
         int64_t item = (items - 1) * i / (ROWS - 1), row = (s->seqlen - 1) * (i + 1) / ROWS;
         sl_attention_exact(s, data, item, row, p, want, want + s->dim);
-        *error = fmax(*error, row_error(o + (item * s->seqlen + row) * s->dim, want, s->dim));
-        *error = fmax(*error, row_error(dq + (item * s->seqlen + row) * s->dim, want + s->dim, s->dim));
+        for (int k = 0; k < 2 && status == SL_OK; k++) {
+            status = read_row(rig, c, k ? SL_ITEM_DQ : SL_ITEM_O, item, row, staging, got);
+            if (status == SL_OK)
+                *error = fmax(*error, row_error(got, want + k * s->dim, s->dim));
+        }
     }
     sl_region_destroy(region);
     return status;

@@ -206,6 +206,20 @@ TEST(tiles_and_leaderboard)
     CHECK_I64(sl_results_refused(bench_results), 0);
 }
 
+/* What would take seconds a pass is foretold by a shorter length and not run. */
+TEST(too_long_is_a_row)
+{
+    CHECK_OK(bench_try("attention",
+                       "--quick --device cpu --threads 1 --parts grid --dims 16 --seqlens 512,65536 --batch 1 "
+                       "--dtypes f32 --cell-seconds 0.01"));
+    CHECK_I64(sl_table_rows(bench_table("grid")), 4);
+    for (int64_t r = 2; r < 4; r++)
+        CHECK_MSG(strncmp(bench_text("grid", r, "verdict"), "left out: about ", 16) == 0, "%s",
+                  bench_text("grid", r, "verdict"));
+    CHECK_STR(bench_text("grid", 1, "verdict"), "right");
+    CHECK_I64(sl_results_refused(bench_results), 0);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -217,6 +231,7 @@ int main(int argc, char **argv)
     RUN(grid);
     RUN(memory_over_length);
     RUN(tiles_and_leaderboard);
+    RUN(too_long_is_a_row);
     CHECK_FAILS(bench_try("attention", "--quick --device cpu --dtypes f16"), SL_E_USAGE);
     CHECK_FAILS(bench_try("attention", "--quick --device cpu --parts everything"), SL_E_USAGE);
     sl_results_destroy(bench_results);
