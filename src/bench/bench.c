@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/baseline.h"
+#include "bench/internal.h"
 #include "bench/machine.h"
 
 #define SL_BENCH(name) extern const sl_bench_def sl_bench_##name;
@@ -65,6 +66,18 @@ static sl_status count_option(const sl_options *options, const char *name, int64
     return SL_OK;
 }
 
+/* A device that fails on the way does not take the rows before it along: they are shown, and the command fails. */
+static sl_status keep_rows(sl_status status, sl_results *results)
+{
+    bool found = false;
+    for (const sl_table *t = results->first; t; t = t->next)
+        found |= t->n_rows > 0;
+    if (status == SL_OK || status == SL_E_USAGE || !found)
+        return status;
+    sl_results_end_early(results);
+    return SL_OK;
+}
+
 sl_status sl_bench_run(const sl_bench_def *def, const sl_options *options, void (*progress)(const char *what),
                        sl_results **out)
 {
@@ -82,7 +95,7 @@ sl_status sl_bench_run(const sl_bench_def *def, const sl_options *options, void 
     SL_TRY(sl_results_create("bench", def->name, &results));
     sl_status status = sl_machine_facts(class ? class->name : NULL, job.threads, results);
     if (status == SL_OK)
-        status = def->run(&job, results);
+        status = keep_rows(def->run(&job, results), results);
     if (status == SL_OK && sl_options_is_set(options, "baseline"))
         status = sl_baseline_compare(results, sl_options_string(options, "baseline"));
     if (status == SL_OK)

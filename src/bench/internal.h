@@ -36,6 +36,7 @@ struct sl_results {
     void *extend_context;
     sl_table *first, **end;
     int64_t n_tables, refused;
+    bool incomplete;
     sl_status status;
 };
 

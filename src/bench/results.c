@@ -105,6 +105,17 @@ int64_t sl_results_refused(const sl_results *results)
     return results->refused;
 }
 
+void sl_results_end_early(sl_results *results)
+{
+    sl_results_note(results, "The bench ended early: %s", sl_error_message());
+    results->incomplete = true;
+}
+
+bool sl_results_incomplete(const sl_results *results)
+{
+    return results->incomplete;
+}
+
 void sl_results_extend(sl_results *results, void (*put)(const void *context, sl_json_writer *w), const void *context,
                        size_t bytes)
 {

@@ -76,6 +76,9 @@ void sl_table_row(sl_table *table, const sl_cell *cells, int64_t count);
 /* A row whose output differed from its baseline and whose speed is therefore withheld (S13). */
 void sl_results_refuse(sl_results *results, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int64_t sl_results_refused(const sl_results *results);
+/* What was being measured failed: the rows before it stay, and a note says why (sl_error_message). */
+void sl_results_end_early(sl_results *results);
+bool sl_results_incomplete(const sl_results *results);
 
 /* Looking back, for tests and for benches that build on each other. NULL where there is none. */
 const sl_table *sl_results_find(const sl_results *results, const char *table);

@@ -52,7 +52,10 @@ static sl_status run(const sl_bench_def *def, const sl_options *options)
     SL_TRY(status);
     status = sl_cli_results(results, sl_options_flag(options, "json"), path);
     int64_t refused = sl_results_refused(results);
+    bool incomplete = sl_results_incomplete(results);
     sl_results_destroy(results);
+    if (status == SL_OK && incomplete)
+        return sl_fail(SL_E_DEVICE, "the bench ended early: the last note says why, and what was measured is shown");
     if (status == SL_OK && refused)
         return sl_fail(SL_E_INTERNAL, "%lld result%s not match the baseline; the notes say which", (long long) refused,
                        refused == 1 ? " does" : "s do");

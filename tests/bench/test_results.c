@@ -169,6 +169,26 @@ TEST(common_options)
     sl_results_destroy(bench_results);
 }
 
+/* What fails on the way leaves its reason behind, not less than was measured. */
+TEST(ending_early)
+{
+    static const sl_column columns[] = {{"n", "", 0, false}};
+    sl_results *results;
+    sl_text text = {0};
+    CHECK_OK(sl_results_create("bench", "x", &results));
+    sl_table *t = SL_TABLE(results, "t", "T", columns);
+    SL_ROW(t, sl_cell_count(42));
+    CHECK(!sl_results_incomplete(results));
+    CHECK(sl_fail(SL_E_DEVICE, "the fan fell off") == SL_E_DEVICE);
+    sl_results_end_early(results);
+    CHECK(sl_results_incomplete(results) && sl_results_refused(results) == 0);
+    sl_results_text(results, 0, &text);
+    CHECK_CONTAINS(text.data, "42");
+    CHECK_CONTAINS(text.data, "The bench ended early: the fan fell off");
+    sl_text_free(&text);
+    sl_results_destroy(results);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -178,5 +198,6 @@ int main(int argc, char **argv)
     RUN(json);
     RUN(lists);
     RUN(common_options);
+    RUN(ending_early);
     return test_end();
 }
