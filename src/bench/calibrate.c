@@ -6,9 +6,11 @@
 
 #include "bench/links.h"
 #include "bench/trial.h"
+#include "core/clock.h"
 #include "ops/fill.h"
 
-enum { STEPS = 4 };
+enum { STEPS = 4, LAUNCH_STEPS = 20 };
+#define WARM_UP_SECONDS 1.5 /* until an accelerator's clock has settled */
 
 typedef struct totals {
     double matmul_flops, matmul_s, attention_flops[2], attention_s[2], device_bytes, device_s;
@@ -40,35 +42,41 @@ static void add_task(const sl_trial *t, const sl_action *action, double seconds,
     }
 }
 
-/* A task's time is the shortest of its times over the steps: whatever else the machine did meanwhile only ever adds. */
-static void keep_shortest(const sl_trial *t, sl_span *shortest, bool first)
+/* Times of the tasks over the steps: `start` serves as the gap before the task, `end` as its time. On a CPU the
+ * shortest counts: whatever else the machine did meanwhile only ever adds. An accelerator has nothing else to do, and
+ * its shortest times are those before its clock came down: there it is the mean. */
+static void keep_times(const sl_trial *t, sl_span *kept, bool first, bool mean)
 {
     const sl_span *spans = sl_engine_spans(t->engine);
     int32_t before = -1;
     for (int32_t i = 0; i < t->plan->n_actions; i++) {
-        /* `start` serves as the gap before the task, `end` as its time. */
         double gap = before >= 0 ? SL_MAX(0, spans[i].start - spans[before].end) : 0,
                seconds = spans[i].end - spans[i].start;
-        shortest[i].start = first ? gap : SL_MIN(gap, shortest[i].start);
-        shortest[i].end = first ? seconds : SL_MIN(seconds, shortest[i].end);
+        if (mean) {
+            kept[i].start += gap / STEPS;
+            kept[i].end += seconds / STEPS;
+        } else {
+            kept[i].start = first ? gap : SL_MIN(gap, kept[i].start);
+            kept[i].end = first ? seconds : SL_MIN(seconds, kept[i].end);
+        }
         if (t->plan->actions[i].kind == SL_ACTION_TASK && t->plan->actions[i].stream == SL_STREAM_COMPUTE)
             before = i;
     }
 }
 
 /* Gaps count only between tasks where nothing had to be waited for. */
-static void add_up(const sl_trial *t, const sl_span *shortest, totals *sum)
+static void add_up(const sl_trial *t, const sl_span *kept, totals *sum)
 {
     bool behind = false;
     for (int32_t i = 0; i < t->plan->n_actions; i++) {
         const sl_action *action = &t->plan->actions[i];
         if (action->kind != SL_ACTION_TASK)
             continue;
-        add_task(t, action, shortest[i].end, sum);
+        add_task(t, action, kept[i].end, sum);
         if (action->stream != SL_STREAM_COMPUTE)
             continue;
         if (behind && action->n_deps == 0) {
-            sum->gap_s += shortest[i].start;
+            sum->gap_s += kept[i].start;
             sum->gaps++;
         }
         behind = true;
@@ -80,25 +88,34 @@ static double rate(double work, double seconds)
     return seconds > 0 ? work / seconds : 0;
 }
 
+static sl_status warm_up(sl_trial *trial)
+{
+    double seconds, began = sl_clock_s();
+    SL_TRY(sl_trial_step(trial, &seconds));
+    while (!trial->hardware.shared_cores && sl_clock_s() - began < WARM_UP_SECONDS)
+        SL_TRY(sl_trial_step(trial, &seconds));
+    return SL_OK;
+}
+
 static sl_status run_model(const sl_trial_config *config, sl_rates *rates)
 {
     sl_trial trial;
     totals sum = {0};
-    sl_span *shortest = NULL;
+    sl_span *kept = NULL;
     double seconds;
     SL_TRY(sl_trial_open(config, &trial));
     trial.watch.hide_replay = true; /* every task with a time of its own */
-    sl_status status = sl_alloc(&shortest, trial.plan->n_actions, sizeof *shortest);
+    sl_status status = sl_alloc(&kept, trial.plan->n_actions, sizeof *kept);
     if (status == SL_OK)
-        status = sl_trial_step(&trial, &seconds);
+        status = warm_up(&trial);
     for (int i = 0; i < STEPS && status == SL_OK; i++) {
         status = sl_trial_step(&trial, &seconds);
         if (status == SL_OK)
-            keep_shortest(&trial, shortest, i == 0);
+            keep_times(&trial, kept, i == 0, !trial.hardware.shared_cores);
     }
     if (status == SL_OK)
-        add_up(&trial, shortest, &sum);
-    sl_free(shortest);
+        add_up(&trial, kept, &sum);
+    sl_free(kept);
     sl_trial_close(&trial);
     *rates = (sl_rates){
         .matmul_flops = rate(sum.matmul_flops, sum.matmul_s),
@@ -175,8 +192,8 @@ static sl_status pick_model(bool gpu, bool quick, sl_model *model, sl_trial_conf
     else if (!quick)
         model->vocab = 4096;
     config->model = model;
-    config->seqlen = gpu ? 4096 : 256;
-    config->batch = 4;
+    config->seqlen = gpu ? 8192 : 256;
+    config->batch = gpu ? 2 : 4;
     return SL_OK;
 }
 
@@ -194,10 +211,12 @@ sl_status sl_calibrate(const char *device, int threads, bool quick, sl_calibrati
     *calibration = (sl_calibration){0};
     snprintf(calibration->model, sizeof calibration->model, "%s, %lld layers, %lld sequences of %lld", model.name,
              (long long) model.layers, (long long) config.batch, (long long) config.seqlen);
-    config.precision = SL_PRECISION_F32;
-    SL_TRY(run_model(&config, &calibration->rates[SL_F32]));
     config.precision = SL_PRECISION_BF16_MASTER;
     SL_TRY(run_model(&config, &calibration->rates[SL_BF16]));
+    if (!hardware.shared_cores)
+        config.seqlen = 1024; /* an accelerator takes long for attention in f32 */
+    config.precision = SL_PRECISION_F32;
+    SL_TRY(run_model(&config, &calibration->rates[SL_F32]));
     for (int dtype = SL_F32; dtype <= SL_BF16; dtype++)
         SL_TRY(host_update(device, threads, quick, (sl_dtype) dtype, &calibration->rates[dtype].host_bytes));
     return SL_OK;
@@ -226,4 +245,49 @@ void sl_calibrate_profile(const sl_calibration *c, const double best[SL_DTYPE_CO
     hw->host_optimizer_bandwidth = r->host_bytes > 0 ? r->host_bytes : hw->memory_bandwidth[SL_TIER_HOST];
     if (r->launch_s > 0)
         hw->launch_latency_s = SL_MIN(r->launch_s, 1e-3);
+}
+
+/* Seconds of a step's launches by the profile, each without its latency. */
+static double work_seconds(const sl_trial *t, const sl_costs *costs, int64_t *launches)
+{
+    double seconds = 0;
+    *launches = 0;
+    for (int32_t i = 0; i < t->plan->n_actions; i++) {
+        const sl_action *action = &t->plan->actions[i];
+        if (action->kind != SL_ACTION_TASK || action->stream != SL_STREAM_COMPUTE)
+            continue;
+        seconds += costs->device_s[t->program->tasks[action->task].kind];
+        ++*launches;
+    }
+    return seconds;
+}
+
+sl_status sl_calibrate_launch(const char *device, int threads, sl_hardware *hw)
+{
+    sl_model model;
+    sl_trial trial;
+    sl_stats step;
+    sl_costs *costs = NULL;
+    double loss;
+    int64_t launches;
+    sl_hardware bare = *hw;
+    sl_trial_config config = {
+        .model = &model, .device = device, .threads = threads, .seed = 1, .precision = SL_PRECISION_BF16};
+    SL_TRY(sl_model_find(hw->shared_cores ? "byte-nano" : "small", &model));
+    model.layers = 4;
+    config.seqlen = hw->shared_cores ? 64 : 256;
+    config.batch = 4;
+    SL_TRY(sl_trial_open(&config, &trial));
+    trial.watch.hide_spans = true; /* as in a run: a device may replay what it recorded */
+    sl_status status = sl_trial_time(&trial, 5, LAUNCH_STEPS, 0, &step, &loss);
+    bare.launch_latency_s = 0;
+    if (status == SL_OK)
+        status = sl_costs_roofline(trial.program, &bare, trial.device, &costs);
+    if (status == SL_OK) {
+        double left = step.median - work_seconds(&trial, costs, &launches);
+        hw->launch_latency_s = SL_MAX(0, SL_MIN(left / (double) SL_MAX(launches, 1), 1e-3));
+    }
+    sl_costs_destroy(costs);
+    sl_trial_close(&trial);
+    return status;
 }

@@ -27,4 +27,8 @@ sl_status sl_calibrate(const char *device, int threads, bool quick, sl_calibrati
  * nominal peak stays what MFU is measured against. */
 void sl_calibrate_profile(const sl_calibration *calibration, const double best[SL_DTYPE_COUNT], sl_hardware *hardware);
 
+/* What a launch takes beyond its arithmetic and bytes, from steps of a small model, as the profile's launch latency:
+ * small products do not fill a large device, and no rate says so. */
+sl_status sl_calibrate_launch(const char *device, int threads, sl_hardware *hardware);
+
 #endif

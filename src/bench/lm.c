@@ -9,6 +9,7 @@
 
 #include "bench/bench.h"
 #include "bench/guard.h"
+#include "bench/numerics.h"
 #include "bench/profile.h"
 #include "bench/published.h"
 #include "bench/stats.h"
@@ -20,11 +21,14 @@ enum { MOST_CONTEXTS = 16 };
 
 static const sl_option options[] = {
     {"sizes", "NAME,NAME,...", SL_OPT_STRING, NULL, "LM",
-     "models; default: small on a CPU, small,medium,large,xl,2.7b on a GPU"},
+     "models; default: small on a CPU, tiny,small,medium,large,xl,2.7b on a GPU"},
     {"contexts", "N,N,...", SL_OPT_STRING, NULL, "LM",
      "sequence lengths; default: 128,256 on a CPU, 128,256,512,1024 on a GPU"},
     {"batch", "N", SL_OPT_I64, "4", "LM", "sequences"},
-    {"precisions", "NAME,...", SL_OPT_STRING, "f32,bf16", "LM", "f32, bf16, bf16-master"},
+    {"precisions", "NAME,...", SL_OPT_STRING, "f32,bf16", "LM",
+     "f32, tf32 (f32 with the device's TF32 products), bf16, bf16-master"},
+    {"cell-seconds", "S", SL_OPT_F64, "0", "LM",
+     "most seconds for a row's steps, three of them at least (0: no limit); the row says how many there were"},
     {"device-mem", "BYTES", SL_OPT_BYTES, NULL, "LM", "budget of device memory; default: what there is"},
     {"host-mem", "BYTES", SL_OPT_BYTES, NULL, "LM", "budget of host memory; default: what there is"},
     {"parts", "NAME,...", SL_OPT_STRING, "sizes,times,warmup,profile", "LM", "which tables to make"},
@@ -36,7 +40,8 @@ typedef struct lm {
     const char *sizes, *precisions;
     int64_t contexts[MOST_CONTEXTS], n_contexts, batch;
     size_t budget[SL_TIER_COUNT]; /* 0: none given */
-    bool gpu;
+    double cell_s;
+    bool gpu, has_tf32;
 } lm;
 
 static bool has_part(const lm *l, const char *part)
@@ -49,15 +54,24 @@ static bool has_part(const lm *l, const char *part)
     return false;
 }
 
-static sl_status parse_precision(const char *name, sl_precision *precision)
+typedef struct policy {
+    const char *name;
+    sl_precision precision;
+    bool tf32; /* a switch of the device */
+} policy;
+
+static sl_status find_policy(const char *name, policy *out)
 {
-    static const char *const names[] = {"f32", "bf16", "bf16-master"};
-    for (int i = 0; i < 3; i++)
-        if (strcmp(names[i], name) == 0) {
-            *precision = (sl_precision) i;
+    static const policy known[] = {{"f32", SL_PRECISION_F32, false},
+                                   {"tf32", SL_PRECISION_F32, true},
+                                   {"bf16", SL_PRECISION_BF16, false},
+                                   {"bf16-master", SL_PRECISION_BF16_MASTER, false}};
+    for (int64_t i = 0; i < SL_COUNT(known); i++)
+        if (strcmp(known[i].name, name) == 0) {
+            *out = known[i];
             return SL_OK;
         }
-    return sl_fail(SL_E_USAGE, "--precisions: \"%s\" is none; use f32, bf16 or bf16-master", name);
+    return sl_fail(SL_E_USAGE, "--precisions: \"%s\" is none; use f32, tf32, bf16 or bf16-master", name);
 }
 
 static sl_trial_config trial_config(const lm *l, const sl_model *model, int64_t context, sl_precision precision,
@@ -123,11 +137,11 @@ static sl_status time_trial(const lm *l, const sl_trial_config *config, timing *
 {
     const sl_bench_job *job = l->job;
     sl_trial trial;
-    sl_profile profile;
+    sl_profile profile = {0};
     SL_TRY(sl_trial_open(config, &trial));
     trial.watch.hide_spans = true;
-    sl_status status = sl_trial_time(&trial, job->warmup, job->steps, &out->wall, &out->loss);
-    if (status == SL_OK)
+    sl_status status = sl_trial_time(&trial, job->warmup, job->steps, l->cell_s, &out->wall, &out->loss);
+    if (status == SL_OK && !config->forward_only)
         status = sl_profile_run(&trial, SL_MIN(job->steps, 3), &profile);
     if (status == SL_OK) {
         memcpy(out->phase_s, profile.phase_s, sizeof out->phase_s);
@@ -145,55 +159,76 @@ static bool is_out_of_memory(sl_status status)
     return status == SL_E_DOES_NOT_FIT || status == SL_E_MEMORY;
 }
 
-static void out_of_memory_row(sl_table *t, const char *size, int64_t context, const char *precision)
+/* A row without times; `loss` 0: none either. */
+static void empty_row(sl_table *t, const char *size, int64_t context, const char *policy_name, double loss,
+                      const char *why)
 {
-    SL_ROW(t, sl_cell_text(size), sl_cell_count(context), sl_cell_text(precision), sl_cell_none(), sl_cell_none(),
-           sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(),
-           sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_text("out of memory"));
+    sl_cell none = sl_cell_none();
+    SL_ROW(t, sl_cell_text(size), sl_cell_count(context), sl_cell_text(policy_name), none, none, none, none, none, none,
+           none, none, none, none, none, loss > 0 ? sl_cell_number(loss) : none, sl_cell_text(why));
 }
 
-static sl_status time_row(const lm *l, const char *size, int64_t context, const char *precision_name, double *base_loss,
+/* Both losses are right: the step's is the forward pass's, and near f32's. */
+static bool check_losses(const lm *l, const char *size, int64_t context, const policy *p, double forward, double step,
+                         double *base_loss)
+{
+    char what[160];
+    snprintf(what, sizeof what, "%s, context %lld, %s: loss of the step against the forward pass's", size,
+             (long long) context, p->name);
+    bool good = sl_guard(l->results, what, fabs(step / forward - 1), SAME_LOSS);
+    if (p->precision == SL_PRECISION_F32 && !p->tf32)
+        *base_loss = step;
+    else if (*base_loss > 0) {
+        snprintf(what, sizeof what, "%s, context %lld, %s: loss against f32's", size, (long long) context, p->name);
+        good &= sl_guard(l->results, what, fabs(step / *base_loss - 1), NEAR_LOSS);
+    }
+    return good;
+}
+
+static sl_status time_both(const lm *l, const sl_trial_config *config, bool tf32, timing *forward, timing *step)
+{
+    sl_trial_config c = *config;
+    if (tf32)
+        sl_tf32_switch(true);
+    c.forward_only = true;
+    sl_status status = time_trial(l, &c, forward);
+    c.forward_only = false;
+    if (status == SL_OK)
+        status = time_trial(l, &c, step);
+    if (tf32)
+        sl_tf32_switch(false);
+    return status;
+}
+
+static sl_status time_row(const lm *l, const char *size, int64_t context, const policy *p, double *base_loss,
                           sl_table *t)
 {
     sl_model model;
-    sl_precision precision = SL_PRECISION_F32;
     timing forward = {0}, step = {0};
-    char what[160], memory[32];
-    SL_TRY(parse_precision(precision_name, &precision));
+    char memory[32];
     SL_TRY(sl_model_find(size, &model));
-    sl_bench_progress(l->job, "%s, context %lld, %s", size, (long long) context, precision_name);
-    sl_trial_config config = trial_config(l, &model, context, precision, true);
-    sl_status status = time_trial(l, &config, &forward);
-    config.forward_only = false;
-    if (status == SL_OK)
-        status = time_trial(l, &config, &step);
+    if (p->tf32 && !l->has_tf32) {
+        empty_row(t, size, context, p->name, 0, "not offered by this device");
+        return SL_OK;
+    }
+    sl_bench_progress(l->job, "%s, context %lld, %s", size, (long long) context, p->name);
+    sl_trial_config config = trial_config(l, &model, context, p->precision, true);
+    sl_status status = time_both(l, &config, p->tf32, &forward, &step);
     if (is_out_of_memory(status)) {
-        out_of_memory_row(t, size, context, precision_name);
+        empty_row(t, size, context, p->name, 0, "out of memory");
         return SL_OK;
     }
     SL_TRY(status);
-    snprintf(what, sizeof what, "%s, context %lld, %s: loss of the step against the forward pass's", size,
-             (long long) context, precision_name);
-    bool good = sl_guard(l->results, what, fabs(step.loss / forward.loss - 1), SAME_LOSS);
-    if (precision == SL_PRECISION_F32)
-        *base_loss = step.loss;
-    else if (*base_loss > 0) {
-        snprintf(what, sizeof what, "%s, context %lld, %s: loss against f32's", size, (long long) context,
-                 precision_name);
-        good &= sl_guard(l->results, what, fabs(step.loss / *base_loss - 1), NEAR_LOSS);
-    }
-    if (!good) {
-        SL_ROW(t, sl_cell_text(size), sl_cell_count(context), sl_cell_text(precision_name), sl_cell_none(),
-               sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(),
-               sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_number(step.loss), sl_cell_text("other loss"));
+    if (!check_losses(l, size, context, p, forward.loss, step.loss, base_loss)) {
+        empty_row(t, size, context, p->name, step.loss, "other loss");
         return SL_OK;
     }
-    SL_ROW(t, sl_cell_text(size), sl_cell_count(context), sl_cell_text(precision_name),
+    SL_ROW(t, sl_cell_text(size), sl_cell_count(context), sl_cell_text(p->name),
            sl_cell_number(1e3 * forward.wall.mean), sl_cell_number(1e3 * forward.wall.std),
            sl_cell_number(1e3 * step.phase_s[SL_PHASE_FORWARD]), sl_cell_number(1e3 * step.phase_s[SL_PHASE_BACKWARD]),
            sl_cell_number(1e3 * step.phase_s[SL_PHASE_OPTIMIZER]), sl_cell_number(1e3 * step.wall.mean),
-           sl_cell_number(1e3 * step.wall.std), sl_cell_number((double) step.tokens / step.wall.mean),
-           sl_cell_number(1e-12 * step.flops / step.wall.mean),
+           sl_cell_number(1e3 * step.wall.std), sl_cell_count(step.wall.n),
+           sl_cell_number((double) step.tokens / step.wall.mean), sl_cell_number(1e-12 * step.flops / step.wall.mean),
            sl_cell_number(100 * step.flops / step.wall.mean / step.peak_flops), sl_cell_number(step.loss),
            sl_cell_text(sl_format_bytes(step.peak_bytes, memory)));
     return SL_OK;
@@ -211,6 +246,7 @@ static sl_status time_table(const lm *l)
                                         {"in_step_optimizer_ms", "ms", 3, false},
                                         {"step_ms", "ms", 3, false},
                                         {"step_std_ms", "ms", 3, false},
+                                        {"steps", "", 0, false},
                                         {"tokens_per_s", "", 0, true},
                                         {"tflops", "TFLOP/s", 3, false},
                                         {"mfu_percent", "%", 1, false},
@@ -224,8 +260,11 @@ static sl_status time_table(const lm *l)
         for (int64_t c = 0; c < l->n_contexts; c++) {
             const char *precisions = l->precisions;
             double base_loss = 0;
-            while (sl_list_next(&precisions, precision))
-                SL_TRY(time_row(l, size, l->contexts[c], precision, &base_loss, t));
+            while (sl_list_next(&precisions, precision)) {
+                policy p = {0};
+                SL_TRY(find_policy(precision, &p));
+                SL_TRY(time_row(l, size, l->contexts[c], &p, &base_loss, t));
+            }
         }
     sl_published_lm(l->results);
     return SL_OK;
@@ -403,12 +442,14 @@ static sl_status resolve(const sl_bench_job *job, lm *l)
     if (sl_options_is_set(job->options, "host-mem"))
         l->budget[SL_TIER_HOST] = sl_options_bytes(job->options, "host-mem");
     const char *contexts = job->quick ? "32,64" : l->gpu ? "128,256,512,1024" : "128,256";
-    l->sizes = job->quick ? "byte-nano" : l->gpu ? "small,medium,large,xl,2.7b" : "small";
+    l->sizes = job->quick ? "byte-nano" : l->gpu ? "tiny,small,medium,large,xl,2.7b" : "small";
     if (sl_options_is_set(job->options, "sizes"))
         l->sizes = sl_options_string(job->options, "sizes");
     if (sl_options_is_set(job->options, "contexts"))
         contexts = sl_options_string(job->options, "contexts");
     l->precisions = sl_options_string(job->options, "precisions");
+    l->cell_s = sl_options_f64(job->options, "cell-seconds");
+    SL_TRY(sl_tf32_offered(job->device, &l->has_tf32));
     char item[64];
     const char *list = l->sizes;
     if (!sl_list_next(&list, item))

@@ -5,13 +5,13 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/bench.h"
 #include "bench/formats.h"
 #include "bench/guard.h"
 #include "bench/numerics.h"
+#include "bench/published.h"
 #include "bench/trial.h"
 #include "core/rng.h"
 
@@ -127,7 +127,11 @@ static void audit_program(sl_table *t, const char *policy, const sl_program *p)
 static const struct {
     const char *name;
     sl_precision precision;
-} policies[] = {{"f32", SL_PRECISION_F32}, {"bf16", SL_PRECISION_BF16}, {"bf16-master", SL_PRECISION_BF16_MASTER}};
+    bool tf32; /* a switch of the device, where it has one */
+} policies[] = {{"f32", SL_PRECISION_F32, false},
+                {"f32, TF32 products", SL_PRECISION_F32, true},
+                {"bf16", SL_PRECISION_BF16, false},
+                {"bf16-master", SL_PRECISION_BF16_MASTER, false}};
 
 static sl_status audit_table(const sl_bench_job *job, sl_results *results)
 {
@@ -141,6 +145,8 @@ static sl_status audit_table(const sl_bench_job *job, sl_results *results)
     SL_TRY(sl_model_find("byte-test", &model));
     for (int64_t i = 0; i < SL_COUNT(policies); i++) {
         sl_trial trial;
+        if (policies[i].tf32)
+            continue; /* the same dtypes */
         sl_trial_config config = {.model = &model,
                                   .seqlen = 16,
                                   .batch = 1,
@@ -205,29 +211,30 @@ static sl_status device_table(const sl_bench_job *job, sl_results *results)
                                         {"f32_bits_used", "", 0, false},    {"f32_products", "", 0, false},
                                         {"bf16_sum_of_ones", "", 0, false}, {"bf16_sums", "", 0, false}};
     sl_table *t = SL_TABLE(results, "device", "What the device's matrix multiply does with numbers", columns);
-    char first[160] = "";
-    for (int tf32 = 0; tf32 < 2; tf32++) {
+    bool offered;
+    SL_TRY(sl_tf32_offered(job->device, &offered));
+    for (int tf32 = 0; tf32 <= offered; tf32++) {
         sl_rig rig;
         sl_numerics n;
         if (tf32)
-            setenv("SLUICE_TF32", "1", 1);
-        sl_status status = sl_rig_open(job->device, job->threads, (size_t) 64 << 20, &rig);
+            sl_tf32_switch(true);
+        sl_status status = sl_rig_open(job->device, job->threads, (size_t) 128 << 20, &rig);
         if (status == SL_OK) {
-            const char *numerics = rig.class->numerics(rig.device);
-            bool same = tf32 && strcmp(numerics, first) == 0; /* a device that knows no such switch */
-            snprintf(first, sizeof first, "%s", numerics);
-            if (!same)
-                status = sl_numerics_probe(&rig, &n);
-            if (!same && status == SL_OK)
-                SL_ROW(t, sl_cell_text(tf32 ? "SLUICE_TF32=1" : "default"), sl_cell_text(first),
-                       sl_cell_count(n.f32_bits), sl_cell_text(sl_numerics_f32(&n)), sl_cell_number(n.bf16_ones),
+            status = sl_numerics_probe(&rig, &n);
+            if (status == SL_OK)
+                SL_ROW(t, sl_cell_text(tf32 ? "SLUICE_TF32=1" : "default"),
+                       sl_cell_text(rig.class->numerics(rig.device)), sl_cell_count(n.f32_bits),
+                       sl_cell_text(sl_numerics_f32(&n)), sl_cell_number(n.bf16_ones),
                        sl_cell_text(sl_numerics_sums(&n)));
             sl_rig_close(&rig);
         }
         if (tf32)
-            unsetenv("SLUICE_TF32");
+            sl_tf32_switch(false);
         SL_TRY(status);
     }
+    if (!offered)
+        sl_results_note(results, "This device offers no TF32; f16, f64, int8 and fp8 are no dtypes of Sluice, so they "
+                                 "are emulated above and not timed.");
     return SL_OK;
 }
 
@@ -251,14 +258,16 @@ static sl_status run_policy(const sl_bench_job *job, const sl_model *model, int6
                               .threads = job->threads,
                               .seed = 1};
     SL_TRY(sl_trial_open(&config, &trial));
-    sl_status status = sl_trial_time(&trial, job->warmup, job->steps, &run->step, &run->first_loss);
+    trial.watch.hide_spans = true;
+    sl_status status = sl_trial_time(&trial, job->warmup, job->steps, 0, &run->step, &run->first_loss);
     if (status == SL_OK)
         run->peak = sl_engine_peak_bytes(trial.engine, SL_TIER_DEVICE);
     sl_trial_close(&trial);
     return status;
 }
 
-static sl_status speed_rows(const sl_bench_job *job, const char *name, int64_t seqlen, sl_table *t, sl_results *results)
+static sl_status speed_rows(const sl_bench_job *job, const char *name, int64_t seqlen, bool has_tf32, sl_table *t,
+                            sl_results *results)
 {
     sl_model model;
     precision_run base = {0};
@@ -267,8 +276,14 @@ static sl_status speed_rows(const sl_bench_job *job, const char *name, int64_t s
     for (int64_t i = 0; i < SL_COUNT(policies); i++) {
         precision_run run = {0};
         char what[160], memory[32];
+        if (policies[i].tf32 && !has_tf32)
+            continue;
         sl_bench_progress(job, "%s in %s", name, policies[i].name);
+        if (policies[i].tf32)
+            sl_tf32_switch(true);
         sl_status status = run_policy(job, &model, seqlen, policies[i].precision, &run);
+        if (policies[i].tf32)
+            sl_tf32_switch(false);
         if (status == SL_E_DOES_NOT_FIT || status == SL_E_MEMORY) {
             SL_ROW(t, sl_cell_text(name), sl_cell_text(policies[i].name), sl_cell_none(), sl_cell_none(),
                    sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_text("out of memory"));
@@ -306,8 +321,11 @@ static sl_status speed_table(const sl_bench_job *job, sl_results *results)
     if (seqlen < 1 || sl_options_i64(job->options, "batch") < 1)
         return sl_fail(SL_E_USAGE, "--seqlen and --batch must be at least 1");
     sl_table *t = SL_TABLE(results, "speed", "A training step by precision policy, weights and tokens alike", columns);
+    bool has_tf32;
+    SL_TRY(sl_tf32_offered(job->device, &has_tf32));
     while (sl_list_next(&models, name))
-        SL_TRY(speed_rows(job, name, seqlen, t, results));
+        SL_TRY(speed_rows(job, name, seqlen, has_tf32, t, results));
+    sl_published_precision(results);
     return SL_OK;
 }
 

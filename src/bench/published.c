@@ -1,36 +1,51 @@
 #include "bench/published.h"
 
+static sl_cell given(double figure)
+{
+    return figure > 0 ? sl_cell_number(figure) : sl_cell_none();
+}
+
 /* What others measured, to be read beside the table above: per step, 4 sequences. */
 void sl_published_lm(sl_results *results)
 {
     static const struct {
         const char *size, *hardware, *how;
         int64_t context;
-        double forward, backward, optimizer; /* ms; 0: not given */
+        double forward, both, optimizer; /* ms; both: forward and backward; 0: not given */
     } known[] = {
-        {"small", "A100", "f32, eager", 256, 37.7, 81.8 - 37.7, 0},
-        {"medium", "A100", "f32, eager", 256, 75.9, 214.4 - 75.9, 0},
-        {"large", "A100", "f32, eager", 256, 142.0, 437.7 - 142.0, 0},
-        {"xl", "A100", "f32, eager", 256, 282.1, 889.3 - 282.1, 0},
-        {"2.7b", "A100", "f32, eager", 256, 416.9, 1321.2 - 416.9, 0},
-        {"small", "A100", "f32, compiled", 256, 17.8, 55.8 - 17.8, 0},
-        {"2.7b", "A100", "f32, compiled", 256, 391.7, 1244 - 391.7, 0},
-        {"tiny", "RTX 5090", "bf16, compiled", 128, 0.935, 1.827, 3.29},
-        {"small", "RTX 5090", "bf16, compiled", 128, 2.828, 6.583, 9.621},
-        {"medium", "RTX 5090", "bf16, compiled", 128, 6.283, 15.9, 20.1},
-        {"large", "RTX 5090", "bf16, compiled", 128, 11.4, 32.1, 50.0},
+        {"small", "A100", "f32, eager", 256, 37.7, 81.8, 0},
+        {"medium", "A100", "f32, eager", 256, 75.9, 214.4, 0},
+        {"large", "A100", "f32, eager", 256, 142.0, 437.7, 0},
+        {"xl", "A100", "f32, eager", 256, 282.1, 889.3, 0},
+        {"2.7b", "A100", "f32, eager", 256, 416.9, 1321.2, 0},
+        {"small", "A100", "f32, compiled", 256, 17.8, 55.8, 0},
+        {"2.7b", "A100", "f32, compiled", 256, 391.7, 1244, 0},
+        {"small", "A100", "bf16 mixed, eager", 256, 0, 85.5, 0},
+        {"medium", "A100", "bf16 mixed, eager", 256, 0, 173, 0},
+        {"large", "A100", "bf16 mixed, eager", 256, 0, 263, 0},
+        {"xl", "A100", "bf16 mixed, eager", 256, 0, 354, 0},
+        {"small", "MI300X", "bf16 mixed, eager", 256, 0, 43.2, 0},
+        {"medium", "MI300X", "bf16 mixed, eager", 256, 0, 84.7, 0},
+        {"large", "MI300X", "bf16 mixed, eager", 256, 0, 137, 0},
+        {"xl", "MI300X", "bf16 mixed, eager", 256, 0, 219, 0},
+        {"2.7b", "MI300X", "bf16 mixed, eager", 256, 0, 257, 0},
+        {"tiny", "RTX 5090", "bf16, compiled", 128, 0.935, 0.935 + 1.827, 3.29},
+        {"small", "RTX 5090", "bf16, compiled", 128, 2.828, 2.828 + 6.583, 9.621},
+        {"medium", "RTX 5090", "bf16, compiled", 128, 6.283, 6.283 + 15.9, 20.1},
+        {"large", "RTX 5090", "bf16, compiled", 128, 11.4, 11.4 + 32.1, 50.0},
         {"xl", "RTX 5090", "bf16, compiled", 128, 24.95, 0, 0},
+        {"small", "H200", "bf16, PyTorch 2.11 compiled", 256, 0, 23.9, 2.2},
+        {"large", "H200", "bf16, PyTorch 2.11 compiled", 256, 0, 83.6, 7.6},
+        {"2.7b", "H200", "bf16, PyTorch 2.11 compiled", 256, 0, 53.7, 18.8},
     };
     static const sl_column columns[] = {{"size", "", 0, false},          {"context", "", 0, false},
                                         {"hardware", "", 0, false},      {"how", "", 0, false},
-                                        {"forward_ms", "ms", 3, false},  {"backward_ms", "ms", 3, false},
+                                        {"forward_ms", "ms", 3, false},  {"both_ms", "ms", 3, false},
                                         {"optimizer_ms", "ms", 3, false}};
-    sl_table *t = SL_TABLE(results, "published", "Published figures on other hardware, 4 sequences", columns);
+    sl_table *t = SL_TABLE(results, "published", "Published figures, 4 sequences; both: forward and backward", columns);
     for (int64_t i = 0; i < SL_COUNT(known); i++)
         SL_ROW(t, sl_cell_text(known[i].size), sl_cell_count(known[i].context), sl_cell_text(known[i].hardware),
-               sl_cell_text(known[i].how), sl_cell_number(known[i].forward),
-               known[i].backward > 0 ? sl_cell_number(known[i].backward) : sl_cell_none(),
-               known[i].optimizer > 0 ? sl_cell_number(known[i].optimizer) : sl_cell_none());
+               sl_cell_text(known[i].how), given(known[i].forward), given(known[i].both), given(known[i].optimizer));
 }
 
 /* What others measured at dim 64, batch 8, one head. */
@@ -62,5 +77,31 @@ void sl_published_attention(sl_results *results)
     for (int64_t i = 0; i < SL_COUNT(known); i++)
         SL_ROW(t, sl_cell_text(known[i].dtype), sl_cell_count(known[i].seqlen), sl_cell_text(known[i].hardware),
                sl_cell_text(known[i].how), sl_cell_number(known[i].forward), sl_cell_number(known[i].backward),
-               known[i].mb > 0 ? sl_cell_number(known[i].mb) : sl_cell_none());
+               given(known[i].mb));
+}
+
+/* Image classifiers, first iteration: what others gained by shorter products, and what it did to the loss. */
+void sl_published_precision(sl_results *results)
+{
+    static const struct {
+        const char *net, *precision;
+        double rate, speed_up, loss;
+    } known[] = {
+        {"ResNet50", "f32", 455.9, 1, 7.457646},
+        {"ResNet50", "f32, TF32 products", 750.6, 1.65, 7.456507},
+        {"ResNet50", "f16, f32 sums", 1087.6, 2.38, 7.457031},
+        {"VGG19", "f32", 212.7, 1, 6.9077840},
+        {"VGG19", "f32, TF32 products", 550.3, 2.59, 6.9077835},
+        {"VGG19", "f16, f32 sums", 1099.8, 5.17, 6.90625},
+        {"DenseNet121", "f32", 391.9, 1, 6.961421},
+        {"DenseNet121", "f32, TF32 products", 591.5, 1.51, 6.961451},
+        {"DenseNet121", "f16, f32 sums", 876.2, 2.24, 6.960938},
+    };
+    static const sl_column columns[] = {{"net", "", 0, false},      {"precision", "", 0, false},
+                                        {"hardware", "", 0, false}, {"images_per_s", "", 1, false},
+                                        {"speed_up", "", 2, false}, {"first_loss", "", 6, false}};
+    sl_table *t = SL_TABLE(results, "published", "Published figures on other hardware and nets", columns);
+    for (int64_t i = 0; i < SL_COUNT(known); i++)
+        SL_ROW(t, sl_cell_text(known[i].net), sl_cell_text(known[i].precision), sl_cell_text("A100"),
+               sl_cell_number(known[i].rate), sl_cell_number(known[i].speed_up), sl_cell_number(known[i].loss));
 }

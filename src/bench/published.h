@@ -6,5 +6,6 @@
 
 void sl_published_lm(sl_results *results);
 void sl_published_attention(sl_results *results);
+void sl_published_precision(sl_results *results);
 
 #endif

@@ -87,6 +87,11 @@ static sl_status measure(const sl_system_config *c, const sl_machine *m, sl_resu
     sl_ridge_table(names, figures.best_flops, bandwidth, SL_COUNT(names), results);
     sl_limiter_table(figures.best_flops[SL_BF16] / figures.device_bandwidth, "This machine", results);
     sl_calibrate_profile(&calibration, figures.best_flops, &profile);
+    if (!profile.shared_cores) {
+        SL_TRY(sl_calibrate_launch(c->device, c->threads, &profile));
+        sl_results_note(results, "A launch takes %.1f us beyond its arithmetic and bytes (small, 4 layers).",
+                        1e6 * profile.launch_latency_s);
+    }
     sl_results_extend(results, put_profile, &profile, sizeof profile);
     return SL_OK;
 }

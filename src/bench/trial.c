@@ -12,6 +12,11 @@
 /* Without a budget there is next to nothing to search for. */
 enum { FEW_EVALUATIONS = 20 };
 
+/* A model with more parameters than this gets weights that repeat themselves inside a tensor: drawing billions would
+ * take longer than the trial, and no kernel can tell. */
+#define MOST_DRAWN ((int64_t) 1 << 28)
+enum { PERIOD = 1 << 20 };
+
 static sl_status build(void *context, sl_graph *graph)
 {
     return sl_model_build(context, graph);
@@ -162,12 +167,40 @@ static sl_status write_step(sl_trial *t)
     return sl_engine_write(t->engine, t->program->step_object, 0, &params, sizeof params);
 }
 
+static sl_status repeat_part(sl_trial *t, int32_t param, sl_part part, sl_pool *pool, void *buffer)
+{
+    sl_store_part to = {&t->store, param, part};
+    sl_store_drawn from = {&t->program->params[param], t->config.seed, sl_store_dtype(&t->store, part), pool};
+    size_t whole = (size_t) sl_type_count(&from.param->type) * sl_dtype_bytes(from.dtype),
+           piece = SL_MIN(whole, (size_t) PERIOD * sl_dtype_bytes(from.dtype));
+    SL_TRY(sl_store_read_drawn(&from, 0, buffer, piece));
+    for (size_t at = 0; at < whole; at += piece)
+        SL_TRY(sl_store_write_part(&to, at, buffer, SL_MIN(piece, whole - at)));
+    return SL_OK;
+}
+
+static sl_status repeat_weights(sl_trial *t, sl_pool *pool)
+{
+    float *buffer;
+    SL_TRY(sl_alloc(&buffer, PERIOD, sizeof *buffer));
+    sl_status status = sl_store_zero(&t->store);
+    for (int32_t p = 0; p < t->program->n_params && status == SL_OK; p++) {
+        status = repeat_part(t, p, SL_PART_WEIGHT, pool, buffer);
+        if (status == SL_OK && sl_store_has(&t->store, SL_PART_MASTER))
+            status = repeat_part(t, p, SL_PART_MASTER, pool, buffer);
+    }
+    sl_free(buffer);
+    return status;
+}
+
 static sl_status fill(sl_trial *t)
 {
     sl_pool *pool;
     SL_TRY(sl_store_open(&t->store, t->program, sl_store_engine(t->engine)));
     SL_TRY(sl_pool_create(t->config.threads, &pool));
-    sl_status status = sl_store_init_random(&t->store, t->config.seed, pool);
+    int64_t most = t->config.most_drawn ? t->config.most_drawn : MOST_DRAWN;
+    sl_status status = sl_model_parameters(&t->model) > most ? repeat_weights(t, pool)
+                                                             : sl_store_init_random(&t->store, t->config.seed, pool);
     sl_pool_destroy(pool);
     return status == SL_OK ? write_batch(t) : status;
 }
@@ -216,19 +249,26 @@ sl_status sl_trial_step(sl_trial *t, double *seconds)
     return SL_OK;
 }
 
-sl_status sl_trial_time(sl_trial *trial, int64_t warmup, int64_t steps, sl_stats *stats, double *first_loss)
+sl_status sl_trial_time(sl_trial *trial, int64_t warmup, int64_t steps, double limit_s, sl_stats *stats,
+                        double *first_loss)
 {
+    enum { LEAST = 3 };
     double *times, seconds;
+    int64_t n = 0;
     SL_TRY(sl_alloc(&times, steps, sizeof *times));
     sl_status status = sl_trial_step(trial, &seconds);
     if (status == SL_OK)
         status = sl_trial_loss(trial, first_loss);
-    for (int64_t i = 1; i < warmup && status == SL_OK; i++)
+    double began = sl_clock_s();
+    for (int64_t i = 1; i < warmup && status == SL_OK; i++) {
+        if (i >= LEAST && limit_s > 0 && sl_clock_s() - began > limit_s / 3)
+            break;
         status = sl_trial_step(trial, &seconds);
-    for (int64_t i = 0; i < steps && status == SL_OK; i++)
-        status = sl_trial_step(trial, &times[i]);
+    }
+    while (n < steps && status == SL_OK && !(n >= LEAST && limit_s > 0 && sl_clock_s() - began > limit_s))
+        status = sl_trial_step(trial, &times[n++]);
     if (status == SL_OK)
-        sl_stats_of(times, steps, stats);
+        sl_stats_of(times, n, stats);
     sl_free(times);
     return status;
 }

@@ -21,6 +21,7 @@ typedef struct sl_trial_config {
     int threads;
     uint64_t seed;
     size_t budget[SL_TIER_COUNT]; /* 0: what the machine has to give */
+    int64_t most_drawn;           /* a model with more parameters has weights that repeat themselves; 0: 2^28 */
 } sl_trial_config;
 
 typedef struct sl_trial {
@@ -45,8 +46,10 @@ void sl_trial_close(sl_trial *trial); /* a zero trial is fine */
 
 /* One step; host seconds from its first call to its last. */
 sl_status sl_trial_step(sl_trial *trial, double *seconds);
-/* Warm-up steps, then the times of `steps` more; *first_loss is that of the very first. */
-sl_status sl_trial_time(sl_trial *trial, int64_t warmup, int64_t steps, sl_stats *stats, double *first_loss);
+/* Warm-up steps, then the times of `steps` more; *first_loss is that of the very first. Fewer of both, three at least,
+ * when that would take longer than limit_s (0: no limit). */
+sl_status sl_trial_time(sl_trial *trial, int64_t warmup, int64_t steps, double limit_s, sl_stats *stats,
+                        double *first_loss);
 /* Mean loss of the last step. */
 sl_status sl_trial_loss(sl_trial *trial, double *loss);
 /* Seconds of the last step's tasks by phase, as the device timed them. */

@@ -127,6 +127,40 @@ TEST(too_large_is_a_row)
     CHECK_NEAR(bench_number("times", 0, "loss"), loss, 0);
 }
 
+/* Weights that repeat themselves are a run's own where no tensor is longer than what is drawn. */
+TEST(repeated_weights)
+{
+    sl_model model;
+    sl_trial trial;
+    double loss[2], seconds;
+    CHECK_OK(sl_model_find("byte-nano", &model));
+    for (int i = 0; i < 2; i++) {
+        sl_trial_config config = {.model = &model,
+                                  .seqlen = 32,
+                                  .batch = 2,
+                                  .precision = SL_PRECISION_BF16_MASTER,
+                                  .device = "cpu",
+                                  .threads = 1,
+                                  .seed = 1,
+                                  .most_drawn = i ? 1 : 0};
+        CHECK_OK(sl_trial_open(&config, &trial));
+        for (int step = 0; step < 2; step++) /* the second sees master weights and moments */
+            CHECK_OK(sl_trial_step(&trial, &seconds));
+        CHECK_OK(sl_trial_loss(&trial, &loss[i]));
+        sl_trial_close(&trial);
+    }
+    CHECK_NEAR(loss[1], loss[0], 0);
+}
+
+/* Limits cut steps, never below three; a policy the device lacks is a row. */
+TEST(short_rows)
+{
+    CHECK_OK(bench_try("lm", "--quick --device cpu --contexts 32 --parts times --precisions f32,tf32 --steps 50 "
+                             "--cell-seconds 1e-9"));
+    CHECK_I64(bench_number("times", 0, "steps"), 3);
+    CHECK_STR(bench_text("times", 1, "device_memory"), "not offered by this device");
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -139,6 +173,8 @@ int main(int argc, char **argv)
     RUN(watch_counts);
     CHECK_FAILS(bench_try("lm", "--quick --device cpu --precisions f64"), SL_E_USAGE);
     RUN(too_large_is_a_row);
+    RUN(repeated_weights);
+    RUN(short_rows);
     sl_results_destroy(bench_results);
     return test_end();
 }

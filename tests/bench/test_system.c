@@ -98,6 +98,23 @@ TEST(profile_carries_the_rates)
     CHECK_NEAR(gpu.peak_flops[SL_F32] * gpu.matmul_efficiency, 40e12, 1e6);
 }
 
+/* What rates leave unexplained of a small model's step is its launches'. */
+TEST(launch_latency)
+{
+    sl_hardware slow = {.shared_cores = true,
+                        .peak_flops = {1e6, 1e6},
+                        .matmul_efficiency = 1,
+                        .attention_efficiency = {1, 1},
+                        .memory_bandwidth = {1e3, 1e3},
+                        .launch_latency_s = 1},
+                fast = slow;
+    fast.peak_flops[SL_F32] = fast.peak_flops[SL_BF16] = fast.memory_bandwidth[SL_TIER_DEVICE] = 1e18;
+    CHECK_OK(sl_calibrate_launch("cpu", 1, &slow));
+    CHECK_OK(sl_calibrate_launch("cpu", 1, &fast));
+    CHECK_NEAR(slow.launch_latency_s, 0, 0); /* a machine that is faster than its rates */
+    CHECK(fast.launch_latency_s > 1e-7 && fast.launch_latency_s <= 1e-3);
+}
+
 TEST(measured)
 {
     sl_system_config config = {.device = "cpu", .threads = 2, .quick = true, .disk = test_dir()};
@@ -138,6 +155,7 @@ int main(int argc, char **argv)
     RUN(intensities);
     RUN(disk);
     RUN(profile_carries_the_rates);
+    RUN(launch_latency);
     RUN(measured);
     sl_results_destroy(bench_results);
     return test_end();
