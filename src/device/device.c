@@ -30,7 +30,7 @@ sl_status sl_device_find(const char *name, const sl_device_class **class)
     const sl_device_class *plugin = sl_plugin_find(&why_not);
     if (strcmp(name, "auto") == 0) {
         if (!plugin)
-            sl_debug("the CPU is used: %s", why_not);
+            sl_log(sl_plugin_is_broken() ? SL_LOG_INFO : SL_LOG_DEBUG, "the CPU is used: %s", why_not);
         name = plugin ? plugin->name : sl_device_cpu.name;
     }
     for (int64_t i = 0; i < count; i++) {

@@ -95,6 +95,7 @@ static const sl_plugin_host services = {
 
 static const sl_device_class *loaded;
 static char reason[512];
+static bool broken;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void *open_in(const char *folder, const char *below)
@@ -132,6 +133,7 @@ static void load(void)
     if (!library) {
         const char *why = dlerror();
         bool missing = !why || strstr(why, "libsluice_cuda.so: cannot open");
+        broken = !missing;
         snprintf(reason, sizeof reason, "%s%s",
                  missing ? "the CUDA plugin (libsluice_cuda.so) was not built or is not beside the program"
                          : "the CUDA plugin does not load: ",
@@ -143,12 +145,15 @@ static void load(void)
         sl_plugin_entry entry;
     } found = {dlsym(library, SL_PLUGIN_ENTRY)};
     const sl_device_class *class = NULL;
-    if (!found.symbol)
-        snprintf(reason, sizeof reason, "libsluice_cuda.so has no %s(); rebuild it", SL_PLUGIN_ENTRY);
-    else if (found.entry(&services, &class) != SL_OK)
-        snprintf(reason, sizeof reason, "%s", sl_error_message());
-    else
+    sl_status status =
+        found.symbol ? found.entry(&services, &class)
+                     : sl_fail(SL_E_DEVICE, "libsluice_cuda.so has no %s(): it is no plugin of Sluice; rebuild it",
+                               SL_PLUGIN_ENTRY);
+    broken = status != SL_OK && status != SL_E_UNSUPPORTED;
+    if (status == SL_OK)
         loaded = class;
+    else
+        snprintf(reason, sizeof reason, "%s", sl_error_message());
 }
 
 const sl_device_class *sl_plugin_find(const char **why_not)
@@ -156,4 +161,9 @@ const sl_device_class *sl_plugin_find(const char **why_not)
     pthread_once(&once, load);
     *why_not = reason;
     return loaded;
+}
+
+bool sl_plugin_is_broken(void)
+{
+    return broken;
 }

@@ -11,6 +11,7 @@
 #define SL_PLUGIN_ABI 3
 
 typedef struct sl_plugin_host {
+    /* These three stay where they are in every version, so that a plugin of another one can refuse in words. */
     int32_t abi;         /* SL_PLUGIN_ABI of the program; a plugin of another one refuses */
     const char *version; /* SL_VERSION */
     /* As sl_fail(). */
@@ -33,11 +34,14 @@ typedef struct sl_plugin_host {
                           int64_t tiles);
 } sl_plugin_host;
 
-/* The plugin's entry, by this name. The table outlives the plugin. */
+/* The plugin's entry, by this name. The table outlives the plugin. SL_E_UNSUPPORTED: there is no such accelerator here, which is
+ * nobody's fault; any other failure is something to put right. */
 #define SL_PLUGIN_ENTRY "sluice_plugin"
 typedef sl_status (*sl_plugin_entry)(const sl_plugin_host *host, const sl_device_class **class);
 
 /* The CUDA plugin's device, loaded on first call; NULL when it cannot be had, with the reason in one sentence. */
 const sl_device_class *sl_plugin_find(const char **why_not);
+/* After sl_plugin_find() gave NULL: is there something to put right, so that the user should hear of it unasked? */
+bool sl_plugin_is_broken(void);
 
 #endif

@@ -183,20 +183,24 @@ static void zero_pages(void *context, int64_t tile, int thread)
             ((volatile char *) p->memory)[at] = 0;
 }
 
+#define GIB(bytes) ((double) (bytes) / 1073741824.0)
+
 static sl_status open_memory(sl_cuda *cuda, const sl_device_config *config)
 {
     memcpy(cuda->arena_bytes, config->arena_bytes, sizeof cuda->arena_bytes);
     SL_CUDA(cudaMemGetInfo(&cuda->free_before, &cuda->total));
     size_t bytes = cuda->arena_bytes[SL_TIER_DEVICE];
-    if (bytes > cuda->free_before)
+    cudaError_t error = bytes > cuda->free_before ? cudaErrorMemoryAllocation : cudaSuccess;
+    if (bytes && error == cudaSuccess)
+        error = cudaMalloc(&cuda->arena[SL_TIER_DEVICE], bytes);
+    if (error == cudaErrorMemoryAllocation)
         return sl_cuda_fail(
             SL_E_DOES_NOT_FIT,
-            "the device budget is %.1f GiB but only %.1f of %s's %.1f GiB are free: something else uses the "
-            "GPU, or --device-mem must be lower",
-            (double) bytes / 1073741824.0, (double) cuda->free_before / 1073741824.0, cuda->name,
-            (double) cuda->total / 1073741824.0);
-    if (bytes)
-        SL_CUDA(cudaMalloc(&cuda->arena[SL_TIER_DEVICE], bytes));
+            "the plan takes %.1f GiB of device memory but only %.1f of %s's %.1f GiB are free: wait for "
+            "what else uses the GPU (nvidia-smi tells), or lower --device-mem",
+            GIB(bytes), GIB(cuda->free_before), cuda->name, GIB(cuda->total));
+    if (error != cudaSuccess)
+        return sl_cuda_fail(SL_E_DEVICE, "cudaMalloc: %s", cudaGetErrorString(error));
     bytes = cuda->arena_bytes[SL_TIER_HOST];
     if (!bytes)
         return SL_OK;
@@ -205,7 +209,12 @@ static sl_status open_memory(sl_cuda *cuda, const sl_device_config *config)
         return status;
     pages p = {cuda->arena[SL_TIER_HOST], bytes, 4096};
     sl_cuda_host->host_parallel(cuda->host, zero_pages, &p, pages_tiles(&p));
-    SL_CUDA(cudaHostRegister(cuda->arena[SL_TIER_HOST], bytes, cudaHostRegisterDefault));
+    error = cudaHostRegister(cuda->arena[SL_TIER_HOST], bytes, cudaHostRegisterDefault);
+    if (error != cudaSuccess)
+        return sl_cuda_fail(SL_E_MEMORY,
+                            "%.1f GiB of host memory cannot be pinned for the GPU (%s): lower --host-mem, or raise the "
+                            "limit of locked memory (ulimit -l)",
+                            GIB(bytes), cudaGetErrorString(error));
     cuda->registered = true;
     return SL_OK;
 }
@@ -233,10 +242,30 @@ static sl_status open_streams(sl_cuda *cuda, const sl_device_config *config)
     return SL_OK;
 }
 
+/* The first call that makes a context meets what other processes do with the GPU. */
+static sl_status make_context(void)
+{
+    cudaError_t error = cudaSetDevice(0);
+    if (error == cudaSuccess)
+        error = cudaFree(NULL); /* older drivers make the context here */
+    switch (error) {
+    case cudaSuccess:
+        return SL_OK;
+    case cudaErrorDevicesUnavailable:
+        return sl_cuda_fail(SL_E_DEVICE, "the GPU is busy: another process has it for itself; wait for it, or choose "
+                                         "another GPU with CUDA_VISIBLE_DEVICES");
+    case cudaErrorMemoryAllocation:
+        return sl_cuda_fail(SL_E_DOES_NOT_FIT, "the GPU's memory is full: not even a context fits beside what other "
+                                               "processes hold (nvidia-smi tells)");
+    default:
+        return sl_cuda_fail(SL_E_DEVICE, "the GPU cannot be used: %s", cudaGetErrorString(error));
+    }
+}
+
 static sl_status describe(sl_cuda *cuda)
 {
     struct cudaDeviceProp p;
-    SL_CUDA(cudaSetDevice(0));
+    SL_TRY(make_context());
     SL_CUDA(cudaGetDeviceProperties(&p, 0));
     const char *tf32 = getenv("SLUICE_TF32"), *sync = getenv("SLUICE_CUDA_SYNC");
     cuda->sync = sync && strcmp(sync, "1") == 0;
@@ -686,21 +715,40 @@ const sl_device_class sl_cuda_class = {
     .numerics = cuda_numerics,
 };
 
+/* Is there a GPU, and a driver and libraries that this was built for? (A cuBLASLt or cuDNN of another major version has another
+ * file name: then the plugin does not load at all, which the loader says.) */
+static sl_status find_gpu(void)
+{
+    int count = 0, driver = 0, runtime = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (driver == 0)
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "no usable NVIDIA GPU: no driver is installed");
+    if (error == cudaErrorInsufficientDriver)
+        return sl_cuda_fail(
+            SL_E_DEVICE,
+            "the NVIDIA driver is too old: it knows CUDA %d.%d, libsluice_cuda.so needs %d.%d; update the "
+            "driver",
+            driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "no usable NVIDIA GPU: the driver lists none");
+    if (error != cudaSuccess)
+        return sl_cuda_fail(SL_E_DEVICE, "the GPU cannot be used: %s", cudaGetErrorString(error));
+    return SL_OK;
+}
+
 __attribute__((visibility("default"))) sl_status sluice_plugin(const sl_plugin_host *host,
                                                                const sl_device_class **class);
 sl_status sluice_plugin(const sl_plugin_host *host, const sl_device_class **class)
 {
     if (host->abi != SL_PLUGIN_ABI)
-        return host->fail(SL_E_UNSUPPORTED,
+        return host->fail(SL_E_DEVICE,
                           "libsluice_cuda.so is for another version (interface %d, this program has %d); rebuild it",
                           SL_PLUGIN_ABI, host->abi);
     sl_cuda_host = host;
     sl_cuda_fail = host->fail;
-    int count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error != cudaSuccess || count == 0)
-        return host->fail(SL_E_UNSUPPORTED, "no usable NVIDIA GPU: %s",
-                          error == cudaSuccess ? "the driver lists none" : cudaGetErrorString(error));
+    SL_TRY(find_gpu());
     *class = &sl_cuda_class;
     return SL_OK;
 }
