@@ -2,9 +2,13 @@
  * AdamW and SGD: the operations of ops/optimizer.h one for one (products, fma, division and square root each rounded as IEEE
  * says), so the GPU, the CPU's scalar loop and its vector units give the same bits.
  *
- * Rounding noise is dealt (ops/noise.h) so that one Philox call serves elements 16 apart, while memory wants each thread to hold 8
- * neighbours (16 bytes of bf16). So a group of 16 threads owns a block of 128 elements: thread l makes the noise of lane l, and
- * takes what it needs from the others through shared memory.
+ * All in bf16 an element is 14 bytes of traffic, which at 4 TB/s leaves 110 instructions for it. Hence:
+ *  - Rounding noise is dealt (ops/noise.h) so that one Philox call serves elements 16 apart, while memory wants each thread to hold 8
+ *    neighbours (16 bytes of bf16). A group of 16 threads owns a block of 128 elements: thread l makes the noise of lane l, and the
+ *    group turns it through shared memory, where it lies in the order of the elements.
+ *  - Division and square root are inlined without their rare cases, eight at a time, with one look at the end whether any of the eight
+ *    was out of range; then all eight are done again by the compiler's own.
+ *  - Likewise one look tells whether any of eight results is not finite, which must not be rounded by adding noise.
  */
 #include "device/cuda/kernel.cuh"
 #include "ops/noise.h"
@@ -29,133 +33,228 @@ __device__ __forceinline__ scalars adamw_scalars(const sl_attrs &attrs, const sl
     return s;
 }
 
-/* The noise of this thread's 8 elements for tensor `which`, as 16 bits each. All 16 threads of a group call it together. */
-__device__ __forceinline__ void deal_noise(const sl_step_params *step, uint64_t stream, int which, int64_t block,
-                                           uint4 *group, uint32_t (&out)[EACH])
+/* ---- m / (sqrt(v) * scale + eps) ---- */
+
+static constexpr uint32_t LEAST_V = 0x0d800000u, V_RANGE = 0x46000000u; /* v in [2^-100, 2^40) */
+static constexpr uint32_t LEAST_M = 0x21800000u, M_RANGE = 0x3c000000u; /* |m| in [2^-60, 2^60) */
+
+/* In these ranges no step of the two functions below leaves the normal numbers. They are the instructions that sqrt.rn and div.rn
+ * become where they need no help: an approximation, a step of Newton's, and the remainder's share. */
+__device__ __forceinline__ bool plain_scale(const scalars &s)
 {
-    int lane = threadIdx.x % SL_NOISE_LANES, k = lane / 2, from = lane % 2 * EACH;
-    sl_rng4 words = sl_philox(sl_noise_seed(step), ((uint64_t) block * SL_NOISE_LANES + lane) << 2 | (uint64_t) which,
-                              sl_noise_counter_hi(stream, step->step));
-    __syncwarp();
-    group[lane] = make_uint4(words.v[0], words.v[1], words.v[2], words.v[3]);
-    __syncwarp();
+    return s.inv_sqrt_bias2 >= 1.0f && s.inv_sqrt_bias2 <= 1024.0f && s.eps >= 0.0f && s.eps <= 1.0f;
+}
+
+__device__ __forceinline__ float plain_sqrt(float x)
+{
+    float y;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    float root = __fmul_rn(x, y), half = __fmul_rn(y, 0.5f);
+    return __fmaf_rn(__fmaf_rn(-root, root, x), half, root);
+}
+
+__device__ __forceinline__ float plain_divide(float a, float b)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(b));
+    y = __fmaf_rn(y, __fmaf_rn(-b, y, 1.0f), y);
+    float q = __fmul_rn(a, y);
+    return __fmaf_rn(y, __fmaf_rn(-b, q, a), q);
+}
+
+__device__ __forceinline__ void ratios(const scalars &s, bool plain, const float (&m)[EACH], const float (&v)[EACH],
+                                       float (&ratio)[EACH])
+{
+    uint32_t far_m = 0, far_v = 0;
 #pragma unroll
     for (int j = 0; j < EACH; j++) {
-        uint32_t word = reinterpret_cast<const uint32_t *>(&group[from + j])[k % 4];
-        out[j] = k < 4 ? word & 0xffffu : word >> 16;
+        far_m = max(far_m, 2 * __float_as_uint(m[j]) - 2 * LEAST_M);
+        far_v = max(far_v, __float_as_uint(v[j]) - LEAST_V);
+        ratio[j] = plain_divide(m[j], __fmaf_rn(plain_sqrt(v[j]), s.inv_sqrt_bias2, s.eps));
+    }
+    if (plain && far_m < 2 * M_RANGE && far_v < V_RANGE)
+        return;
+#pragma unroll
+    for (int j = 0; j < EACH; j++)
+        ratio[j] = __fdiv_rn(m[j], __fmaf_rn(__fsqrt_rn(v[j]), s.inv_sqrt_bias2, s.eps));
+}
+
+/* ---- noise ---- */
+
+/* Halfwords of a group of 16 threads: a block's noise for three tensors, and a shift of banks from one group to the next. */
+static constexpr int GROUP = 3 * SL_NOISE_BLOCK + 16;
+
+/* Lane l makes the words of its counter; half k of them belongs to element 16 k + l of the block. */
+__device__ __forceinline__ void put_noise(uint64_t seed, uint64_t counter_hi, int which, int64_t block, uint16_t *group)
+{
+    int lane = threadIdx.x % SL_NOISE_LANES;
+    sl_rng4 words = sl_philox(seed, ((uint64_t) block * SL_NOISE_LANES + lane) << 2 | (uint64_t) which, counter_hi);
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        group[which * SL_NOISE_BLOCK + k * SL_NOISE_LANES + lane] = (uint16_t) words.v[k];
+        group[which * SL_NOISE_BLOCK + (k + 4) * SL_NOISE_LANES + lane] = (uint16_t) (words.v[k] >> 16);
     }
 }
 
-__device__ __forceinline__ void put_noisy(float x, uint32_t noise, bf16 *y)
+/* That of this thread's 8 elements, two to a word. */
+__device__ __forceinline__ uint4 take_noise(int which, const uint16_t *group)
 {
-    uint32_t bits = __float_as_uint(x);
-    if ((bits & 0x7f800000u) == 0x7f800000u)
-        from_f32(x, y);
-    else
-        *reinterpret_cast<uint16_t *>(y) = (uint16_t) ((bits + noise) >> 16);
-}
-__device__ __forceinline__ void put_noisy(float x, uint32_t, float *y)
-{
-    *y = x;
+    return *reinterpret_cast<const uint4 *>(group + which * SL_NOISE_BLOCK + threadIdx.x % SL_NOISE_LANES * EACH);
 }
 
-template <typename T> __device__ __forceinline__ void read8(const T *from, int64_t i, int64_t n, float (&to)[EACH])
-{
-    if (i + EACH <= n)
-        load<EACH>(from + i, to);
-    else
-        for (int j = 0; j < EACH; j++)
-            to[j] = i + j < n ? to_f32(from[i + j]) : 0.0f;
-}
+/* ---- eight elements from and to memory, the last ones of a tensor one by one ---- */
 
-template <typename T>
-__device__ __forceinline__ void write8(T *to, int64_t i, int64_t n, const float (&from)[EACH], bool noisy,
-                                       const uint32_t (&noise)[EACH])
+template <typename T> struct eight {
+    static constexpr int PIECE = 16 / (int) sizeof(T);
+    raw<T, PIECE> piece[EACH / PIECE];
+    __device__ __forceinline__ float operator[](int j) const
+    {
+        return piece[j / PIECE][j % PIECE];
+    }
+};
+
+template <typename T> __device__ __forceinline__ eight<T> read8(const T *from, int64_t i, int64_t n)
 {
-    pack<T, EACH> p;
-#pragma unroll
-    for (int j = 0; j < EACH; j++)
-        if (noisy)
-            put_noisy(from[j], noise[j], &p.v[j]);
-        else
-            from_f32(from[j], &p.v[j]);
+    eight<T> x = {};
     if (i + EACH <= n) {
-        constexpr int piece = 16 / (int) sizeof(T);
 #pragma unroll
-        for (int j = 0; j < EACH; j += piece)
-            *reinterpret_cast<pack<T, piece> *>(to + i + j) = *reinterpret_cast<pack<T, piece> *>(&p.v[j]);
-    } else
-        for (int j = 0; i + j < n; j++)
-            to[i + j] = p.v[j];
+        for (int k = 0; k < EACH / x.PIECE; k++)
+            x.piece[k] = load_raw<eight<T>::PIECE>(from + i + k * x.PIECE);
+    } else {
+#pragma unroll
+        for (int j = 0; j < EACH; j++)
+            if (i + j < n)
+                x.piece[j / x.PIECE].word[j % x.PIECE * sizeof(T) / 4] |=
+                    sizeof(T) == 4 ? __float_as_uint(to_f32(from[i + j]))
+                                   : __float_as_uint(to_f32(from[i + j])) >> (j % 2 ? 0 : 16);
+    }
+    return x;
 }
 
-/* P: parameter and gradient, M: moments; MASTER: an f32 copy is updated and rounded to nearest. SGD has one moment. */
-template <typename P, typename M, bool MASTER, bool ADAM>
+template <typename T> __device__ __forceinline__ void write8(T *to, int64_t i, int64_t n, const float (&x)[EACH])
+{
+    if (i + EACH <= n) {
+        store<EACH>(to + i, x);
+    } else {
+#pragma unroll
+        for (int j = 0; j < EACH; j++)
+            if (i + j < n)
+                from_f32(x[j], &to[i + j]);
+    }
+}
+
+/* Rounded stochastically: noise below the cut, then cut. What is not finite is rounded to nearest. */
+__device__ __forceinline__ void write8_noisy(bf16 *to, int64_t i, int64_t n, const float (&x)[EACH], uint4 noise)
+{
+    const uint32_t from[4] = {noise.x, noise.y, noise.z, noise.w};
+    uint32_t word[4];
+    float nothing = 0; /* turns NaN where a factor is not finite */
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        uint32_t low = __float_as_uint(x[2 * k]) + (from[k] & 0xffffu);
+        uint32_t high = __float_as_uint(x[2 * k + 1]) + (from[k] >> 16);
+        word[k] = __byte_perm(low, high, 0x7632);
+        nothing = __fmaf_rn(x[2 * k], 0.0f, __fmaf_rn(x[2 * k + 1], 0.0f, nothing));
+    }
+    if (nothing != 0.0f)
+#pragma unroll
+        for (int j = 0; j < EACH; j++)
+            if (!isfinite(x[j])) {
+                uint32_t nearest = __bfloat16_as_ushort(__float2bfloat16_rn(x[j]));
+                word[j / 2] = j % 2 ? (word[j / 2] & 0xffffu) | nearest << 16 : (word[j / 2] & 0xffff0000u) | nearest;
+            }
+    if (i + EACH <= n) {
+        *reinterpret_cast<uint4 *>(to + i) = make_uint4(word[0], word[1], word[2], word[3]);
+    } else {
+#pragma unroll
+        for (int j = 0; j < EACH; j++)
+            if (i + j < n)
+                reinterpret_cast<uint16_t *>(to)[i + j] = (uint16_t) (j % 2 ? word[j / 2] >> 16 : word[j / 2]);
+    }
+}
+
+/* P: parameter and gradient, M: moments; MASTER: an f32 copy is updated and rounded to nearest. NOISY: what is bf16 is rounded
+ * stochastically, but for a master's copy. SGD has one moment. */
+template <typename P, typename M, bool MASTER, bool ADAM, bool NOISY>
 __global__ void __launch_bounds__(THREADS)
     update_kernel(const __grid_constant__ sl_attrs attrs, const P *__restrict__ g,
                   const sl_step_params *__restrict__ step, const float *__restrict__ gate, P *p_all, M *m_all, M *v_all,
                   float *master, int64_t n)
 {
-    __shared__ uint4 deal[THREADS];
+    __shared__ __align__(16) uint16_t deal[NOISY ? THREADS / SL_NOISE_LANES * GROUP : 1];
     if (gate && gate[2] != 0)
         return;
-    uint4 *group = deal + threadIdx.x / SL_NOISE_LANES * SL_NOISE_LANES;
+    uint16_t *group = deal + (NOISY ? threadIdx.x / SL_NOISE_LANES * GROUP : 0);
     scalars s = ADAM ? adamw_scalars(attrs, step, gate) : scalars{gate ? gate[0] : 1.0f};
+    bool plain = plain_scale(s);
     int64_t decayed = ADAM ? attrs.adamw.decayed : attrs.sgd.decayed;
-    uint64_t stream = ADAM ? attrs.adamw.stream : attrs.sgd.stream;
-    bool noisy = ADAM ? attrs.adamw.stochastic : attrs.sgd.stochastic;
-    bool noisy_p = noisy && sizeof(P) == 2 && !MASTER, noisy_m = noisy && sizeof(M) == 2;
+    uint64_t seed = sl_noise_seed(step);
+    uint64_t counter_hi = sl_noise_counter_hi(ADAM ? attrs.adamw.stream : attrs.sgd.stream, step->step);
     int64_t blocks = (n + SL_NOISE_BLOCK - 1) / SL_NOISE_BLOCK, per = THREADS / SL_NOISE_LANES;
     for (int64_t base = (int64_t) blockIdx.x * per; base < blocks; base += (int64_t) gridDim.x * per) {
         int64_t block = base + threadIdx.x / SL_NOISE_LANES,
                 i = block * SL_NOISE_BLOCK + threadIdx.x % SL_NOISE_LANES * EACH;
-        float vg[EACH], vp[EACH], vm[EACH], vv[EACH];
-        uint32_t noise[3][EACH] = {};
-        read8(g, i, n, vg);
-        if (MASTER)
-            read8(master, i, n, vp);
+        eight<P> from_g = read8(g, i, n), from_p;
+        eight<float> from_master;
+        if constexpr (MASTER)
+            from_master = read8(master, i, n);
         else
-            read8(p_all, i, n, vp);
-        read8(m_all, i, n, vm);
-        if (ADAM)
-            read8(v_all, i, n, vv);
-        if (noisy_p)
-            deal_noise(step, stream, 0, block, group, noise[0]);
-        if (noisy_m)
-            deal_noise(step, stream, 1, block, group, noise[1]);
-        if (noisy_m && ADAM)
-            deal_noise(step, stream, 2, block, group, noise[2]);
+            from_p = read8(p_all, i, n);
+        eight<M> from_m = read8(m_all, i, n), from_v;
+        if constexpr (ADAM)
+            from_v = read8(v_all, i, n);
+        if constexpr (NOISY) {
+            put_noise(seed, counter_hi, 0, block, group);
+            put_noise(seed, counter_hi, 1, block, group);
+            if (ADAM)
+                put_noise(seed, counter_hi, 2, block, group);
+            __syncwarp();
+        }
+        float vp[EACH], vm[EACH], vv[EACH], ratio[EACH];
+        int near = (int) min((int64_t) EACH, max((int64_t) 0, decayed - i)); /* elements with weight decay */
 #pragma unroll
         for (int j = 0; j < EACH; j++) {
-            float grad = __fmul_rn(vg[j], s.factor);
+            float grad = __fmul_rn(from_g[j], s.factor);
+            vp[j] = MASTER ? from_master[j] : from_p[j];
             if (ADAM) {
-                vm[j] = __fmaf_rn(s.beta1, vm[j], __fmul_rn(s.rest1, grad));
-                vv[j] = __fmaf_rn(s.beta2, vv[j], __fmul_rn(s.rest2, __fmul_rn(grad, grad)));
-                float ratio = __fdiv_rn(vm[j], __fmaf_rn(__fsqrt_rn(vv[j]), s.inv_sqrt_bias2, s.eps));
-                vp[j] = __fmaf_rn(-s.step_size, ratio, __fmul_rn(vp[j], i + j < decayed ? s.decay : 1.0f));
+                vm[j] = __fmaf_rn(s.beta1, from_m[j], __fmul_rn(s.rest1, grad));
+                vv[j] = __fmaf_rn(s.beta2, from_v[j], __fmul_rn(s.rest2, __fmul_rn(grad, grad)));
             } else {
-                grad = __fmaf_rn(i + j < decayed ? attrs.sgd.weight_decay : 0.0f, vp[j], grad);
-                vm[j] = __fmaf_rn(attrs.sgd.momentum, vm[j], grad);
+                grad = __fmaf_rn(j < near ? attrs.sgd.weight_decay : 0.0f, vp[j], grad);
+                vm[j] = __fmaf_rn(attrs.sgd.momentum, from_m[j], grad);
                 vp[j] = __fmaf_rn(-step->learning_rate, vm[j], vp[j]);
             }
         }
-        if (i < n) {
-            write8(m_all, i, n, vm, noisy_m, noise[1]);
+        if (ADAM) {
+            ratios(s, plain, vm, vv, ratio);
+#pragma unroll
+            for (int j = 0; j < EACH; j++)
+                vp[j] = __fmaf_rn(-s.step_size, ratio[j], __fmul_rn(vp[j], j < near ? s.decay : 1.0f));
+        }
+        if constexpr (NOISY) {
+            uint4 noise[3] = {take_noise(0, group), take_noise(1, group), ADAM ? take_noise(2, group) : uint4{}};
+            __syncwarp(); /* free for the next round */
+            write8_noisy(m_all, i, n, vm, noise[1]);
             if (ADAM)
-                write8(v_all, i, n, vv, noisy_m, noise[2]);
+                write8_noisy(v_all, i, n, vv, noise[2]);
+            write8_noisy(p_all, i, n, vp, noise[0]);
+        } else {
+            write8(m_all, i, n, vm);
+            if (ADAM)
+                write8(v_all, i, n, vv);
             if (MASTER)
-                write8(master, i, n, vp, false, noise[0]);
-            write8(p_all, i, n, vp, noisy_p, noise[0]);
+                write8(master, i, n, vp);
+            write8(p_all, i, n, vp);
         }
     }
 }
 
-template <typename P, typename M, bool MASTER, bool ADAM>
+template <typename P, typename M, bool MASTER, bool ADAM, bool NOISY>
 static sl_status update(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     int64_t n = sl_type_count(&launch->in[0].type);
     const sl_operand *master = &launch->out[ADAM ? 3 : 2];
-    update_kernel<P, M, MASTER, ADAM><<<sl_cuda_blocks(cuda, n, THREADS * EACH), THREADS, 0, stream>>>(
+    update_kernel<P, M, MASTER, ADAM, NOISY><<<sl_cuda_blocks(cuda, n, THREADS * EACH), THREADS, 0, stream>>>(
         launch->attrs, (const P *) launch->in[0].data, (const sl_step_params *) launch->in[1].data,
         (const float *) launch->in[2].data, (P *) launch->out[0].data, (M *) launch->out[1].data,
         ADAM ? (M *) launch->out[2].data : NULL, (float *) master->data, n);
@@ -165,11 +264,14 @@ static sl_status update(sl_cuda *cuda, const sl_launch *launch, cudaStream_t str
 
 template <bool ADAM> static sl_status update_any(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
-    if (launch->out[ADAM ? 3 : 2].data)
-        return update<bf16, float, true, ADAM>(cuda, launch, stream);
-    if (launch->in[0].type.dtype == SL_BF16)
-        return update<bf16, bf16, false, ADAM>(cuda, launch, stream);
-    return update<float, float, false, ADAM>(cuda, launch, stream);
+    bool noisy = ADAM ? launch->attrs.adamw.stochastic : launch->attrs.sgd.stochastic;
+    if (launch->out[ADAM ? 3 : 2].data) /* parameter to nearest, moments f32: nothing to be noisy about */
+        return update<bf16, float, true, ADAM, false>(cuda, launch, stream);
+    if (launch->in[0].type.dtype == SL_F32)
+        return update<float, float, false, ADAM, false>(cuda, launch, stream);
+    if (noisy)
+        return update<bf16, bf16, false, ADAM, true>(cuda, launch, stream);
+    return update<bf16, bf16, false, ADAM, false>(cuda, launch, stream);
 }
 
 template <bool ADAM> static sl_status supports(sl_cuda *cuda, const sl_launch *launch)
