@@ -1,7 +1,8 @@
 /*
  * Two bounds that need no plan.
  *
- *   compute   tasks on the device take their time; what may run beside host memory costs compute at least what it takes away
+ *   compute   tasks on the device take their time; what may run beside host memory costs compute at least what it takes away,
+ *             as do data that come in and results that leave; the first task waits for its data, the last one's results follow it
  *   links     a window of tasks that reads or writes S bytes which cannot be recomputed and were not made within the window finds
  *             at most the device's C bytes of them there: S - C must come in. Of D bytes that it writes and later tasks need, at
  *             most C can stay: D - C must go out. Windows that do not overlap add up; any way to cut the step into windows
@@ -14,15 +15,38 @@
 
 #include "core/mem.h"
 
-static double compute_s(const sl_program *p, const sl_costs *costs)
+/* Seconds of the link for a task's data to come, or its results to leave. */
+static double io_s(const sl_analysis *a, int32_t task, int direction)
 {
-    double seconds = 0, felt = SL_MIN(costs->host_slowdown, 1.0);
+    double seconds = 0;
+    for (int32_t e = a->first[task]; e < a->first[task + 1]; e++) {
+        const sl_object *object = &a->program->objects[a->entries[e].object];
+        sl_object_class class = direction == 0 ? SL_CLASS_DATA : SL_CLASS_RESULT;
+        int flag = direction == 0 ? SL_ENTRY_READ : SL_ENTRY_WRITE;
+        bool counts = direction == 0 ? a->object_first[a->entries[e].object] == e : a->entries[e].next < 0;
+        if (counts && object->class == class && !object->persistent && a->entries[e].flags & flag)
+            seconds += a->costs->link_latency_s + (double) object->bytes / a->costs->link_bytes_per_s[direction];
+    }
+    return seconds;
+}
+
+static double compute_s(const sl_analysis *a)
+{
+    const sl_program *p = a->program;
+    const sl_costs *costs = a->costs;
+    /* All that runs beside compute leaves it a tenth of its speed: what counts for host work cannot count for copies too. */
+    double felt = fmin(costs->host_slowdown, 0.9), copies = fmin(costs->copy_slowdown, (0.9 - felt) / 2);
+    double seconds = 0, beside = 0;
     for (int32_t t = 0; t < p->n_tasks; t++) {
         int32_t kind = p->tasks[t].kind;
         bool aside = p->tasks[t].host_allowed && costs->host_s[kind] < INFINITY;
         seconds += aside ? fmin(costs->device_s[kind], felt * costs->host_s[kind]) : costs->device_s[kind];
+        for (int direction = 0; direction < 2 && !p->tasks[t].host_allowed; direction++) {
+            bool alone = t == (direction == 0 ? 0 : p->n_tasks - 1);
+            *(alone ? &seconds : &beside) += io_s(a, t, direction);
+        }
     }
-    return seconds;
+    return seconds + copies * beside;
 }
 
 typedef enum sl_window_kind { WINDOW_PASS, WINDOW_ROUND, WINDOW_BYTES, WINDOW_KINDS } sl_window_kind;
@@ -121,7 +145,7 @@ destroy:
 
 sl_status sl_bound_s(const sl_analysis *a, size_t device_budget, double *seconds)
 {
-    *seconds = compute_s(a->program, a->costs);
+    *seconds = compute_s(a);
     return device_budget == SIZE_MAX ? SL_OK : links_s(a, (double) device_budget, seconds);
 }
 

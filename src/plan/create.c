@@ -261,6 +261,7 @@ static sl_status search_plan(const sl_program *program, const sl_costs *costs, c
     if (!feasible)
         return refuse(search);
     search->deadline_s = sl_search_clock_s() + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
+    search->quick = config->quick;
     search->max_evaluations = config->max_evaluations;
     if (!search->max_evaluations)
         search->max_evaluations =

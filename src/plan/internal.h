@@ -163,7 +163,10 @@ typedef struct sl_search {
     int32_t repeat; /* how often its middle round comes again in the larger one */
     sl_plan *plan;  /* of the best, where it is kept */
     bool found;
+    bool forced;                         /* the best did not fit as chosen */
+    bool settled;                        /* nothing can be faster but updates elsewhere */
     bool small;                          /* evaluations are cheap: try much */
+    bool quick;                          /* no small changes: another program may be better */
     int first_variant, end_variant;      /* of the shares that prices of a large step aim for */
     double best_s, deadline_s, enough_s; /* enough: not worth improving */
     double bound_s;                      /* no plan is faster */

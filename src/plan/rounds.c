@@ -23,6 +23,7 @@
 #define MANY_ROUNDS 6    /* from here on four may stand for all */
 #define MANY_TASKS 10000 /* in the step; below, there is time to plan all of them */
 #define COSTLY 1.08      /* times the bound: worth trying the rounds one after the other */
+#define CLOSE 1.03       /* times the best first look: may be better in the end */
 #define TOLERANCE 0.03   /* by how much the whole step may be slower than four rounds promise */
 
 typedef struct sl_candidate {
@@ -48,6 +49,7 @@ typedef struct sl_rounds {
     int64_t chunks; /* of the step */
     bool large;     /* a step of many tasks */
     bool interleaved;
+    bool quick;        /* candidates get a first look only */
     size_t data_bytes; /* of a chunk */
 } sl_rounds;
 
@@ -169,6 +171,7 @@ static sl_status try_candidate(sl_rounds *r, sl_candidate *c)
     c->interleaved = r->interleaved;
     c->cut = is_cut(r, c);
     sl_plan_config config = config_for(r, c);
+    config.quick = r->quick;
     SL_TRY(make(r, c, c->cut));
     sl_status status = c->cut ? sl_guide_create(c->program, c->costs, &config, &c->guide, &c->plan)
                               : sl_plan_create(c->program, c->costs, &config, &c->plan);
@@ -330,11 +333,41 @@ static sl_status refine(const sl_rounds *r, sl_candidate *c)
     return SL_OK;
 }
 
+/* The second best of the candidates, if it may be the best after all; -1: none. */
+static int runner_up(const sl_rounds *r, int best)
+{
+    int second = -1;
+    for (int i = 0; i < r->count; i++)
+        if (i != best && r->list[i].step_s > 0 && r->list[i].step_s <= CLOSE * r->list[best].step_s &&
+            (second < 0 || r->list[i].step_s < r->list[second].step_s))
+            second = i;
+    return second;
+}
+
+/* Rounds of a small step were compared by a first look; the best two are searched to the end. */
+static sl_status polish(sl_rounds *r, int *best)
+{
+    int pair[2] = {*best, runner_up(r, *best)};
+    if (!r->quick || !r->list[*best].plan || nothing_lost(r, &r->list[*best]))
+        return SL_OK;
+    r->quick = false;
+    for (int i = 0; i < 2 && pair[i] >= 0; i++) {
+        sl_candidate *c = &r->list[pair[i]];
+        forget(c);
+        c->tried = false;
+        SL_TRY(try_candidate(r, c));
+    }
+    if (pair[1] >= 0 && better(r, &r->list[pair[1]], &r->list[pair[0]]))
+        *best = pair[1];
+    return SL_OK;
+}
+
 static sl_status run(sl_rounds *r, int *best)
 {
     int at = 0, from;
     SL_TRY(size_up(r, &from));
     r->interleaved = r->large;
+    r->quick = !r->large && r->count > 1;
     SL_TRY(try_candidate(r, &r->list[0])); /* the smallest rounds are planned fastest, and may lose nothing already */
     if (!nothing_lost(r, &r->list[0])) {
         at = from;
@@ -350,6 +383,7 @@ static sl_status run(sl_rounds *r, int *best)
             SL_TRY(try_other_order(r, c));
             SL_TRY(refine(r, c));
         }
+        SL_TRY(polish(r, &at));
     }
     *best = at;
     return SL_OK;

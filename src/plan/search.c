@@ -258,6 +258,7 @@ sl_status sl_search_consider(sl_search *s, sl_outcome *outcome)
     outcome->best = outcome->feasible && (!s->found || outcome->step_s < s->best_s * (1 - 1e-9));
     if (outcome->best) {
         s->found = true;
+        s->forced = outcome->forced;
         s->best_s = outcome->step_s;
         sl_choice_copy(s->a, &s->best, &s->trial);
         sl_plan_destroy(s->plan);
@@ -415,6 +416,52 @@ static sl_status try_homes_and_prices(sl_search *s)
     return try_blame(s);
 }
 
+/* Everything lives on the device and stays there: no choice of gaps or homes is faster. */
+static bool all_stay(const sl_search *s)
+{
+    bool stay = s->found && !s->forced;
+    for (int32_t o = 0; o < s->a->program->n_objects && stay; o++)
+        stay = !s->a->program->objects[o].persistent || s->best.home[o] == SL_TIER_DEVICE;
+    for (int32_t e = 0; e < s->a->n_entries && stay; e++)
+        stay = s->best.gap[e] == SL_GAP_KEEP;
+    return stay;
+}
+
+/* The earliest updates, by `share` of all updates' time, on the host with what they work on; all else on the device. */
+static bool set_host_share(const sl_search *s, sl_choice *choice, double share)
+{
+    const sl_analysis *a = s->a;
+    const sl_program *p = a->program;
+    double all = 0, moved = 0;
+    set_homes(s, choice, SIZE_MAX);
+    set_updates(s, choice, true);
+    for (int32_t t = 0; t < p->n_tasks; t++)
+        all += choice->on_host[t] ? a->costs->device_s[p->tasks[t].kind] : 0;
+    for (int32_t t = 0; t < p->n_tasks; t++) {
+        if (!choice->on_host[t])
+            continue;
+        double seconds = a->costs->device_s[p->tasks[t].kind];
+        choice->on_host[t] = moved + seconds <= share * all;
+        moved += choice->on_host[t] ? seconds : 0;
+        for (int32_t e = a->first[t]; e < a->first[t + 1] && choice->on_host[t]; e++)
+            choice->home[a->entries[e].object] = SL_TIER_HOST;
+    }
+    return moved > 0 && all > 0.01 * s->best_s;
+}
+
+/* Nothing but updates is left to move: some of them, while the device does the others? */
+static sl_status try_host_shares(sl_search *s)
+{
+    static const double shares[] = {0.1, 0.25, 0.5};
+    for (int i = 0; i < (int) SL_COUNT(shares) && !s->fixed && !sl_search_over(s); i++) {
+        sl_outcome outcome;
+        sl_choice_copy(s->a, &s->trial, &s->best);
+        if (set_host_share(s, &s->trial, shares[i]))
+            SL_TRY(sl_search_consider(s, &outcome));
+    }
+    return SL_OK;
+}
+
 static sl_status improve(sl_search *s, bool small)
 {
     if (persistent_bytes(s) <=
@@ -424,12 +471,18 @@ static sl_status improve(sl_search *s, bool small)
             SL_TRY(try_start(s, host, HOME_STEPS - 1, GAPS_KEEP));
         s->trial.as_it_is = false;
     }
+    if (all_stay(s)) {
+        SL_TRY(try_host_shares(s));
+        s->settled = all_stay(s);
+    }
+    if (s->settled)
+        return SL_OK;
     SL_TRY(try_homes_and_prices(s));
     if (!small)
         return SL_OK;
     if (s->a->n_entries > TINY_ENTRIES)
         SL_TRY(try_blame(s));
-    return try_starts(s);
+    return s->quick && s->a->n_entries > TINY_ENTRIES ? SL_OK : try_starts(s);
 }
 
 sl_status sl_search_refine(sl_search *s, bool *better)
@@ -452,14 +505,14 @@ sl_status sl_search_improve(sl_search *s)
         sl_choice_copy(s->a, &frugal, &s->best);
         status = improve(s, small);
     }
-    if (status == SL_OK && (small || !s->found)) { /* what is known to fit, should nothing else */
+    if (status == SL_OK && !s->settled && (small || !s->found)) { /* what is known to fit, should nothing else */
         sl_outcome outcome;
         sl_choice_copy(s->a, &s->trial, &frugal);
         status = sl_search_consider(s, &outcome);
         SL_ASSERT(status != SL_OK || s->found);
     }
     sl_choice_free(&frugal);
-    return status == SL_OK && small ? sl_search_climb(s) : status;
+    return status == SL_OK && small && !s->settled && !s->quick ? sl_search_climb(s) : status;
 }
 
 sl_status sl_search_plan(sl_search *s, sl_plan **plan)

@@ -104,6 +104,22 @@ TEST(sliced_sequences)
     check_job(&j);
 }
 
+/* Nothing to gain, nothing to search: a step that fits whole is settled by its first schedules. */
+TEST(settled_at_once)
+{
+    job j = make(16, 8, 32);
+    sl_plan_config config = {.budget = {SIZE_MAX, SIZE_MAX}};
+    sl_program *program;
+    sl_costs *costs;
+    sl_plan *p;
+    CHECK_OK(sl_plan_best(&j.config, interpret_build, &j.model, costs_of, NULL, &config, &program, &costs, &p));
+    CHECK_MSG(p->evaluated <= 8, "%d schedules", (int) p->evaluated);
+    CHECK(p->predicted.wait_in_s + p->predicted.wait_out_s < 0.01 * p->predicted.step_s);
+    sl_plan_destroy(p);
+    sl_costs_destroy(costs);
+    sl_program_destroy(program);
+}
+
 static sl_status h200(void *context, const sl_program *program, sl_costs **costs)
 {
     sl_hardware hw;
@@ -146,6 +162,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(packed_chunks);
     RUN(sliced_sequences);
+    RUN(settled_at_once);
     RUN(llama_8b);
     return test_end();
 }
