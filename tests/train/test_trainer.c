@@ -72,7 +72,9 @@ TEST(resume_continues_to_the_same_bits)
         snprintf(options, sizeof options, "%s out %s checkpoint-every 1 resume true", programs[p], out);
         run_job(options, 2, &part); /* nothing to resume yet: begins */
         CHECK_I64(part.view.first_step, 0);
-        size_t budget = (whole.view.measured.peak_bytes[SL_TIER_DEVICE] * 9) / 10;
+        sl_forecast_view view;
+        forecast_job(programs[p], &view);
+        size_t budget = view.min_bytes[SL_TIER_DEVICE];
         snprintf(options, sizeof options, "%s out %s checkpoint-every 2 resume true threads 1 device-mem %zu",
                  programs[p], out, budget);
         run_job(options, 100, &rest);

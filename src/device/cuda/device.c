@@ -75,6 +75,7 @@ struct sl_cuda {
     void *host;
     recording lists[SL_CUDA_LISTS], *current;
     bool capturing, replaying;
+    bool spoilt;    /* a command of the capture could not be issued */
     bool sync;      /* SLUICE_CUDA_SYNC=1: wait after each command, so that what fails is what is reported */
     double began_s; /* host clock at step_begin */
     size_t free_before, total;
@@ -416,7 +417,7 @@ static sl_status cuda_step_begin(sl_device *device)
 {
     sl_cuda *cuda = (sl_cuda *) device;
     cuda->n_host_tasks = cuda->n_timings = 0;
-    cuda->replaying = false;
+    cuda->replaying = cuda->spoilt = false;
     cuda->capturing = cuda->current && cuda->current->launch_bound && !cuda->current->graph;
     if (cuda->current)
         cuda->current->steps++;
@@ -519,6 +520,7 @@ static sl_status timed_copy(sl_cuda *cuda, sl_stream stream, void *to, const voi
 static sl_status issue_failed(sl_cuda *cuda, sl_status status, const char *what)
 {
     cudaGetLastError(); /* forgets a call's own error; a dead context keeps its */
+    cuda->spoilt = true;
     cudaError_t state = cuda->capturing ? cudaSuccess : cudaStreamQuery(cuda->stream[SL_STREAM_COMPUTE]);
     if (cuda->sync || state == cudaSuccess || state == cudaErrorNotReady)
         return sl_cuda_host->fail_at(status, "%s", what);
@@ -571,7 +573,7 @@ static sl_status join_streams(sl_cuda *cuda)
     return SL_OK;
 }
 
-/* Turns what was captured into a graph and launches it. A capture that a failed call has spoilt ends here too. */
+/* Turns what was captured into a graph and launches it, unless a command is missing in it. */
 static sl_status launch_captured(sl_cuda *cuda)
 {
     cudaStream_t compute = cuda->stream[SL_STREAM_COMPUTE];
@@ -579,13 +581,15 @@ static sl_status launch_captured(sl_cuda *cuda)
     sl_status joined = join_streams(cuda);
     cudaError_t error = cudaStreamEndCapture(compute, &graph);
     cuda->capturing = false;
-    if (joined == SL_OK && error == cudaSuccess)
+    if (joined == SL_OK && error == cudaSuccess && !cuda->spoilt)
         error = cudaGraphInstantiate(&cuda->current->graph, graph, 0);
     if (graph)
         cudaGraphDestroy(graph);
-    if (joined != SL_OK || error != cudaSuccess) {
+    if (joined != SL_OK || error != cudaSuccess || cuda->spoilt) {
         cudaGetLastError();
         cuda->current->launch_bound = false; /* plain steps work */
+        if (cuda->spoilt)
+            return SL_OK; /* the launch has said why */
         return joined != SL_OK
                    ? joined
                    : sl_cuda_fail(SL_E_DEVICE, "capturing a step as a CUDA graph: %s", cudaGetErrorString(error));
@@ -594,9 +598,8 @@ static sl_status launch_captured(sl_cuda *cuda)
     return SL_OK;
 }
 
-static sl_status cuda_step_end(sl_device *device)
+static sl_status finish_step(sl_cuda *cuda)
 {
-    sl_cuda *cuda = (sl_cuda *) device;
     cudaStream_t compute = cuda->stream[SL_STREAM_COMPUTE];
     if (cuda->capturing)
         SL_TRY(launch_captured(cuda));
@@ -613,6 +616,14 @@ static sl_status cuda_step_end(sl_device *device)
         cuda->current->launch_bound =
             issued_s - cuda->began_s > LAUNCH_BOUND * (sl_cuda_host->clock_s() - cuda->began_s);
     return cuda->replaying ? SL_OK : read_timings(cuda);
+}
+
+static sl_status cuda_step_end(sl_device *device)
+{
+    sl_cuda *cuda = (sl_cuda *) device;
+    sl_status status = finish_step(cuda);
+    cuda->current = NULL; /* a step that replay() was not asked for belongs to no list */
+    return status;
 }
 
 static sl_status cuda_transfer(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
