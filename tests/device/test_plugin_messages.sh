@@ -9,7 +9,7 @@ trap 'rm -rf "$dir"' EXIT
 [ -x "$sluice" ] || { echo "skipped: $sluice is not built"; exit 77; }
 job=(plan --model byte-test --seqlen 64 --tokens-per-step 64 --costs roofline)
 failures=0
-plan() { SLUICE_PLUGINS=$dir/$1 LD_LIBRARY_PATH=$dir/$1:${LD_LIBRARY_PATH:-} "$sluice" "${job[@]}" "${@:2}" 2>&1 > /dev/null; }
+plan() { { SLUICE_PLUGINS=$dir/$1 LD_LIBRARY_PATH=$dir/$1:${LD_LIBRARY_PATH:-} "$sluice" "${job[@]}" "${@:2}" > /dev/null; } 2>&1; }
 
 expect() { # folder, unasked or asked, part of the sentence
     local said code=0
