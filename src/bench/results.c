@@ -233,6 +233,8 @@ static void put_table(sl_json_writer *w, const sl_table *table)
 static void put_tables(const sl_results *results, sl_json_writer *w)
 {
     if (results->n_tables == 1) {
+        sl_json_put_string(w, "table", results->first->name);
+        sl_json_put_string(w, "title", results->first->title);
         put_table(w, results->first);
         return;
     }

@@ -2,9 +2,9 @@
  * What a measurement leaves behind: facts of the machine, tables, and sentences. One structure is shown in three ways:
  * text for people, JSON for `sluice report` and scripts, a file for later.
  *
- *   {"kind": "bench", "name": "attention", "machine": {...}, "columns": [{"name", "unit"}], "rows": [{...}]}
+ *   {"kind": "bench", "name": "ops", "machine": {...}, "table", "title", "columns": [{"name", "unit"}], "rows": [{...}]}
  *
- * With several tables "columns" and "rows" stand in "tables": [{"name", "columns", "rows"}]. A failed allocation
+ * With several tables these stand in "tables": [{"name", "title", "columns", "rows"}]. A failed allocation
  * sticks, as in sl_text: callers ask sl_results_status once, at the end.
  */
 #ifndef SL_BENCH_RESULTS_H

@@ -137,12 +137,25 @@ static sl_status read_grid(sl_reading *r, const sl_json *owner, const char *name
     return SL_OK;
 }
 
+/* What names a file or a table is none, nor is what a file's earlier line has told. */
+static bool is_fact(const sl_tables *t, const char *key)
+{
+    static const char *const names[] = {"kind", "name", "table", "title"};
+    for (int64_t i = 0; i < SL_COUNT(names); i++)
+        if (strcmp(key, names[i]) == 0)
+            return false;
+    for (int64_t i = 0; i < t->n_facts; i++)
+        if (strcmp(key, t->facts[i].key) == 0)
+            return false;
+    return true;
+}
+
 static sl_status read_facts(sl_reading *r, const sl_json *object)
 {
     sl_tables *t = r->input->tables;
     for (const sl_json *member = object->child; member && t->n_facts < MOST_FACTS; member = member->next) {
         sl_fact *fact = &t->facts[t->n_facts];
-        if (strcmp(member->key, "kind") == 0 || strcmp(member->key, "name") == 0)
+        if (!is_fact(t, member->key))
             continue;
         SL_TRY(read_value(r, member, &fact->value));
         if (fact->value.kind == SL_VALUE_NONE)
@@ -156,10 +169,12 @@ static sl_status read_facts(sl_reading *r, const sl_json *object)
 static sl_status read_notes(sl_reading *r, const sl_json *notes)
 {
     sl_tables *t = r->input->tables;
+    const char **before = t->notes;
     if (!notes || notes->kind != SL_JSON_ARRAY)
         return SL_OK;
-    SL_TRY(sl_region_alloc(r->input->region, &t->notes, SL_MAX(notes->count, 1), sizeof *t->notes));
-    t->n_notes = 0;
+    SL_TRY(sl_region_alloc(r->input->region, &t->notes, SL_MAX(t->n_notes + notes->count, 1), sizeof *t->notes));
+    if (t->n_notes) /* of the file's lines before this one */
+        memcpy(t->notes, before, (size_t) t->n_notes * sizeof *t->notes);
     for (const sl_json *note = notes->child; note; note = note->next)
         if (note->kind == SL_JSON_STRING)
             SL_TRY(sl_reading_keep(r, note->string, &t->notes[t->n_notes++]));

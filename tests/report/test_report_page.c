@@ -230,6 +230,22 @@ TEST(tables)
     "{\"event\":\"cell\",\"t\":1,\"cell\":\"" key "\",\"model\":\"m\",\"seqlen\":8,\"device_budget_bytes\":" device \
     ",\"host_budget_bytes\":" host rest "}\n"
 
+/* A file of several benches' lines: every note, each fact once, a lone table with its title. */
+TEST(lines)
+{
+    sl_input *input =
+        read_log("{\"kind\":\"bench\",\"name\":\"a\",\"machine\":{\"cpu\":\"x\"},\"table\":\"t\",\"title\":\"Tea\","
+                 "\"columns\":[\"n\"],\"rows\":[[1]],\"notes\":[\"one\",\"two\"]}\n"
+                 "{\"kind\":\"bench\",\"name\":\"a\",\"machine\":{\"cpu\":\"x\"},\"columns\":[\"n\"],"
+                 "\"rows\":[[2]],\"notes\":[\"three\"]}\n");
+    CHECK_I64(input->tables->n_facts, 1);
+    CHECK_I64(input->tables->n_notes, 3);
+    for (int64_t i = 0; i < 3; i++)
+        CHECK_STR(input->tables->notes[i], i == 0 ? "one" : i == 1 ? "two" : "three");
+    CHECK_STR(input->tables->grids->title, "Tea");
+    sl_input_destroy(input);
+}
+
 TEST(sweeps)
 {
     const char *text = SWEEP CELL("c", "3072", "2048", ",\"tokens_per_s\":30,\"mfu\":0.5") CELL("a", "1024", "2048", "")
@@ -329,6 +345,7 @@ int main(int argc, char **argv)
     RUN(resumed);
     RUN(huge);
     RUN(tables);
+    RUN(lines);
     RUN(sweeps);
     RUN(csv);
     RUN(terminal);
