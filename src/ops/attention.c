@@ -2,6 +2,7 @@
  * Attention with grouped K/V heads over packed sequences and earlier context.
  *
  *   q[n, h*e]   kv[m, 2g*e], a row holding K of all g heads, then V; query head a uses K/V head a / (h/g)
+ *   (or qkv[n, (h+2g)*e] for q, and no kv: all three as one product left them; dqkv for dq, and no dkv)
  *   s_ij = scale * q_i . k_j   over the rows j that query i sees (ops/attention.h)
  *   lse_i = log sum_j exp(s_ij)       o_i = sum_j exp(s_ij - lse_i) v_j       lse[h, n], natural logarithm, f32
  *
@@ -35,21 +36,25 @@ static sl_status check(const char *op, const sl_attrs *attrs, const sl_type *q, 
             SL_E_INTERNAL,
             "%s: needs heads a multiple of kv_heads and head_dim in 1..%d but has %d heads, %d kv_heads, head_dim %d",
             op, SL_ATTENTION_MAX_HEAD_DIM, heads, kv_heads, e);
-    SL_TRY(sl_expect_float(op, "q", q, 2));
-    SL_TRY(sl_expect_float(op, "kv", kv, 2));
-    SL_TRY(sl_expect(op, "q", q, sl_type_2d(q->dtype, q->dim[0], (int64_t) heads * e)));
-    SL_TRY(sl_expect(op, "kv", kv, sl_type_2d(q->dtype, kv->dim[0], 2 * (int64_t) kv_heads * e)));
+    SL_TRY(sl_expect_float(op, kv->rank ? "q" : "qkv", q, 2));
+    if (kv->rank)
+        SL_TRY(sl_expect_float(op, "kv", kv, 2));
+    sl_attention_layout at = sl_attention_places(attrs, q, kv);
+    SL_TRY(sl_expect(op, kv->rank ? "q" : "qkv", q, sl_type_2d(q->dtype, q->dim[0], at.q_stride)));
+    if (kv->rank)
+        SL_TRY(sl_expect(op, "kv", kv, sl_type_2d(q->dtype, at.m, at.kv_stride)));
     SL_TRY(sl_expect_index(op, "segments", segments, 2));
-    if (offset < 0 || offset + q->dim[0] > kv->dim[0])
+    if (offset < 0 || offset + q->dim[0] > at.m)
         return sl_fail(SL_E_INTERNAL, "%s: queries stand at rows %lld..%lld but kv has %lld rows", op, offset,
-                       offset + (long long) q->dim[0], (long long) kv->dim[0]);
+                       offset + (long long) q->dim[0], (long long) at.m);
     return SL_OK;
 }
 
 /* 2 * (pairs of query and visible row), pairs on the diagonal counted half: S*S for a causal sequence of S. */
 static double double_pairs(const sl_attrs *attrs, const sl_type *q, const sl_type *kv, const sl_type *segments)
 {
-    double n = (double) q->dim[0], m = (double) kv->dim[0], offset = (double) attrs->attention.q_offset;
+    double n = (double) q->dim[0], m = (double) (kv->rank ? kv : q)->dim[0],
+           offset = (double) attrs->attention.q_offset;
     double sequence = (double) attrs->attention.sequence;
     if (sequence == 0)
         sequence = m / (double) (segments->dim[0] - 1);
@@ -61,29 +66,47 @@ static double double_pairs(const sl_attrs *attrs, const sl_type *q, const sl_typ
 static sl_status attention_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
     SL_TRY(check("attention", attrs, &in[0], &in[1], &in[2]));
-    out[0] = in[0];
+    out[0] = sl_type_2d(in[0].dtype, in[0].dim[0], sl_attention_places(attrs, &in[0], &in[1]).o_stride);
     out[1] = sl_type_2d(SL_F32, attrs->attention.heads, in[0].dim[0]);
     return SL_OK;
+}
+
+static double width(const sl_attrs *attrs)
+{
+    return (double) attrs->attention.heads * attrs->attention.head_dim;
 }
 
 static void attention_work(const sl_launch *launch, sl_work *work)
 {
     const sl_type *q = &launch->in[0].type;
     double pairs = double_pairs(&launch->attrs, q, &launch->in[1].type, &launch->in[2].type);
-    sl_work_flops(launch, 2 * pairs * (double) q->dim[1], work); /* q.k and p.v, a multiply-add each */
+    sl_work_flops(launch, 2 * pairs * width(&launch->attrs), work); /* q.k and p.v, a multiply-add each */
 }
 
-/* Places of one query head: where its parts lie in q (and o, do) and in kv (and dkv). */
+/* Places of one query head: where its parts lie in q (and dq), in kv (and dkv), and in o (and do). */
 typedef struct head_view {
-    int64_t e, q_width, kv_width, q_head, k_head, v_head;
+    int64_t e, q_width, kv_width, o_width, head, k_head, v_head;
 } head_view;
 
-static head_view view_head(const sl_attrs *attrs, int64_t head)
+static head_view view_head(const sl_attrs *attrs, const sl_type *q, const sl_type *kv, int64_t head)
 {
     int64_t e = attrs->attention.head_dim, h = attrs->attention.heads, g = attrs->attention.kv_heads;
     int64_t kv_head = head / (h / g);
-    head_view view = {e, h * e, 2 * g * e, head * e, kv_head * e, (g + kv_head) * e};
+    sl_attention_layout at = sl_attention_places(attrs, q, kv);
+    head_view view = {e,
+                      at.q_stride,
+                      at.kv_stride,
+                      at.o_stride,
+                      head * e,
+                      at.kv_first + kv_head * e,
+                      at.kv_first + (g + kv_head) * e};
     return view;
+}
+
+/* The operand that holds k and v. */
+static const sl_operand *holds_kv(const sl_operand *q, const sl_operand *kv)
+{
+    return sl_present(kv) ? kv : q;
 }
 
 static double dot(const sl_operand *x, int64_t i, const sl_operand *y, int64_t j, int64_t count)
@@ -96,13 +119,13 @@ static double dot(const sl_operand *x, int64_t i, const sl_operand *y, int64_t j
 
 static void attention_reference(const sl_launch *launch)
 {
-    const sl_operand *q = &launch->in[0], *kv = &launch->in[1], *segments = &launch->in[2];
+    const sl_operand *q = &launch->in[0], *kv = holds_kv(q, &launch->in[1]), *segments = &launch->in[2];
     int64_t n = q->type.dim[0], m = kv->type.dim[0];
     double scale = launch->attrs.attention.scale;
     for (int64_t head = 0; head < launch->attrs.attention.heads; head++) {
-        head_view at = view_head(&launch->attrs, head);
+        head_view at = view_head(&launch->attrs, &q->type, &launch->in[1].type, head);
         for (int64_t i = 0; i < n; i++) {
-            int64_t first, end, query = i * at.q_width + at.q_head;
+            int64_t first, end, query = i * at.q_width + at.head;
             sl_attention_rows(&launch->attrs, segments->data, segments->type.dim[0], m, i, &first, &end);
             double largest = -INFINITY, sum = 0;
             for (int64_t j = first; j < end; j++)
@@ -115,7 +138,7 @@ static void attention_reference(const sl_launch *launch)
                     o[c] += p * sl_get(kv, j * at.kv_width + at.v_head + c);
             }
             for (int64_t c = 0; c < at.e; c++)
-                sl_put_out(launch, 0, query + c, o[c] / sum);
+                sl_put_out(launch, 0, i * at.o_width + at.head + c, o[c] / sum);
             sl_put_out(launch, 1, head * n + i, largest + log(sum));
         }
     }
@@ -124,11 +147,12 @@ static void attention_reference(const sl_launch *launch)
 static sl_status attention_gradient(sl_gradient *gradient)
 {
     const bool *need = gradient->need;
-    if (gradient->d_out[0] == SL_NO_VALUE || (!need[0] && !need[1]))
+    bool apart = gradient->in[1] != SL_NO_VALUE;
+    if (gradient->d_out[0] == SL_NO_VALUE || (!need[0] && !(apart && need[1])))
         return SL_OK;
     sl_value in[] = {gradient->d_out[0], gradient->in[0],  gradient->in[1],
                      gradient->out[0],   gradient->out[1], gradient->in[2]};
-    int targets[] = {need[0] ? 0 : SL_TARGET_NONE, need[1] ? 1 : SL_TARGET_NONE};
+    int targets[] = {need[0] ? 0 : SL_TARGET_NONE, apart && need[1] ? 1 : SL_TARGET_NONE};
     return gradient->emit(gradient, SL_OP_ATTENTION_BWD, gradient->attrs, in, 6, targets, 2);
 }
 
@@ -160,21 +184,58 @@ static sl_status attention_gradient(sl_gradient *gradient)
     X("bf16 slice, accumulate", SL_BF16, 40, 70, 2, 2, 32, 1, 30, 2, 1, 2, 0)            \
     X("bf16 blocks", SL_BF16, 170, 170, 2, 1, 128, 1, 0, 3, 2, 0, 0)
 
-#define ATTRS(h, g, e, is_causal, offset)    \
-    .attrs.attention = {.heads = h,          \
-                        .kv_heads = g,       \
-                        .head_dim = e,       \
-                        .causal = is_causal, \
-                        .q_offset = offset,  \
-                        .scale = e == 64 ? 0.125f : 0.21f}
+/* Sequences of one length, which devices may treat apart; with kv and without: X(name, dtype, sequences, length, heads, kv_heads,
+ * head_dim, causal). */
+#define ALIKE(X)                                            \
+    X("f32 two alike", SL_F32, 2, 20, 2, 1, 16, 1)          \
+    X("bf16 one, odd length", SL_BF16, 1, 131, 4, 2, 64, 1) \
+    X("bf16 three alike", SL_BF16, 3, 64, 4, 4, 64, 1)      \
+    X("bf16 two alike, full", SL_BF16, 2, 72, 2, 2, 32, 0)  \
+    X("bf16 two alike, wide head", SL_BF16, 2, 96, 4, 1, 128, 1)
+
+/* Without kv alone: X(name, dtype, n, heads, kv_heads, head_dim, causal, boundaries, sequences). */
+#define TOGETHER(X)                                                           \
+    X("f32 qkv in place, packed", SL_F32, 61, 4, 2, 16, 1, 5, 4)              \
+    X("f32 qkv in place, odd head, full", SL_F32, 33, 6, 2, 13, 0, 2, 1)      \
+    X("f32 qkv in place, many heads, packed", SL_F32, 150, 8, 8, 24, 1, 5, 3) \
+    X("bf16 qkv in place, odd head, packed", SL_BF16, 49, 4, 2, 20, 1, 7, 4)  \
+    X("bf16 qkv in place, many heads, packed", SL_BF16, 200, 12, 12, 64, 1, 6, 4)
+
+#define ATTRS(h, g, e, is_causal, offset, alike)           \
+    .attrs.attention = {.heads = h,                        \
+                        .kv_heads = g,                     \
+                        .head_dim = e,                     \
+                        .causal = is_causal,               \
+                        .q_offset = offset,                \
+                        .scale = e == 64 ? 0.125f : 0.21f, \
+                        .uniform = alike}
 
 static const sl_op_case attention_cases[] = {
 #define X(label, t, n, m, h, g, e, is_causal, offset, boundaries, sequences, acc, wide)     \
     {.name = label,                                                                         \
      .in = {SL_T2(t, n, (h) * (e)), SL_T2(t, m, 2 * (g) * (e)), SL_T1(SL_I32, boundaries)}, \
      .segments = sequences,                                                                 \
-     ATTRS(h, g, e, is_causal, offset)},
+     ATTRS(h, g, e, is_causal, offset, 0)},
     SHAPES(X)
+#undef X
+#define X(label, t, n, h, g, e, is_causal, boundaries, sequences)                        \
+    {.name = label,                                                                      \
+     .in = {SL_T2(t, n, ((h) + 2 * (g)) * (e)), {t, 0, {0}}, SL_T1(SL_I32, boundaries)}, \
+     .segments = sequences,                                                              \
+     ATTRS(h, g, e, is_causal, 0, 0)},
+        TOGETHER(X)
+#undef X
+#define X(label, t, sequences, n, h, g, e, is_causal)                                                             \
+    {.name = label,                                                                                               \
+     .in = {SL_T2(t, (sequences) * (n), (h) * (e)), SL_T2(t, (sequences) * (n), 2 * (g) * (e)),                   \
+            SL_T1(SL_I32, (sequences) + 1)},                                                                      \
+     .segments = sequences,                                                                                       \
+     ATTRS(h, g, e, is_causal, 0, n)},                                                                            \
+        {.name = label ", qkv in place",                                                                          \
+         .in = {SL_T2(t, (sequences) * (n), ((h) + 2 * (g)) * (e)), {t, 0, {0}}, SL_T1(SL_I32, (sequences) + 1)}, \
+         .segments = sequences,                                                                                   \
+         ATTRS(h, g, e, is_causal, 0, n)},
+            ALIKE(X)
 #undef X
 };
 
@@ -183,6 +244,7 @@ const sl_op_def sl_op_attention = {
     .category = SL_CAT_ATTENTION,
     .n_in = 3,
     .n_out = 2,
+    .optional_in = 1u << 1,
     .infer = attention_infer,
     .work = attention_work,
     .reference = attention_reference,
@@ -195,8 +257,9 @@ const sl_op_def sl_op_attention = {
 static sl_status attention_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
     SL_TRY(check("attention_bwd", attrs, &in[1], &in[2], &in[5]));
-    SL_TRY(sl_expect("attention_bwd", "do", &in[0], in[1]));
-    SL_TRY(sl_expect("attention_bwd", "o", &in[3], in[1]));
+    sl_type o = sl_type_2d(in[1].dtype, in[1].dim[0], sl_attention_places(attrs, &in[1], &in[2]).o_stride);
+    SL_TRY(sl_expect("attention_bwd", "do", &in[0], o));
+    SL_TRY(sl_expect("attention_bwd", "o", &in[3], o));
     SL_TRY(sl_expect("attention_bwd", "lse", &in[4], sl_type_2d(SL_F32, attrs->attention.heads, in[1].dim[0])));
     out[0] = in[1];
     out[1] = in[2];
@@ -207,25 +270,26 @@ static void attention_bwd_work(const sl_launch *launch, sl_work *work)
 {
     const sl_type *q = &launch->in[1].type;
     double pairs = double_pairs(&launch->attrs, q, &launch->in[2].type, &launch->in[5].type);
-    sl_work_flops(launch, 4 * pairs * (double) q->dim[1], work); /* do.v, dv, dq, dk */
-    work->hardware_flops = 5 * pairs * (double) q->dim[1];       /* and the scores again */
+    sl_work_flops(launch, 4 * pairs * width(&launch->attrs), work); /* do.v, dv, dq, dk */
+    work->hardware_flops = 5 * pairs * width(&launch->attrs);       /* and the scores again */
 }
 
 /* p_ij and ds_ij (without the outer scale) of one head. */
 static void pair(const sl_launch *launch, head_view at, int64_t head, int64_t i, int64_t j, double *p, double *ds)
 {
-    const sl_operand *d_o = &launch->in[0], *q = &launch->in[1], *kv = &launch->in[2], *o = &launch->in[3];
-    int64_t query = i * at.q_width + at.q_head, row = j * at.kv_width, n = q->type.dim[0];
+    const sl_operand *d_o = &launch->in[0], *q = &launch->in[1], *kv = holds_kv(q, &launch->in[2]), *o = &launch->in[3];
+    int64_t query = i * at.q_width + at.head, result = i * at.o_width + at.head, row = j * at.kv_width,
+            n = q->type.dim[0];
     double s = launch->attrs.attention.scale * dot(q, query, kv, row + at.k_head, at.e);
     *p = exp(s - sl_get(&launch->in[4], head * n + i));
-    *ds = *p * (dot(d_o, query, kv, row + at.v_head, at.e) - dot(d_o, query, o, query, at.e));
+    *ds = *p * (dot(d_o, result, kv, row + at.v_head, at.e) - dot(d_o, result, o, result, at.e));
 }
 
 static void attention_bwd_dq(const sl_launch *launch)
 {
-    const sl_operand *q = &launch->in[1], *kv = &launch->in[2], *segments = &launch->in[5];
+    const sl_operand *q = &launch->in[1], *kv = holds_kv(q, &launch->in[2]), *segments = &launch->in[5];
     for (int64_t head = 0; head < launch->attrs.attention.heads; head++) {
-        head_view at = view_head(&launch->attrs, head);
+        head_view at = view_head(&launch->attrs, &q->type, &launch->in[2].type, head);
         for (int64_t i = 0; i < q->type.dim[0]; i++) {
             int64_t first, end;
             sl_attention_rows(&launch->attrs, segments->data, segments->type.dim[0], kv->type.dim[0], i, &first, &end);
@@ -236,7 +300,7 @@ static void attention_bwd_dq(const sl_launch *launch)
                     dq[c] += ds * sl_get(kv, j * at.kv_width + at.k_head + c);
             }
             for (int64_t c = 0; c < at.e; c++)
-                sl_put_out(launch, 0, i * at.q_width + at.q_head + c, launch->attrs.attention.scale * dq[c]);
+                sl_put_out(launch, 0, i * at.q_width + at.head + c, launch->attrs.attention.scale * dq[c]);
         }
     }
 }
@@ -244,27 +308,29 @@ static void attention_bwd_dq(const sl_launch *launch)
 /* Row j of one K/V head: all query heads of its group, all queries that see it. */
 static void attention_bwd_dkv_row(const sl_launch *launch, int64_t kv_head, int64_t j)
 {
-    const sl_operand *d_o = &launch->in[0], *q = &launch->in[1], *segments = &launch->in[5];
-    int64_t group = launch->attrs.attention.heads / launch->attrs.attention.kv_heads, m = launch->in[2].type.dim[0];
-    head_view at = view_head(&launch->attrs, kv_head * group);
+    const sl_operand *d_o = &launch->in[0], *q = &launch->in[1], *kv = &launch->in[2], *segments = &launch->in[5];
+    int64_t group = launch->attrs.attention.heads / launch->attrs.attention.kv_heads;
+    int64_t m = holds_kv(q, kv)->type.dim[0];
+    int dkv = sl_present(kv) ? 1 : 0; /* the output */
+    head_view at = view_head(&launch->attrs, &q->type, &kv->type, kv_head * group);
     double dk[SL_ATTENTION_MAX_HEAD_DIM] = {0}, dv[SL_ATTENTION_MAX_HEAD_DIM] = {0}, p, ds;
     for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
-        at = view_head(&launch->attrs, head);
+        at = view_head(&launch->attrs, &q->type, &kv->type, head);
         for (int64_t i = 0; i < q->type.dim[0]; i++) {
-            int64_t first, end, query = i * at.q_width + at.q_head;
+            int64_t first, end, query = i * at.q_width + at.head, result = i * at.o_width + at.head;
             sl_attention_rows(&launch->attrs, segments->data, segments->type.dim[0], m, i, &first, &end);
             if (j < first || j >= end)
                 continue;
             pair(launch, at, head, i, j, &p, &ds);
             for (int64_t c = 0; c < at.e; c++) {
                 dk[c] += ds * sl_get(q, query + c);
-                dv[c] += p * sl_get(d_o, query + c);
+                dv[c] += p * sl_get(d_o, result + c);
             }
         }
     }
     for (int64_t c = 0; c < at.e; c++) {
-        sl_put_out(launch, 1, j * at.kv_width + at.k_head + c, launch->attrs.attention.scale * dk[c]);
-        sl_put_out(launch, 1, j * at.kv_width + at.v_head + c, dv[c]);
+        sl_put_out(launch, dkv, j * at.kv_width + at.k_head + c, launch->attrs.attention.scale * dk[c]);
+        sl_put_out(launch, dkv, j * at.kv_width + at.v_head + c, dv[c]);
     }
 }
 
@@ -272,7 +338,7 @@ static void attention_bwd_reference(const sl_launch *launch)
 {
     attention_bwd_dq(launch);
     for (int64_t kv_head = 0; kv_head < launch->attrs.attention.kv_heads; kv_head++)
-        for (int64_t j = 0; j < launch->in[2].type.dim[0]; j++)
+        for (int64_t j = 0; j < holds_kv(&launch->in[1], &launch->in[2])->type.dim[0]; j++)
             attention_bwd_dkv_row(launch, kv_head, j);
 }
 
@@ -284,11 +350,43 @@ static const sl_op_case attention_bwd_cases[] = {
      .segments = sequences,                                                                                     \
      .accumulate = acc,                                                                                         \
      .wide_out = wide,                                                                                          \
-     ATTRS(h, g, e, is_causal, offset)},
+     ATTRS(h, g, e, is_causal, offset, 0)},
     SHAPES(X)
+#undef X
+#define BWD(t, n, h, e) SL_T2(t, n, (h) * (e)), SL_T2(SL_F32, h, n)
+#define X(label, t, n, h, g, e, is_causal, boundaries, sequences) \
+    {.name = label,                                               \
+     .in = {SL_T2(t, n, (h) * (e)),                               \
+            SL_T2(t, n, ((h) + 2 * (g)) * (e)),                   \
+            {t, 0, {0}},                                          \
+            BWD(t, n, h, e),                                      \
+            SL_T1(SL_I32, boundaries)},                           \
+     .segments = sequences,                                       \
+     ATTRS(h, g, e, is_causal, 0, 0)},
+        TOGETHER(X)
+#undef X
+#define X(label, t, sequences, n, h, g, e, is_causal)                                       \
+    {.name = label,                                                                         \
+     .in = {SL_T2(t, (sequences) * (n), (h) * (e)), SL_T2(t, (sequences) * (n), (h) * (e)), \
+            SL_T2(t, (sequences) * (n), 2 * (g) * (e)), BWD(t, (sequences) * (n), h, e),    \
+            SL_T1(SL_I32, (sequences) + 1)},                                                \
+     .segments = sequences,                                                                 \
+     ATTRS(h, g, e, is_causal, 0, n)},                                                      \
+        {.name = label ", qkv in place",                                                    \
+         .in = {SL_T2(t, (sequences) * (n), (h) * (e)),                                     \
+                SL_T2(t, (sequences) * (n), ((h) + 2 * (g)) * (e)),                         \
+                {t, 0, {0}},                                                                \
+                BWD(t, (sequences) * (n), h, e),                                            \
+                SL_T1(SL_I32, (sequences) + 1)},                                            \
+         .segments = sequences,                                                             \
+         ATTRS(h, g, e, is_causal, 0, n)},
+            ALIKE(X)
 #undef X
 };
 #undef SHAPES
+#undef TOGETHER
+#undef ALIKE
+#undef BWD
 #undef ATTRS
 
 const sl_op_def sl_op_attention_bwd = {
@@ -296,6 +394,8 @@ const sl_op_def sl_op_attention_bwd = {
     .category = SL_CAT_ATTENTION,
     .n_in = 6,
     .n_out = 2,
+    .optional_in = 1u << 2,
+    .optional_out = 1u << 1,
     .can_accumulate = 2,
     .infer = attention_bwd_infer,
     .work = attention_bwd_work,

@@ -1,4 +1,4 @@
-/* Which rows of the context a query sees: the rule that reference and kernels share. */
+/* Where q, k and v lie and which rows of the context a query sees: the rules that reference and kernels share. */
 #ifndef SL_OPS_ATTENTION_H
 #define SL_OPS_ATTENTION_H
 
@@ -21,6 +21,33 @@ static inline void sl_attention_rows(const sl_attrs *attrs, const int32_t *segme
     *end = SL_MIN((int64_t) segments[s + 1], m);
     if (attrs->attention.causal)
         *end = SL_MIN(*end, row + 1);
+}
+
+/*
+ * Apart, q[n, h*e] and kv[m, 2g*e]; or, where there is no kv operand, side by side in the rows of one, qkv[n, (h+2g)*e], and so are
+ * their gradients then. o and do are [n, h*e] always. In elements.
+ */
+typedef struct sl_attention_layout {
+    int64_t m;                             /* rows of k and v */
+    int64_t o_stride, q_stride, kv_stride; /* of rows */
+    int64_t kv_first;                      /* where a row's k begins; 0: apart */
+} sl_attention_layout;
+
+static inline sl_attention_layout sl_attention_places(const sl_attrs *attrs, const sl_type *q, const sl_type *kv)
+{
+    int64_t e = attrs->attention.head_dim, q_width = attrs->attention.heads * e,
+            kv_width = 2 * attrs->attention.kv_heads * e, all = q_width + kv_width;
+    sl_attention_layout apart = {kv->dim[0], q_width, q_width, kv_width, 0},
+                        together = {q->dim[0], q_width, all, all, q_width};
+    return kv->rank ? apart : together;
+}
+
+/* k and v of the operands q and kv, or dk and dv of dq and dkv; NULL where they are absent. */
+static inline void *sl_attention_kv(const sl_attention_layout *at, const sl_operand *q, const sl_operand *kv)
+{
+    if (at->kv_first == 0 || !q->data)
+        return kv->data;
+    return (char *) q->data + (size_t) at->kv_first * sl_dtype_bytes(q->type.dtype);
 }
 
 #endif

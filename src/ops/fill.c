@@ -161,20 +161,21 @@ static void fill_attention_plausible(sl_launch *backward, uint64_t seed)
 {
     const sl_operand *lse = &backward->in[4], *segments = &backward->in[5];
     int64_t heads = lse->type.dim[0], n = lse->type.dim[1], first, end;
+    int64_t m = sl_attention_places(&backward->attrs, &backward->in[1].type, &backward->in[2].type).m;
     fill_normal(&backward->in[3], seed, 3, 0.1f);
     for (int64_t i = 0; i < n; i++) {
-        sl_attention_rows(&backward->attrs, segments->data, segments->type.dim[0], backward->in[2].type.dim[0], i,
-                          &first, &end);
+        sl_attention_rows(&backward->attrs, segments->data, segments->type.dim[0], m, i, &first, &end);
         for (int64_t head = 0; head < heads; head++)
             sl_put(lse, head * n + i, (float) (log((double) (end - first)) + 0.5));
     }
 }
 
-static void fill_attention(sl_launch *launch, int segments, int kv, const sl_op_case *op_case)
+static void fill_attention(sl_launch *launch, int segments, int q, const sl_op_case *op_case)
 {
+    const sl_operand *kv = sl_present(&launch->in[q + 1]) ? &launch->in[q + 1] : &launch->in[q];
     const sl_operand *x = &launch->in[segments];
     int64_t boundaries = x->type.dim[0] - 1, sequences = op_case ? SL_MAX(op_case->segments, 1) : boundaries;
-    fill_segments(x, launch->in[kv].type.dim[0], SL_MIN(sequences, boundaries), op_case != NULL);
+    fill_segments(x, kv->type.dim[0], SL_MIN(sequences, boundaries), op_case && !launch->attrs.attention.uniform);
 }
 
 /* p, moments and master; the last moment of AdamW is a mean of squares. */
@@ -219,10 +220,10 @@ static void fill_special(sl_launch *launch, uint64_t seed, const sl_op_case *op_
         fill_positions(&in[2], seed, 2, range);
         break;
     case SL_OP_ATTENTION:
-        fill_attention(launch, 2, 1, op_case);
+        fill_attention(launch, 2, 0, op_case);
         break;
     case SL_OP_ATTENTION_BWD:
-        fill_attention(launch, 5, 2, op_case);
+        fill_attention(launch, 5, 1, op_case);
         if (op_case)
             fill_attention_result(launch);
         else

@@ -68,10 +68,10 @@ static double device_seconds(const sl_hardware *hw, const sl_launch *launch, con
     double peak = hw->peak_flops[dtype], arithmetic = 0;
     switch (sl_op(launch->op)->category) {
     case SL_CAT_DOT_PRODUCT:
-        arithmetic = work->hardware_flops / (peak * hw->matmul_efficiency);
+        arithmetic = work->hardware_flops / (peak * hw->matmul_efficiency[dtype]);
         break;
     case SL_CAT_ATTENTION:
-        arithmetic = work->hardware_flops / (peak * hw->attention_efficiency[is_backward(launch->op)]);
+        arithmetic = work->hardware_flops / (peak * hw->attention_efficiency[dtype][is_backward(launch->op)]);
         break;
     default: /* bound by memory everywhere */
         break;
@@ -83,7 +83,8 @@ static double device_seconds(const sl_hardware *hw, const sl_launch *launch, con
 /* As cuDNN's deterministic backward: an f32 per row and head, and dS in bf16, for all K/V heads or as few as the limit asks for. */
 static size_t attention_bwd_workspace(const sl_launch *launch)
 {
-    size_t rows = (size_t) launch->in[1].type.dim[0], context = (size_t) launch->in[2].type.dim[0];
+    const sl_type *q = &launch->in[1].type, *kv = &launch->in[2].type;
+    size_t rows = (size_t) q->dim[0], context = (size_t) (kv->rank ? kv : q)->dim[0];
     size_t heads = (size_t) SL_MAX(launch->attrs.attention.heads, 1);
     size_t groups = (size_t) SL_MAX(launch->attrs.attention.kv_heads, 1);
     if (launch->attrs.attention.sequence > 0)

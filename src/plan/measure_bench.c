@@ -87,7 +87,8 @@ static void fill_segments(sl_launch *launch, int64_t sequences)
     if (at < 0 || sequences <= 0)
         return;
     int32_t *boundary = launch->in[at].data;
-    int64_t rows = launch->in[at == 2 ? 1 : 2].type.dim[0];
+    int q = at == 2 ? 0 : 1;
+    int64_t rows = launch->in[launch->in[q + 1].type.rank ? q + 1 : q].type.dim[0];
     for (int64_t j = 0; j < launch->in[at].type.dim[0]; j++)
         boundary[j] = (int32_t) (rows * SL_MIN(j, sequences) / sequences);
 }

@@ -48,7 +48,7 @@ SL_INLINE void at_delta_tile(const at_job *job, int64_t tile, bool bf16)
 {
     const int64_t head = tile % job->heads, q0 = tile / job->heads * AT_BLOCK, q1 = at_min(q0 + AT_BLOCK, job->n);
     for (int64_t i = q0; i < q1; i++) {
-        int64_t at = i * job->q_stride + head * job->dim, e = 0;
+        int64_t at = i * job->o_stride + head * job->dim, e = 0;
         vf sum = vf_zero();
         for (; e + VF_LANES <= job->dim; e += VF_LANES)
             sum = vf_fma(vf_get(job->d_o, at + e, VF_LANES, bf16), vf_get(job->o, at + e, VF_LANES, bf16), sum);
@@ -177,10 +177,11 @@ SL_INLINE void at_key_block(const at_job *job, const at_backward *t, int64_t kv_
     for (int64_t i = 0; i < group; i++) {
         const int64_t head = kv_head * group + i;
         for (int64_t q0 = first_q; q0 < span->q1; q0 += AT_BLOCK) {
-            const int64_t queries = at_min(AT_BLOCK, span->q1 - q0), q_at = q0 * job->q_stride + head * dim;
+            const int64_t queries = at_min(AT_BLOCK, span->q1 - q0);
+            const int64_t q_at = q0 * job->q_stride + head * dim, o_at = q0 * job->o_stride + head * dim;
             at_pack_rows(t->a, padded, element_const(job->q, q_at, bf16), job->q_stride, queries, dim, job->scale,
                          bf16);
-            at_pack_rows(t->b, padded, element_const(job->d_o, q_at, bf16), job->q_stride, queries, dim, 1.0f, bf16);
+            at_pack_rows(t->b, padded, element_const(job->d_o, o_at, bf16), job->o_stride, queries, dim, 1.0f, bf16);
             float *dq = with_dq ? t->dq + (i * t->dq_rows + q0 - t->dq_first) * padded : NULL;
             at_key_major_pair(job, t, job->offset + q0, queries, k0, keys, job->lse + head * job->n + q0,
                               job->delta + head * job->n + q0, dq);
@@ -308,7 +309,8 @@ SL_INLINE void at_queries_tile(const at_job *job, int64_t tile, int thread, bool
     at_backward t = at_backward_scratch(job, thread);
     at_pack_transposed(t.at, element_const(job->q, q_at, bf16), job->q_stride, queries, dim, job->scale * VF_LOG2E,
                        bf16);
-    at_pack_transposed(t.bt, element_const(job->d_o, q_at, bf16), job->q_stride, queries, dim, 1.0f, bf16);
+    at_pack_transposed(t.bt, element_const(job->d_o, q0 * job->o_stride + head * dim, bf16), job->o_stride, queries,
+                       dim, 1.0f, bf16);
     memset(t.ct, 0, (size_t) (dim * AT_BLOCK) * sizeof *t.ct);
     float row[2][AT_BLOCK] = {{0}};
     for (int64_t i = 0; i < queries; i++) {
@@ -406,7 +408,7 @@ static int64_t at_delta_floats(const at_job *job)
 
 static size_t attention_bwd_workspace(const sl_launch *launch, int threads)
 {
-    at_job job = at_job_shape(launch, &launch->in[1].type, &launch->in[2].type, &launch->in[5]);
+    at_job job = at_job_shape(launch, &launch->in[1], &launch->in[2], &launch->in[5]);
     return (size_t) (threads * at_backward_floats(&job) + at_delta_floats(&job) + at_parts_floats(&job)) *
            sizeof(float);
 }
@@ -414,29 +416,28 @@ static size_t attention_bwd_workspace(const sl_launch *launch, int threads)
 /* Rows of kv that no query of this launch sees belong to no tile: their gradient is zero. */
 static void at_clear_unseen(const at_job *job)
 {
-    const size_t row_bytes = (size_t) job->kv_stride * (job->dkv_bf16 ? 2 : 4);
+    const size_t size = job->dkv_bf16 ? 2 : 4, row_bytes = (size_t) job->kv_stride * size;
     int64_t row = 0;
     for (int64_t s = 0; s <= job->sequences; s++) {
         at_span span = {0, 0, job->m, job->m};
         if (s < job->sequences)
             span = at_sequence(job, s);
-        if (span.k0 > row)
-            memset((char *) job->dkv + (size_t) row * row_bytes, 0, (size_t) (span.k0 - row) * row_bytes);
+        for (; row < span.k0; row++)
+            memset((char *) job->dkv + (size_t) row * row_bytes, 0, (size_t) (2 * job->kv_heads * job->dim) * size);
         row = at_max(row, span.k1);
     }
 }
 
 static void attention_bwd_run(const sl_launch *launch, sl_pool *pool)
 {
-    at_job job = at_job_shape(launch, &launch->in[1].type, &launch->in[2].type, &launch->in[5]);
+    at_job job = at_job_shape(launch, &launch->in[1], &launch->in[2], &launch->in[5]);
     job.d_o = launch->in[0].data;
-    job.q = launch->in[1].data;
-    job.kv = launch->in[2].data;
     job.o = launch->in[3].data;
     job.lse = launch->in[4].data;
     job.dq = launch->out[0].data;
-    job.dkv = launch->out[1].data;
-    job.dkv_bf16 = launch->out[1].type.dtype == SL_BF16;
+    const sl_attention_layout at = sl_attention_places(&launch->attrs, &launch->in[1].type, &launch->in[2].type);
+    job.dkv = sl_attention_kv(&at, &launch->out[0], &launch->out[1]);
+    job.dkv_bf16 = launch->out[at.kv_first ? 0 : 1].type.dtype == SL_BF16;
     job.accumulate = launch->accumulate & 2u;
     job.delta = launch->workspace;
     job.partials = job.delta + at_delta_floats(&job);

@@ -4,13 +4,14 @@
 #ifndef SL_DEVICE_CPU_ATTENTION_JOB_H
 #define SL_DEVICE_CPU_ATTENTION_JOB_H
 
-#include "ops/op.h"
+#include "ops/attention.h"
 
 typedef struct at_job {
     int64_t n, m, offset;         /* queries, rows of kv, row of query 0 */
     int64_t heads, kv_heads, dim; /* dim: head_dim */
     int64_t padded;               /* dim, up to whole vectors of any width */
-    int64_t q_stride, kv_stride;  /* elements of a row */
+    int64_t q_stride, kv_stride;  /* elements from row to row of q and dq, of k and v and their gradients */
+    int64_t o_stride;             /* of o and dO */
     int64_t sequences;
     const int32_t *segments;
     float scale;
@@ -81,24 +82,28 @@ static inline at_span at_find_query_block(const at_job *job, int64_t block, int6
     return x;
 }
 
-static inline at_job at_job_shape(const sl_launch *launch, const sl_type *q, const sl_type *kv,
+static inline at_job at_job_shape(const sl_launch *launch, const sl_operand *q, const sl_operand *kv,
                                   const sl_operand *segments)
 {
+    const sl_attention_layout at = sl_attention_places(&launch->attrs, &q->type, &kv->type);
     at_job job = {0};
-    job.n = q->dim[0];
-    job.m = kv->dim[0];
+    job.n = q->type.dim[0];
+    job.m = at.m;
     job.offset = launch->attrs.attention.q_offset;
     job.heads = launch->attrs.attention.heads;
     job.kv_heads = launch->attrs.attention.kv_heads;
     job.dim = launch->attrs.attention.head_dim;
     job.padded = (job.dim + 15) & ~(int64_t) 15;
-    job.q_stride = job.heads * job.dim;
-    job.kv_stride = 2 * job.kv_heads * job.dim;
+    job.q_stride = at.q_stride;
+    job.kv_stride = at.kv_stride;
+    job.o_stride = at.o_stride;
     job.sequences = segments->type.dim[0] - 1;
     job.segments = segments->data;
     job.scale = launch->attrs.attention.scale;
     job.causal = launch->attrs.attention.causal != 0;
-    job.bf16 = q->dtype == SL_BF16;
+    job.bf16 = q->type.dtype == SL_BF16;
+    job.q = q->data;
+    job.kv = sl_attention_kv(&at, q, kv);
     return job;
 }
 

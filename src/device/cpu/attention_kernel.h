@@ -173,7 +173,7 @@ SL_INLINE void at_forward_tile(const at_job *job, int64_t tile, int thread, bool
         lse[i] = t.max[i] * VF_LN2 + logf(t.sum[i]);
         t.alpha[i] = 1.0f / t.sum[i];
     }
-    at_unpack_transposed(element(job->out, q0 * job->q_stride + head * dim, bf16), job->q_stride, queries, dim, t.ot,
+    at_unpack_transposed(element(job->out, q0 * job->o_stride + head * dim, bf16), job->o_stride, queries, dim, t.ot,
                          t.alpha, bf16, false);
 }
 
@@ -188,15 +188,13 @@ static void at_forward_bf16(void *context, int64_t tile, int thread)
 
 static size_t attention_workspace(const sl_launch *launch, int threads)
 {
-    at_job job = at_job_shape(launch, &launch->in[0].type, &launch->in[1].type, &launch->in[2]);
+    at_job job = at_job_shape(launch, &launch->in[0], &launch->in[1], &launch->in[2]);
     return (size_t) threads * at_forward_floats(&job) * sizeof(float);
 }
 
 static void attention_run(const sl_launch *launch, sl_pool *pool)
 {
-    at_job job = at_job_shape(launch, &launch->in[0].type, &launch->in[1].type, &launch->in[2]);
-    job.q = launch->in[0].data;
-    job.kv = launch->in[1].data;
+    at_job job = at_job_shape(launch, &launch->in[0], &launch->in[1], &launch->in[2]);
     job.out = launch->out[0].data;
     job.lse_out = launch->out[1].data;
     job.scratch = launch->workspace;

@@ -6,7 +6,8 @@
  *
  * cuDNN takes bf16 with head dims that are multiples of 8 up to 128, when every sequence of the chunk has the same length
  * (attrs.uniform) or the chunk is one slice of a sequence, causal masks aligned bottom-right. Everything else goes to the plain
- * kernels. K/V heads shared by several query heads are summed inside the graph.
+ * kernels. K/V heads shared by several query heads are summed inside the graph. q, k and v are read, and their gradients written,
+ * where they lie, in rows of their own or side by side: it is all strides to cuDNN.
  *
  * The graph without an accumulator for dQ is the deterministic one; cuDNN's faster variant adds into dQ with atomics, whose
  * order, and so whose last bits, change from run to run. On Hopper the deterministic one writes dS to its workspace: 2 bytes for
@@ -20,6 +21,7 @@
 
 #include "device/cuda/attention.h"
 #include "device/cuda/dnn.h"
+#include "ops/attention.h"
 
 enum {
     ID_Q = 1,
@@ -42,7 +44,7 @@ enum {
 /* What the graph depends on; the key of the cache, so zeroed before it is filled. */
 typedef struct shape {
     int64_t batch, q_rows, kv_rows, rows; /* per sequence; rows = all queries of the chunk */
-    int64_t width, kv_width;              /* elements of a row of q, and of k and v together: all heads */
+    int64_t width, o_width, kv_width;     /* elements from row to row of q, of o, of k and v; gradients too */
     int32_t heads, kv_heads;              /* of one run of the graph: all of them, or a group */
     int32_t groups, head_dim, causal, backward;
 } shape;
@@ -62,6 +64,7 @@ static void plan_destroy(sl_cuda_cached *cached)
 static bool shape_of(const sl_launch *launch, bool backward, shape *s)
 {
     const sl_type *q = &launch->in[backward ? 1 : 0].type, *kv = &launch->in[backward ? 2 : 1].type;
+    sl_attention_layout at = sl_attention_places(&launch->attrs, q, kv);
     memset(s, 0, sizeof *s);
     int64_t uniform = launch->attrs.attention.uniform;
     s->rows = q->dim[0];
@@ -69,16 +72,16 @@ static bool shape_of(const sl_launch *launch, bool backward, shape *s)
     s->head_dim = launch->attrs.attention.head_dim, s->causal = launch->attrs.attention.causal, s->backward = backward;
     if (q->dtype != SL_BF16 || s->head_dim % 8 || s->head_dim > 128 || uniform <= 0)
         return false;
-    if (kv->dim[0] > uniform || launch->attrs.attention.q_offset == 0) {
-        if (kv->dim[0] != q->dim[0] || kv->dim[0] % uniform || launch->attrs.attention.q_offset)
+    if (at.m > uniform || launch->attrs.attention.q_offset == 0) {
+        if (at.m != q->dim[0] || at.m % uniform || launch->attrs.attention.q_offset)
             return false;
-        s->batch = kv->dim[0] / uniform, s->q_rows = s->kv_rows = uniform;
+        s->batch = at.m / uniform, s->q_rows = s->kv_rows = uniform;
     } else {
-        if (kv->dim[0] != launch->attrs.attention.q_offset + q->dim[0])
+        if (at.m != launch->attrs.attention.q_offset + q->dim[0])
             return false;
-        s->batch = 1, s->q_rows = q->dim[0], s->kv_rows = kv->dim[0];
+        s->batch = 1, s->q_rows = q->dim[0], s->kv_rows = at.m;
     }
-    s->groups = 1, s->width = (int64_t) s->heads * s->head_dim, s->kv_width = 2 * (int64_t) s->kv_heads * s->head_dim;
+    s->groups = 1, s->width = at.q_stride, s->o_width = at.o_stride, s->kv_width = at.kv_stride;
     return true;
 }
 
@@ -87,7 +90,7 @@ static bool shape_of(const sl_launch *launch, bool backward, shape *s)
 typedef struct builder {
     sl_dnn_graph *g;
     const shape *s;
-    sl_dnn_shape q, k, k_t, v, v_t, scores, scores_t, row, stats;
+    sl_dnn_shape q, o, k, k_t, v, v_t, scores, scores_t, row, stats;
 } builder;
 
 static sl_dnn_shape make(int64_t b, int64_t h, int64_t m, int64_t n, int64_t sb, int64_t sh, int64_t sm, int64_t sn)
@@ -99,9 +102,10 @@ static sl_dnn_shape make(int64_t b, int64_t h, int64_t m, int64_t n, int64_t sb,
 static builder begin(sl_dnn_graph *g, const shape *s)
 {
     int64_t b = s->batch, h = s->heads, kh = s->kv_heads, m = s->q_rows, n = s->kv_rows, e = s->head_dim, w = s->width,
-            kw = s->kv_width;
+            ow = s->o_width, kw = s->kv_width;
     builder x = {.g = g, .s = s};
     x.q = make(b, h, m, e, m * w, e, w, 1);
+    x.o = make(b, h, m, e, m * ow, e, ow, 1);
     x.k = make(b, kh, n, e, n * kw, e, kw, 1);
     x.k_t = make(b, kh, e, n, n * kw, e, 1, kw);
     x.v = x.k, x.v_t = x.k_t;
@@ -152,7 +156,7 @@ static void build_forward(builder *x)
     sl_dnn_tensor q = sl_dnn_bound(x->g, ID_Q, &x->q, CUDNN_DATA_BFLOAT16),
                   k = sl_dnn_bound(x->g, ID_K, &x->k_t, CUDNN_DATA_BFLOAT16);
     sl_dnn_tensor v = sl_dnn_bound(x->g, ID_V, &x->v, CUDNN_DATA_BFLOAT16),
-                  o = sl_dnn_bound(x->g, ID_O, &x->q, CUDNN_DATA_BFLOAT16);
+                  o = sl_dnn_bound(x->g, ID_O, &x->o, CUDNN_DATA_BFLOAT16);
     sl_dnn_tensor stats = sl_dnn_bound(x->g, ID_STATS, &x->stats, CUDNN_DATA_FLOAT);
     sl_dnn_tensor raw = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
     sl_dnn_matmul(x->g, q, k, raw);
@@ -194,15 +198,15 @@ static void build_backward(builder *x)
     sl_dnn_tensor q = sl_dnn_bound(x->g, ID_Q, &x->q, CUDNN_DATA_BFLOAT16),
                   k = sl_dnn_bound(x->g, ID_K, &x->k_t, CUDNN_DATA_BFLOAT16);
     sl_dnn_tensor v = sl_dnn_bound(x->g, ID_V, &x->v_t, CUDNN_DATA_BFLOAT16),
-                  o = sl_dnn_bound(x->g, ID_O, &x->q, CUDNN_DATA_BFLOAT16);
-    sl_dnn_tensor d_o = sl_dnn_bound(x->g, ID_DO, &x->q, CUDNN_DATA_BFLOAT16),
+                  o = sl_dnn_bound(x->g, ID_O, &x->o, CUDNN_DATA_BFLOAT16);
+    sl_dnn_tensor d_o = sl_dnn_bound(x->g, ID_DO, &x->o, CUDNN_DATA_BFLOAT16),
                   stats = sl_dnn_bound(x->g, ID_STATS, &x->stats, CUDNN_DATA_FLOAT);
     sl_dnn_tensor scale = sl_dnn_scalar(x->g, ID_SCALE, CUDNN_DATA_FLOAT),
                   one = sl_dnn_scalar(x->g, ID_ONE, CUDNN_DATA_FLOAT);
     /* D = rowsum(dO * O); cuDNN wants it through memory, and through a multiplication (by one: there is no dropout). */
     sl_dnn_tensor sum = sl_dnn_virtual(x->g, &x->row, CUDNN_DATA_FLOAT),
                   d = sl_dnn_bound(x->g, ID_SUM, &x->row, CUDNN_DATA_FLOAT);
-    sl_dnn_reduce(x->g, CUDNN_REDUCE_TENSOR_ADD, point(x, CUDNN_POINTWISE_MUL, d_o, o, &x->q), sum);
+    sl_dnn_reduce(x->g, CUDNN_REDUCE_TENSOR_ADD, point(x, CUDNN_POINTWISE_MUL, d_o, o, &x->o), sum);
     sl_dnn_pointwise(x->g, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, sum, one, NULL, d);
     sl_dnn_tensor raw = sl_dnn_virtual(x->g, &x->scores, CUDNN_DATA_FLOAT);
     sl_dnn_matmul(x->g, q, k, raw);
@@ -267,6 +271,12 @@ static size_t attention_workspace(sl_cuda *cuda, const sl_launch *launch)
     return graph->workspace_bytes;
 }
 
+/* Bytes of a row's k, behind which its v lies. */
+static size_t k_bytes(const sl_launch *launch)
+{
+    return (size_t) (launch->attrs.attention.kv_heads * launch->attrs.attention.head_dim) * 2;
+}
+
 static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     shape s;
@@ -275,10 +285,10 @@ static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
         SL_TRY(prepare(cuda, &s, &graph));
     if (!graph)
         return sl_cuda_attention_plain(cuda, launch, stream);
-    const sl_type *q = &launch->in[0].type, *kv = &launch->in[1].type;
+    sl_attention_layout at = sl_attention_places(&launch->attrs, &launch->in[0].type, &launch->in[1].type);
     float scale = launch->attrs.attention.scale, masked = -INFINITY;
-    int32_t len_q = (int32_t) q->dim[0], len_kv = (int32_t) kv->dim[0];
-    char *k = launch->in[1].data, *v = k + sl_type_bytes(kv) / (size_t) kv->dim[0] / 2;
+    int32_t len_q = (int32_t) s.rows, len_kv = (int32_t) at.m;
+    char *k = sl_attention_kv(&at, &launch->in[0], &launch->in[1]), *v = k + k_bytes(launch);
     int64_t ids[] = {ID_Q, ID_K, ID_V, ID_O, ID_STATS, ID_SCALE, ID_MASKED, ID_LEN_Q, ID_LEN_KV};
     void *pointers[] = {
         launch->in[0].data, k, v, launch->out[0].data, launch->out[1].data, &scale, &masked, &len_q, &len_kv};
@@ -294,7 +304,7 @@ static size_t sums_bytes(const sl_launch *launch)
 
 static bool needs_staging(const sl_launch *launch)
 {
-    return (launch->accumulate >> 1 & 1) || launch->out[1].type.dtype != SL_BF16;
+    return launch->out[1].type.rank && ((launch->accumulate >> 1 & 1) || launch->out[1].type.dtype != SL_BF16);
 }
 
 static size_t staging_bytes(const sl_launch *launch)
@@ -355,12 +365,14 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
     SL_TRY(choose_course(cuda, launch, &c));
     if (!c.graph)
         return sl_cuda_attention_plain_bwd(cuda, launch, stream);
-    const sl_type *q = &launch->in[1].type, *kv = &launch->in[2].type;
+    const sl_type *kv = &launch->in[2].type;
+    sl_attention_layout layout = sl_attention_places(&launch->attrs, &launch->in[1].type, kv);
     float scale = launch->attrs.attention.scale, masked = -INFINITY, one = 1.0f;
-    int32_t len_q = (int32_t) q->dim[0], len_kv = (int32_t) kv->dim[0];
-    size_t half = sl_type_bytes(kv) / (size_t) kv->dim[0] / 2;
-    char *k = launch->in[2].data, *sums = launch->workspace, *staging = sums + sums_bytes(launch);
-    char *dk = needs_staging(launch) ? staging : launch->out[1].data;
+    int32_t len_q = (int32_t) c.s.rows, len_kv = (int32_t) layout.m;
+    size_t half = k_bytes(launch);
+    char *k = sl_attention_kv(&layout, &launch->in[1], &launch->in[2]);
+    char *sums = launch->workspace, *staging = sums + sums_bytes(launch);
+    char *dk = needs_staging(launch) ? staging : sl_attention_kv(&layout, &launch->out[0], &launch->out[1]);
     int64_t ids[] = {ID_Q,  ID_K,  ID_V,  ID_O,  ID_STATS,  ID_SCALE, ID_ONE,   ID_SUM,
                      ID_DO, ID_DQ, ID_DK, ID_DV, ID_MASKED, ID_LEN_Q, ID_LEN_KV};
     int count = launch->attrs.attention.causal ? launch->attrs.attention.q_offset ? 15 : 13 : 12;

@@ -5,12 +5,14 @@
  */
 #include "device/cuda/attention.h"
 #include "device/cuda/kernel.cuh"
+#include "ops/attention.h"
 
 static constexpr int WARPS = 4;
 static constexpr int MOST_EACH = 8; /* columns per lane: head dims up to 256 */
 
 struct shape {
     int64_t n, m, q_offset;
+    int64_t width, o_width, kv_width;         /* elements from row to row of q, of o, of k and v; gradients too */
     int heads, kv_heads, e, causal, segments; /* segments: entries of the boundary list */
     float scale;
 };
@@ -46,13 +48,12 @@ __global__ void forward_kernel(shape s, const T *__restrict__ q, const T *__rest
     extern __shared__ float shared[];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, head = blockIdx.y, group = head / (s.heads / s.kv_heads),
         e = s.e;
-    int64_t i = (int64_t) blockIdx.x * WARPS + warp, width = (int64_t) s.heads * e,
-            kv_width = 2 * (int64_t) s.kv_heads * e;
+    int64_t i = (int64_t) blockIdx.x * WARPS + warp, kv_width = s.kv_width;
     if (i >= s.n)
         return;
     float *query = shared + warp * e;
     for (int c = lane; c < e; c += 32)
-        query[c] = to_f32(q[i * width + (int64_t) head * e + c]);
+        query[c] = to_f32(q[i * s.width + (int64_t) head * e + c]);
     __syncwarp();
     int64_t first, last;
     visible(s, bounds, s.q_offset + i, &first, &last);
@@ -79,7 +80,7 @@ __global__ void forward_kernel(shape s, const T *__restrict__ q, const T *__rest
 #pragma unroll
     for (int k = 0; k < MOST_EACH; k++)
         if (k * 32 + lane < e)
-            from_f32(acc[k] / total, &o[i * width + (int64_t) head * e + k * 32 + lane]);
+            from_f32(acc[k] / total, &o[i * s.o_width + (int64_t) head * e + k * 32 + lane]);
     if (lane == 0)
         lse[head * s.n + i] = most + logf(total);
 }
@@ -89,7 +90,7 @@ template <typename T>
 __global__ void delta_kernel(shape s, const T *__restrict__ d_o, const T *__restrict__ o, float *__restrict__ delta)
 {
     int lane = threadIdx.x & 31;
-    int64_t i = (int64_t) blockIdx.x * WARPS + (threadIdx.x >> 5), at = i * s.heads * s.e + (int64_t) blockIdx.y * s.e;
+    int64_t i = (int64_t) blockIdx.x * WARPS + (threadIdx.x >> 5), at = i * s.o_width + (int64_t) blockIdx.y * s.e;
     if (i >= s.n)
         return;
     float sum = 0;
@@ -108,14 +109,13 @@ __global__ void dq_kernel(shape s, const T *__restrict__ d_o, const T *__restric
     extern __shared__ float shared[];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, head = blockIdx.y, group = head / (s.heads / s.kv_heads),
         e = s.e;
-    int64_t i = (int64_t) blockIdx.x * WARPS + warp, width = (int64_t) s.heads * e,
-            kv_width = 2 * (int64_t) s.kv_heads * e;
+    int64_t i = (int64_t) blockIdx.x * WARPS + warp, kv_width = s.kv_width;
     if (i >= s.n)
         return;
     float *query = shared + 2 * warp * e, *grad = query + e;
     for (int c = lane; c < e; c += 32) {
-        query[c] = to_f32(q[i * width + (int64_t) head * e + c]);
-        grad[c] = to_f32(d_o[i * width + (int64_t) head * e + c]);
+        query[c] = to_f32(q[i * s.width + (int64_t) head * e + c]);
+        grad[c] = to_f32(d_o[i * s.o_width + (int64_t) head * e + c]);
     }
     __syncwarp();
     int64_t first, last;
@@ -140,7 +140,7 @@ __global__ void dq_kernel(shape s, const T *__restrict__ d_o, const T *__restric
 #pragma unroll
     for (int c = 0; c < MOST_EACH; c++)
         if (c * 32 + lane < e)
-            from_f32(acc[c], &dq[i * width + (int64_t) head * e + c * 32 + lane]);
+            from_f32(acc[c], &dq[i * s.width + (int64_t) head * e + c * 32 + lane]);
 }
 
 /* One warp per (kv head, key row): all queries of the group's heads that see it, in ascending order. */
@@ -151,8 +151,7 @@ __global__ void dkv_kernel(shape s, const T *__restrict__ d_o, const T *__restri
 {
     extern __shared__ float shared[];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, group = blockIdx.y, e = s.e, share = s.heads / s.kv_heads;
-    int64_t j = (int64_t) blockIdx.x * WARPS + warp, width = (int64_t) s.heads * e,
-            kv_width = 2 * (int64_t) s.kv_heads * e;
+    int64_t j = (int64_t) blockIdx.x * WARPS + warp, kv_width = s.kv_width;
     if (j >= s.m)
         return;
     float *key = shared + 2 * warp * e, *value = key + e;
@@ -173,18 +172,19 @@ __global__ void dkv_kernel(shape s, const T *__restrict__ d_o, const T *__restri
             int64_t i = base + lane;
             float p = 0, ds = 0;
             if (i < high) {
-                p = expf(s.scale * dot(key, q + i * width + (int64_t) head * e, e) - lse[head * s.n + i]);
-                ds = p * (dot(value, d_o + i * width + (int64_t) head * e, e) - delta[head * s.n + i]) * s.scale;
+                p = expf(s.scale * dot(key, q + i * s.width + (int64_t) head * e, e) - lse[head * s.n + i]);
+                ds = p * (dot(value, d_o + i * s.o_width + (int64_t) head * e, e) - delta[head * s.n + i]) * s.scale;
             }
             int here = (int) (high - base < 32 ? high - base : 32);
             for (int t = 0; t < here; t++) {
                 float pt = __shfl_sync(0xffffffffu, p, t), dst = __shfl_sync(0xffffffffu, ds, t);
-                int64_t at = (base + t) * width + (int64_t) head * e;
+                const T *query = q + (base + t) * s.width + (int64_t) head * e;
+                const T *grad = d_o + (base + t) * s.o_width + (int64_t) head * e;
 #pragma unroll
                 for (int c = 0; c < MOST_EACH; c++)
                     if (c * 32 + lane < e) {
-                        dk[c] = fmaf(dst, to_f32(q[at + c * 32 + lane]), dk[c]);
-                        dv[c] = fmaf(pt, to_f32(d_o[at + c * 32 + lane]), dv[c]);
+                        dk[c] = fmaf(dst, to_f32(query[c * 32 + lane]), dk[c]);
+                        dv[c] = fmaf(pt, to_f32(grad[c * 32 + lane]), dv[c]);
                     }
             }
         }
@@ -197,11 +197,14 @@ __global__ void dkv_kernel(shape s, const T *__restrict__ d_o, const T *__restri
         }
 }
 
-static shape shape_of(const sl_launch *launch, const sl_type *q, const sl_type *kv, const sl_type *segments)
+static shape shape_of(const sl_launch *launch, const sl_attention_layout *at, int64_t n, const sl_type *segments)
 {
-    shape s = {q->dim[0],
-               kv->dim[0],
+    shape s = {n,
+               at->m,
                launch->attrs.attention.q_offset,
+               at->q_stride,
+               at->o_stride,
+               at->kv_stride,
                launch->attrs.attention.heads,
                launch->attrs.attention.kv_heads,
                launch->attrs.attention.head_dim,
@@ -214,12 +217,14 @@ static shape shape_of(const sl_launch *launch, const sl_type *q, const sl_type *
 extern "C" sl_status sl_cuda_attention_plain(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     (void) cuda;
-    shape s = shape_of(launch, &launch->in[0].type, &launch->in[1].type, &launch->in[2].type);
+    sl_attention_layout at = sl_attention_places(&launch->attrs, &launch->in[0].type, &launch->in[1].type);
+    shape s = shape_of(launch, &at, launch->in[0].type.dim[0], &launch->in[2].type);
+    const void *kv = sl_attention_kv(&at, &launch->in[0], &launch->in[1]);
     dim3 grid((unsigned) ((s.n + WARPS - 1) / WARPS), (unsigned) s.heads);
     SL_DISPATCH(launch->in[0].type.dtype, T,
                 (forward_kernel<T><<<grid, WARPS * 32, WARPS * s.e * sizeof(float), stream>>>(
-                    s, (const T *) launch->in[0].data, (const T *) launch->in[1].data,
-                    (const int32_t *) launch->in[2].data, (T *) launch->out[0].data, (float *) launch->out[1].data)));
+                    s, (const T *) launch->in[0].data, (const T *) kv, (const int32_t *) launch->in[2].data,
+                    (T *) launch->out[0].data, (float *) launch->out[1].data)));
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -232,7 +237,9 @@ extern "C" size_t sl_cuda_attention_plain_bwd_workspace(const sl_launch *launch)
 extern "C" sl_status sl_cuda_attention_plain_bwd(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     (void) cuda;
-    shape s = shape_of(launch, &launch->in[1].type, &launch->in[2].type, &launch->in[5].type);
+    sl_attention_layout at = sl_attention_places(&launch->attrs, &launch->in[1].type, &launch->in[2].type);
+    shape s = shape_of(launch, &at, launch->in[1].type.dim[0], &launch->in[5].type);
+    void *dkv = sl_attention_kv(&at, &launch->out[0], &launch->out[1]);
     float *delta = (float *) launch->workspace;
     const float *lse = (const float *) launch->in[4].data;
     const int32_t *bounds = (const int32_t *) launch->in[5].data;
@@ -242,13 +249,13 @@ extern "C" sl_status sl_cuda_attention_plain_bwd(sl_cuda *cuda, const sl_launch 
     SL_DISPATCH(launch->in[0].type.dtype, T, {
         const T *d_o = (const T *) launch->in[0].data;
         const T *q = (const T *) launch->in[1].data;
-        const T *kv = (const T *) launch->in[2].data;
+        const T *kv = (const T *) sl_attention_kv(&at, &launch->in[1], &launch->in[2]);
         delta_kernel<T><<<grid, WARPS * 32, 0, stream>>>(s, d_o, (const T *) launch->in[3].data, delta);
         dq_kernel<T>
             <<<grid, WARPS * 32, shared, stream>>>(s, d_o, q, kv, lse, delta, bounds, (T *) launch->out[0].data);
-        SL_DISPATCH(launch->out[1].type.dtype, K,
-                    (dkv_kernel<T, K><<<keys, WARPS * 32, shared, stream>>>(
-                        s, d_o, q, kv, lse, delta, bounds, (K *) launch->out[1].data, launch->accumulate >> 1 & 1)));
+        SL_DISPATCH(launch->out[at.kv_first ? 0 : 1].type.dtype, K,
+                    (dkv_kernel<T, K><<<keys, WARPS * 32, shared, stream>>>(s, d_o, q, kv, lse, delta, bounds,
+                                                                            (K *) dkv, launch->accumulate >> 1 & 1)));
     });
     SL_CUDA_LAUNCHED();
     return SL_OK;
