@@ -85,6 +85,10 @@ sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv
     }
     attention.attention.causal = 1;
     attention.attention.scale = (float) (1.0 / sqrt((double) model->head_dim));
+    if (model->rope_style == SL_ROPE_NONE &&
+        !f->graph->sliced) /* nothing to turn, no context to keep: where they lie */
+        return sl_forward_op(f, SL_OP_ATTENTION, "attention", &attention,
+                             (const sl_value[]){qkv, SL_NO_VALUE, sl_forward_input(f, SL_INPUT_SEGMENTS)}, 3, NULL);
     q = sl_forward_op(f, SL_OP_ROPE, "rope", &rope, (const sl_value[]){qkv, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2,
                       &kv);
     return sl_forward_op(f, SL_OP_ATTENTION, "attention", &attention,

@@ -1,8 +1,8 @@
 /*
  * GPT-2: LayerNorm, biases everywhere, learned positions, GELU, the head tied to the embedding. Per layer, x (n, d):
  *
- *     h = layernorm(x)       qkv = h Wqkv^T + b  (n, 3d)      q, kv = split(qkv)
- *     x = x + attention(q, kv) Wo^T + b
+ *     h = layernorm(x)       qkv = h Wqkv^T + b  (n, 3d)
+ *     x = x + attention(qkv) Wo^T + b
  *     h = layernorm(x)       x = x + gelu(h Wfc^T + b) Wproj^T + b
  *
  * With dropout the two residual additions become  x + dropout(...); without it they are the multiply's residual operand.

@@ -45,7 +45,7 @@ sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_at
 /* x W^T [+ bias] [+ residual] */
 sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias,
                            sl_value residual);
-/* Rotation (or only the split), then causal attention. */
+/* Rotation (or only the split, where slices of a long sequence need it), then causal attention. */
 sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv);
 /* Next-token loss against `weight` [V, d]. */
 sl_value sl_forward_head(sl_forward *f, const sl_model *model, sl_value x, sl_value weight);
