@@ -230,16 +230,15 @@ static double share(double part, double whole)
 void sl_calibrate_profile(const sl_calibration *c, const double best[SL_DTYPE_COUNT], sl_hardware *hw)
 {
     bool gpu = !hw->shared_cores;
-    sl_dtype main_dtype = gpu ? SL_BF16 : SL_F32, other = gpu ? SL_F32 : SL_BF16;
-    const sl_rates *r = &c->rates[main_dtype];
-    double peak = gpu ? hw->peak_flops[main_dtype] : SL_MAX(best[main_dtype], r->matmul_flops);
-    hw->peak_flops[main_dtype] = peak;
-    hw->matmul_efficiency = share(r->matmul_flops, peak);
-    /* One share serves both dtypes, so the other one's peak is set to what makes its rate come out right. */
-    if (c->rates[other].matmul_flops > 0)
-        hw->peak_flops[other] = c->rates[other].matmul_flops / hw->matmul_efficiency;
-    for (int d = 0; d < 2; d++)
-        hw->attention_efficiency[d] = share(r->attention_flops[d], peak);
+    const sl_rates *r = &c->rates[gpu ? SL_BF16 : SL_F32]; /* what such a machine computes in */
+    for (int dtype = SL_F32; dtype <= SL_BF16; dtype++) {
+        const sl_rates *own = &c->rates[dtype];
+        if (!gpu)
+            hw->peak_flops[dtype] = SL_MAX(best[dtype], own->matmul_flops);
+        hw->matmul_efficiency[dtype] = share(own->matmul_flops, hw->peak_flops[dtype]);
+        for (int d = 0; d < 2; d++)
+            hw->attention_efficiency[dtype][d] = share(own->attention_flops[d], hw->peak_flops[dtype]);
+    }
     if (r->device_bytes > 0)
         hw->memory_bandwidth[SL_TIER_DEVICE] = r->device_bytes;
     hw->host_optimizer_bandwidth = r->host_bytes > 0 ? r->host_bytes : hw->memory_bandwidth[SL_TIER_HOST];

@@ -44,12 +44,12 @@ typedef struct sl_device_config {
 typedef struct sl_hardware {
     char name[64];
     size_t memory_bytes[SL_TIER_COUNT];
-    double peak_flops[SL_DTYPE_COUNT];      /* dense matrix multiply, by input dtype; what MFU is measured against */
-    double matmul_efficiency;               /* sustained share of peak for large matmuls */
-    double attention_efficiency[2];         /* forward, backward */
-    double memory_bandwidth[SL_TIER_COUNT]; /* read + write, sustained */
-    double link_bandwidth[2];               /* towards the device, away from it; alone */
-    double link_bandwidth_both;             /* each way while both are busy */
+    double peak_flops[SL_DTYPE_COUNT];        /* dense matrix multiply, by input dtype; what MFU is measured against */
+    double matmul_efficiency[SL_DTYPE_COUNT]; /* sustained share of peak for large matmuls, by input dtype */
+    double attention_efficiency[SL_DTYPE_COUNT][2]; /* forward, backward */
+    double memory_bandwidth[SL_TIER_COUNT];         /* read + write, sustained */
+    double link_bandwidth[2];                       /* towards the device, away from it; alone */
+    double link_bandwidth_both;                     /* each way while both are busy */
     double link_latency_s, launch_latency_s;
     double host_optimizer_bandwidth; /* bytes of state the host updates per second */
     bool shared_cores;               /* copies and host ops take time from compute (the CPU device) */

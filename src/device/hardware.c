@@ -10,14 +10,20 @@
 
 enum { LARGEST_FILE = 1 << 20 };
 
+/* The same share in both dtypes. */
+#define BOTH(...)                                       \
+    {                                                   \
+        [SL_F32] = __VA_ARGS__, [SL_BF16] = __VA_ARGS__ \
+    }
+
 /* The H200 as measured (GEMM sustained for 8 s, cuDNN attention at 8k, pinned copies both ways at once); the others scaled
  * from their data sheets by the same shares. */
 static const sl_hardware profiles[] = {
     {.name = "h200",
      .memory_bytes = {149250000000, 134200000000},
      .peak_flops = {[SL_F32] = 67e12, [SL_BF16] = 989e12},
-     .matmul_efficiency = 0.68,
-     .attention_efficiency = {0.62, 0.54},
+     .matmul_efficiency = BOTH(0.68),
+     .attention_efficiency = BOTH({0.62, 0.54}),
      .memory_bandwidth = {4.2e12, 106e9},
      .link_bandwidth = {55.5e9, 55.3e9},
      .link_bandwidth_both = 50.2e9,
@@ -27,8 +33,8 @@ static const sl_hardware profiles[] = {
     {.name = "h100",
      .memory_bytes = {85000000000, 540000000000},
      .peak_flops = {[SL_F32] = 67e12, [SL_BF16] = 989e12},
-     .matmul_efficiency = 0.66,
-     .attention_efficiency = {0.60, 0.52},
+     .matmul_efficiency = BOTH(0.66),
+     .attention_efficiency = BOTH({0.60, 0.52}),
      .memory_bandwidth = {2.9e12, 200e9},
      .link_bandwidth = {55e9, 55e9},
      .link_bandwidth_both = 50e9,
@@ -38,8 +44,8 @@ static const sl_hardware profiles[] = {
     {.name = "a100",
      .memory_bytes = {85000000000, 540000000000},
      .peak_flops = {[SL_F32] = 19.5e12, [SL_BF16] = 312e12},
-     .matmul_efficiency = 0.80,
-     .attention_efficiency = {0.60, 0.50},
+     .matmul_efficiency = BOTH(0.80),
+     .attention_efficiency = BOTH({0.60, 0.50}),
      .memory_bandwidth = {1.75e12, 150e9},
      .link_bandwidth = {25e9, 25e9},
      .link_bandwidth_both = 22e9,
@@ -49,8 +55,8 @@ static const sl_hardware profiles[] = {
     {.name = "rtx5090",
      .memory_bytes = {34000000000, 134200000000},
      .peak_flops = {[SL_F32] = 105e12, [SL_BF16] = 209.5e12},
-     .matmul_efficiency = 0.85,
-     .attention_efficiency = {0.70, 0.60},
+     .matmul_efficiency = BOTH(0.85),
+     .attention_efficiency = BOTH({0.70, 0.60}),
      .memory_bandwidth = {1.55e12, 60e9},
      .link_bandwidth = {55e9, 55e9},
      .link_bandwidth_both = 45e9,
@@ -60,8 +66,8 @@ static const sl_hardware profiles[] = {
     {.name = "rtx3090",
      .memory_bytes = {25300000000, 134200000000},
      .peak_flops = {[SL_F32] = 35.6e12, [SL_BF16] = 71e12},
-     .matmul_efficiency = 0.90,
-     .attention_efficiency = {0.75, 0.60},
+     .matmul_efficiency = BOTH(0.90),
+     .attention_efficiency = BOTH({0.75, 0.60}),
      .memory_bandwidth = {0.84e12, 40e9},
      .link_bandwidth = {25e9, 25e9},
      .link_bandwidth_both = 21e9,
@@ -93,9 +99,12 @@ static const field fields[] = {
     {"host_memory_bytes", FIELD_BYTES, AT(memory_bytes[SL_TIER_HOST])},
     {"peak_flops_f32", FIELD_RATE, AT(peak_flops[SL_F32])},
     {"peak_flops_bf16", FIELD_RATE, AT(peak_flops[SL_BF16])},
-    {"matmul_efficiency", FIELD_SHARE, AT(matmul_efficiency)},
-    {"attention_forward_efficiency", FIELD_SHARE, AT(attention_efficiency[0])},
-    {"attention_backward_efficiency", FIELD_SHARE, AT(attention_efficiency[1])},
+    {"matmul_efficiency_f32", FIELD_SHARE, AT(matmul_efficiency[SL_F32])},
+    {"matmul_efficiency_bf16", FIELD_SHARE, AT(matmul_efficiency[SL_BF16])},
+    {"attention_forward_efficiency_f32", FIELD_SHARE, AT(attention_efficiency[SL_F32][0])},
+    {"attention_forward_efficiency_bf16", FIELD_SHARE, AT(attention_efficiency[SL_BF16][0])},
+    {"attention_backward_efficiency_f32", FIELD_SHARE, AT(attention_efficiency[SL_F32][1])},
+    {"attention_backward_efficiency_bf16", FIELD_SHARE, AT(attention_efficiency[SL_BF16][1])},
     {"device_memory_bandwidth", FIELD_RATE, AT(memory_bandwidth[SL_TIER_DEVICE])},
     {"host_memory_bandwidth", FIELD_RATE, AT(memory_bandwidth[SL_TIER_HOST])},
     {"link_in_bandwidth", FIELD_RATE, AT(link_bandwidth[0])},

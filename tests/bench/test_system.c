@@ -83,9 +83,12 @@ TEST(profile_carries_the_rates)
     double best[SL_DTYPE_COUNT] = {8e10, 9e10};
     sl_hardware hw = {.shared_cores = true, .memory_bandwidth = {1e10, 2e10}};
     sl_calibrate_profile(&c, best, &hw);
-    CHECK_NEAR(hw.peak_flops[SL_F32] * hw.matmul_efficiency, 6e10, 1);
-    CHECK_NEAR(hw.peak_flops[SL_BF16] * hw.matmul_efficiency, 3e10, 1);
-    CHECK_NEAR(hw.peak_flops[SL_F32] * hw.attention_efficiency[1], 3e10, 1);
+    for (int dtype = SL_F32; dtype <= SL_BF16; dtype++) {
+        CHECK_NEAR(hw.peak_flops[dtype], best[dtype], 0);
+        CHECK_NEAR(hw.peak_flops[dtype] * hw.matmul_efficiency[dtype], c.rates[dtype].matmul_flops, 1);
+        for (int d = 0; d < 2; d++)
+            CHECK_NEAR(hw.peak_flops[dtype] * hw.attention_efficiency[dtype][d], c.rates[dtype].attention_flops[d], 1);
+    }
     CHECK_NEAR(hw.memory_bandwidth[SL_TIER_DEVICE], 9e9, 0);
     CHECK_NEAR(hw.host_optimizer_bandwidth, 4e9, 0);
     CHECK_NEAR(hw.launch_latency_s, 2e-6, 0);
@@ -94,8 +97,10 @@ TEST(profile_carries_the_rates)
     c.rates[SL_F32] = (sl_rates){40e12, {20e12, 20e12}, 3e12, 0, 3e-6};
     sl_calibrate_profile(&c, best, &gpu);
     CHECK_NEAR(gpu.peak_flops[SL_BF16], 989e12, 0); /* MFU keeps its measure */
-    CHECK_NEAR(gpu.peak_flops[SL_BF16] * gpu.matmul_efficiency, 600e12, 1e6);
-    CHECK_NEAR(gpu.peak_flops[SL_F32] * gpu.matmul_efficiency, 40e12, 1e6);
+    CHECK_NEAR(gpu.peak_flops[SL_F32], 67e12, 0);
+    CHECK_NEAR(gpu.peak_flops[SL_BF16] * gpu.matmul_efficiency[SL_BF16], 600e12, 1e6);
+    CHECK_NEAR(gpu.peak_flops[SL_F32] * gpu.matmul_efficiency[SL_F32], 40e12, 1e6);
+    CHECK_NEAR(gpu.peak_flops[SL_F32] * gpu.attention_efficiency[SL_F32][0], 20e12, 1e6);
 }
 
 /* What rates leave unexplained of a small model's step is its launches'. */
@@ -103,8 +108,8 @@ TEST(launch_latency)
 {
     sl_hardware slow = {.shared_cores = true,
                         .peak_flops = {1e6, 1e6},
-                        .matmul_efficiency = 1,
-                        .attention_efficiency = {1, 1},
+                        .matmul_efficiency = {1, 1},
+                        .attention_efficiency = {{1, 1}, {1, 1}},
                         .memory_bandwidth = {1e3, 1e3},
                         .launch_latency_s = 1},
                 fast = slow;
@@ -137,7 +142,7 @@ TEST(measured)
                206, 0.5);
     sl_results_json(bench_results, &w);
     CHECK_OK(sl_hardware_parse("system.json", w.text.data, w.text.length, &hw));
-    CHECK(hw.shared_cores && hw.peak_flops[SL_F32] > 1e9 && hw.matmul_efficiency <= 1);
+    CHECK(hw.shared_cores && hw.peak_flops[SL_F32] > 1e9 && hw.matmul_efficiency[SL_F32] <= 1);
     CHECK_OK(sl_file_write_atomic(test_path("p.json"), w.text.data, w.text.length));
     sl_text_free(&w.text);
     char command[1024];

@@ -11,7 +11,8 @@ TEST(built_in_profiles_make_sense)
         sl_hardware hw;
         CHECK_OK(sl_hardware_find(names[i], &hw));
         CHECK(hw.name[0] && hw.peak_flops[SL_F32] > 0 && hw.peak_flops[SL_BF16] >= hw.peak_flops[SL_F32]);
-        CHECK(hw.matmul_efficiency > 0 && hw.matmul_efficiency <= 1);
+        for (int dtype = SL_F32; dtype <= SL_BF16; dtype++)
+            CHECK(hw.matmul_efficiency[dtype] > 0 && hw.matmul_efficiency[dtype] <= 1);
         CHECK(hw.link_bandwidth_both <= SL_MIN(hw.link_bandwidth[0], hw.link_bandwidth[1]));
         for (int tier = 0; tier < SL_TIER_COUNT; tier++)
             CHECK(hw.memory_bytes[tier] > (size_t) 1 << 28 && hw.memory_bandwidth[tier] > 1e9);
@@ -35,11 +36,14 @@ TEST(a_file_says_the_same_as_what_was_written)
     CHECK(back.host_optimizer_bandwidth == hw.host_optimizer_bandwidth && back.shared_cores);
 }
 
-#define REST                                                                                                         \
-    "\"host_memory_bytes\":\"16 GiB\",\"peak_flops_f32\":1e12,\"peak_flops_bf16\":2e12,\"matmul_efficiency\":0.5,"   \
-    "\"attention_forward_efficiency\":0.5,\"attention_backward_efficiency\":0.5,\"device_memory_bandwidth\":1e11,"   \
-    "\"host_memory_bandwidth\":1e10,\"link_in_bandwidth\":1e10,\"link_out_bandwidth\":1e10,\"link_both_bandwidth\":" \
-    "9e9,"                                                                                                           \
+#define REST                                                                                                           \
+    "\"host_memory_bytes\":\"16 "                                                                                      \
+    "GiB\",\"peak_flops_f32\":1e12,\"peak_flops_bf16\":2e12,\"matmul_efficiency_f32\":0.5,\"matmul_efficiency_bf16\":" \
+    "0.5,"                                                                                                             \
+    "\"attention_forward_efficiency_f32\":0.5,\"attention_forward_efficiency_bf16\":0.5,\"attention_backward_"         \
+    "efficiency_f32\":0.5,\"attention_backward_efficiency_bf16\":0.5,\"device_memory_bandwidth\":1e11,"                \
+    "\"host_memory_bandwidth\":1e10,\"link_in_bandwidth\":1e10,\"link_out_bandwidth\":1e10,\"link_both_bandwidth\":"   \
+    "9e9,"                                                                                                             \
     "\"link_latency_s\":1e-5,\"launch_latency_s\":1e-6,"
 
 static sl_status parse(const char *text, sl_hardware *hw)

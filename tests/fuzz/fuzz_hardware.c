@@ -9,7 +9,7 @@
 
 const char *const sl_fuzz_dictionary[] = {"\"device_memory_bytes\":",
                                           "\"24GiB\"",
-                                          "\"matmul_efficiency\":0.5",
+                                          "\"matmul_efficiency_bf16\":0.5",
                                           "\"shared_cores\":true",
                                           "\"name\":\"\"",
                                           "1e308",
@@ -26,7 +26,8 @@ int sl_fuzz_one(const uint8_t *data, size_t size)
     sl_status status = sl_hardware_parse("fuzz", (const char *) data, size, &hw);
     if (status == SL_OK) {
         FUZZ_REQUIRE(hw.name[0] && strlen(hw.name) < sizeof hw.name);
-        FUZZ_REQUIRE(isfinite(hw.peak_flops[SL_F32]) && hw.peak_flops[SL_F32] > 0 && hw.matmul_efficiency <= 1);
+        FUZZ_REQUIRE(isfinite(hw.peak_flops[SL_F32]) && hw.peak_flops[SL_F32] > 0 &&
+                     hw.matmul_efficiency[SL_BF16] <= 1);
         for (int tier = 0; tier < SL_TIER_COUNT; tier++)
             FUZZ_REQUIRE(hw.memory_bytes[tier] > 0 && hw.memory_bytes[tier] <= INT64_MAX);
     } else {

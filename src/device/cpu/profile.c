@@ -35,8 +35,8 @@ void sl_cpu_profile(sl_isa isa, int threads, sl_hardware *hardware)
     double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
     *hardware = (sl_hardware){
         .peak_flops = {[SL_F32] = f32_per_cycle[isa] * cycles, [SL_BF16] = bf16_per_cycle[isa] * cycles},
-        .matmul_efficiency = isa == SL_ISA_AMX ? 0.5 : 0.75,
-        .attention_efficiency = {0.4, 0.35},
+        .matmul_efficiency = {[SL_F32] = isa == SL_ISA_AMX ? 0.5 : 0.75, [SL_BF16] = isa == SL_ISA_AMX ? 0.5 : 0.75},
+        .attention_efficiency = {[SL_F32] = {0.4, 0.35}, [SL_BF16] = {0.4, 0.35}},
         .memory_bandwidth = {8e9 * threads + 4e9, 8e9 * threads + 4e9},
         .link_bandwidth = {9e9, 9e9},
         .link_bandwidth_both = 8e9,

@@ -263,8 +263,8 @@ void sl_cuda_hardware(sl_device *device, sl_hardware *hardware)
                                              : info->capability == 90      ? 4096
                                              : info->capability / 10 == 10 ? 8192
                                                                            : 512)},
-        .matmul_efficiency = 0.75,
-        .attention_efficiency = {0.6, 0.5},
+        .matmul_efficiency = {[SL_F32] = 0.75, [SL_BF16] = 0.75},
+        .attention_efficiency = {[SL_F32] = {0.6, 0.5}, [SL_BF16] = {0.6, 0.5}},
         .memory_bandwidth = {info->memory_bytes_per_s * 0.9, 60e9},
         .link_bandwidth = {24e9, 24e9},
         .link_bandwidth_both = 21e9,
