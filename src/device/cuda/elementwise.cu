@@ -3,26 +3,43 @@
 #include "device/cuda/kernel.cuh"
 #include "ops/noise.h"
 
-/* One functor per op: f(a, b, index), and f.add(..., old) where the launch accumulates, rounded once. */
+static constexpr int THREADS = 256;
+
+/* One functor per op: f(a, b, index), and f.add(..., old) where the launch accumulates, rounded once. With one input a thread
+ * asks for two pieces at a time: one of 16 bytes per thread is too little to have under way. */
 template <typename F, typename T, typename U, int W>
-__global__ void map_kernel(F f, const T *a, const T *b, U *y, int64_t count, bool accumulate)
+__global__ void __launch_bounds__(THREADS) map_kernel(F f, const T *a, const T *b, U *y, int64_t count, bool accumulate)
 {
-    int64_t stride = (int64_t) gridDim.x * blockDim.x * W;
-    for (int64_t i = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x) * W; i < count; i += stride) {
-        float va[W], vb[W], vy[W], old[W];
-        load<W>(a + i, va);
-        if (F::inputs > 1)
-            load<W>(b + i, vb);
-        if (accumulate)
-            load<W>(y + i, old);
+    constexpr int PIECES = F::inputs > 1 ? 1 : 2, TILE = PIECES * THREADS * W;
+    for (int64_t base = (int64_t) blockIdx.x * TILE; base < count; base += (int64_t) gridDim.x * TILE) {
+        raw<T, W> va[PIECES], vb[PIECES];
+        raw<U, W> old[PIECES];
 #pragma unroll
-        for (int j = 0; j < W; j++) {
-            if (accumulate)
-                vy[j] = f.add(va[j], F::inputs > 1 ? vb[j] : 0.0f, i + j, old[j]);
-            else
-                vy[j] = f(va[j], F::inputs > 1 ? vb[j] : 0.0f, i + j);
+        for (int p = 0; p < PIECES; p++) {
+            int64_t i = base + (p * THREADS + threadIdx.x) * W;
+            if (i < count) {
+                va[p] = load_raw<W>(a + i);
+                if (F::inputs > 1)
+                    vb[p] = load_raw<W>(b + i);
+                if (accumulate)
+                    old[p] = load_raw<W>(y + i);
+            }
         }
-        store<W>(y + i, vy);
+#pragma unroll
+        for (int p = 0; p < PIECES; p++) {
+            int64_t i = base + (p * THREADS + threadIdx.x) * W;
+            if (i < count) {
+                float vy[W];
+#pragma unroll
+                for (int j = 0; j < W; j++) {
+                    if (accumulate)
+                        vy[j] = f.add(va[p][j], F::inputs > 1 ? vb[p][j] : 0.0f, i + j, old[p][j]);
+                    else
+                        vy[j] = f(va[p][j], F::inputs > 1 ? vb[p][j] : 0.0f, i + j);
+                }
+                store<W>(y + i, vy);
+            }
+        }
     }
 }
 
@@ -32,13 +49,15 @@ static sl_status map(sl_cuda *cuda, F f, const sl_launch *launch, int second, cu
     const T *a = (const T *) launch->in[0].data;
     const T *b = F::inputs > 1 ? (const T *) launch->in[second].data : NULL;
     U *y = (U *) launch->out[0].data;
-    int64_t count = sl_type_count(&launch->out[0].type);
+    int64_t count = sl_type_count(&launch->out[0].type), pieces = F::inputs > 1 ? 1 : 2;
     bool accumulate = launch->accumulate & 1;
     constexpr int W = 16 / (sizeof(T) < sizeof(U) ? sizeof(T) : sizeof(U));
     if (count % W == 0 && sl_cuda_aligned(a) && sl_cuda_aligned(b) && sl_cuda_aligned(y))
-        map_kernel<F, T, U, W><<<sl_cuda_blocks(cuda, count, 256 * W), 256, 0, stream>>>(f, a, b, y, count, accumulate);
+        map_kernel<F, T, U, W>
+            <<<sl_cuda_blocks(cuda, count, pieces * THREADS * W), THREADS, 0, stream>>>(f, a, b, y, count, accumulate);
     else
-        map_kernel<F, T, U, 1><<<sl_cuda_blocks(cuda, count, 256), 256, 0, stream>>>(f, a, b, y, count, accumulate);
+        map_kernel<F, T, U, 1>
+            <<<sl_cuda_blocks(cuda, count, pieces * THREADS), THREADS, 0, stream>>>(f, a, b, y, count, accumulate);
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -95,31 +114,50 @@ struct dropout_f {
 
 static constexpr float root_half = 0.70710678118654752f, root_2_over_pi = 0.79788456080286536f, cubic = 0.044715f;
 
-struct gelu_f {
+__device__ __forceinline__ float fast_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ float fast_reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), u = root_2_over_pi (x + cubic x^3). Of tanh itself the hardware has eleven bits, and the
+ * library's thirty instructions take longer than the op's memory. For results in bf16 the approximate exponential and
+ * reciprocal (22 bits) are plenty. */
+template <typename T> __device__ __forceinline__ float tanh_cdf(float x)
+{
+    float inner = fmaf(cubic * x * x, x, x);
+    if (sizeof(T) == 4)
+        return 1.0f / (1.0f + expf(-2.0f * root_2_over_pi * inner));
+    return fast_reciprocal(1.0f + fast_exp2(-2.0f * root_2_over_pi * 1.4426950408889634f * inner));
+}
+
+template <typename T, bool TANH> struct gelu_f {
     static constexpr int inputs = 1;
-    bool approximate;
     __device__ float operator()(float x, float, int64_t) const
     {
-        if (approximate)
-            return 0.5f * x * (1.0f + tanhf(root_2_over_pi * fmaf(cubic * x * x, x, x)));
-        return 0.5f * x * (1.0f + erff(x * root_half));
+        return x * (TANH ? tanh_cdf<T>(x) : 0.5f * (1.0f + erff(x * root_half)));
     }
     __device__ float add(float a, float b, int64_t i, float old) const
     {
         return old + (*this)(a, b, i);
     }
 };
-struct gelu_bwd_f {
+template <typename T, bool TANH> struct gelu_bwd_f {
     static constexpr int inputs = 2;
-    bool approximate;
     __device__ float operator()(float dy, float x, int64_t) const
     {
-        if (approximate) {
-            float t = tanhf(root_2_over_pi * fmaf(cubic * x * x, x, x));
-            float slope = root_2_over_pi * fmaf(3.0f * cubic * x, x, 1.0f);
-            return dy * (0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * slope);
+        float cdf = TANH ? tanh_cdf<T>(x) : 0.5f * (1.0f + erff(x * root_half));
+        if (TANH) {
+            float slope = 2.0f * root_2_over_pi * fmaf(3.0f * cubic * x, x, 1.0f);
+            return dy * fmaf(x * slope * (1.0f - cdf), cdf, cdf);
         }
-        float cdf = 0.5f * (1.0f + erff(x * root_half));
         return dy * fmaf(x, 0.3989422804014327f * expf(-0.5f * x * x), cdf);
     }
     __device__ float add(float a, float b, int64_t i, float old) const
@@ -138,8 +176,25 @@ struct gelu_bwd_f {
 
 SAME_TYPE(add, ADD, 1, add_f{})
 SAME_TYPE(scale, SCALE, 0, scale_f{launch->attrs.scale.value})
-SAME_TYPE(gelu, GELU, 0, gelu_f{launch->attrs.gelu.tanh != 0})
-SAME_TYPE(gelu_bwd, GELU_BWD, 1, gelu_bwd_f{launch->attrs.gelu.tanh != 0})
+
+static sl_status gelu_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    SL_DISPATCH(launch->in[0].type.dtype, T, {
+        if (launch->attrs.gelu.tanh)
+            return (map<gelu_f<T, true>, T, T>(cuda, {}, launch, 0, stream));
+        return (map<gelu_f<T, false>, T, T>(cuda, {}, launch, 0, stream));
+    });
+}
+static sl_status gelu_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    SL_DISPATCH(launch->in[0].type.dtype, T, {
+        if (launch->attrs.gelu.tanh)
+            return (map<gelu_bwd_f<T, true>, T, T>(cuda, {}, launch, 1, stream));
+        return (map<gelu_bwd_f<T, false>, T, T>(cuda, {}, launch, 1, stream));
+    });
+}
+extern "C" const sl_cuda_kernel sl_cuda_gelu = {SL_OP_GELU, NULL, NULL, gelu_run};
+extern "C" const sl_cuda_kernel sl_cuda_gelu_bwd = {SL_OP_GELU_BWD, NULL, NULL, gelu_bwd_run};
 
 static dropout_f dropout_of(const sl_launch *launch)
 {

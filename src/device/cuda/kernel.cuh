@@ -37,7 +37,7 @@ template <typename T, int W> struct alignas(sizeof(T) * W) pack {
 /* The same as it lies in memory, held in registers until it is needed as f32: x[j]. A bf16 is the upper half of its f32, so one
  * instruction makes either element of a word; through the type's own conversion it takes two, and a choice between two packs
  * of 16-bit elements is made element by element. */
-template <typename T, int W> struct alignas(sizeof(T) * W) raw {
+template <typename T, int W> struct alignas(sizeof(T) * W > 16 ? 16 : sizeof(T) * W) raw {
     uint32_t word[sizeof(T) * W / 4];
     __device__ __forceinline__ float operator[](int j) const
     {
@@ -61,14 +61,10 @@ template <int W, typename T> __device__ __forceinline__ raw<T, W> load_raw(const
 
 template <int W, typename T> __device__ __forceinline__ void load(const T *from, float (&to)[W])
 {
-    constexpr int piece = sizeof(T) * W > 16 ? 16 / (int) sizeof(T) : W;
+    raw<T, W> x = load_raw<W>(from);
 #pragma unroll
-    for (int i = 0; i < W; i += piece) {
-        raw<T, piece> p = load_raw<piece>(from + i);
-#pragma unroll
-        for (int j = 0; j < piece; j++)
-            to[i + j] = p[j];
-    }
+    for (int j = 0; j < W; j++)
+        to[j] = x[j];
 }
 
 template <int W, typename T> __device__ __forceinline__ void store(T *to, const float (&from)[W])

@@ -104,30 +104,17 @@ __device__ __forceinline__ uint4 take_noise(int which, const uint16_t *group)
 
 /* ---- eight elements from and to memory, the last ones of a tensor one by one ---- */
 
-template <typename T> struct eight {
-    static constexpr int PIECE = 16 / (int) sizeof(T);
-    raw<T, PIECE> piece[EACH / PIECE];
-    __device__ __forceinline__ float operator[](int j) const
-    {
-        return piece[j / PIECE][j % PIECE];
-    }
-};
-
-template <typename T> __device__ __forceinline__ eight<T> read8(const T *from, int64_t i, int64_t n)
+template <typename T> __device__ __forceinline__ raw<T, EACH> read8(const T *from, int64_t i, int64_t n)
 {
-    eight<T> x = {};
-    if (i + EACH <= n) {
+    if (i + EACH <= n)
+        return load_raw<EACH>(from + i);
+    raw<T, EACH> x = {};
 #pragma unroll
-        for (int k = 0; k < EACH / x.PIECE; k++)
-            x.piece[k] = load_raw<eight<T>::PIECE>(from + i + k * x.PIECE);
-    } else {
-#pragma unroll
-        for (int j = 0; j < EACH; j++)
-            if (i + j < n)
-                x.piece[j / x.PIECE].word[j % x.PIECE * sizeof(T) / 4] |=
-                    sizeof(T) == 4 ? __float_as_uint(to_f32(from[i + j]))
-                                   : __float_as_uint(to_f32(from[i + j])) >> (j % 2 ? 0 : 16);
-    }
+    for (int j = 0; j < EACH; j++)
+        if (i + j < n) {
+            uint32_t bits = __float_as_uint(to_f32(from[i + j]));
+            x.word[j * sizeof(T) / 4] |= sizeof(T) == 4 || j % 2 ? bits : bits >> 16;
+        }
     return x;
 }
 
@@ -194,13 +181,13 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t base = (int64_t) blockIdx.x * per; base < blocks; base += (int64_t) gridDim.x * per) {
         int64_t block = base + threadIdx.x / SL_NOISE_LANES,
                 i = block * SL_NOISE_BLOCK + threadIdx.x % SL_NOISE_LANES * EACH;
-        eight<P> from_g = read8(g, i, n), from_p;
-        eight<float> from_master;
+        raw<P, EACH> from_g = read8(g, i, n), from_p;
+        raw<float, EACH> from_master;
         if constexpr (MASTER)
             from_master = read8(master, i, n);
         else
             from_p = read8(p_all, i, n);
-        eight<M> from_m = read8(m_all, i, n), from_v;
+        raw<M, EACH> from_m = read8(m_all, i, n), from_v;
         if constexpr (ADAM)
             from_v = read8(v_all, i, n);
         if constexpr (NOISY) {

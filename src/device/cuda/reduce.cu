@@ -1,40 +1,62 @@
 /*
  * sum, sum_squares and grad_gate to the law of ops/reduce.h: blocks of 4096, 64 lanes, folded by halves, block sums added in
- * neighbouring pairs. 64 threads are the 64 lanes of a block of elements, so every access is coalesced and the order is the law's.
+ * neighbouring pairs. A thread has as many neighbouring lanes as fit 16 bytes, 8 of them (16 for f32) make a block of elements, and
+ * a warp has several blocks: all accesses are wide, and the lanes fold between threads by shuffles, then within the thread.
  */
 #include "device/cuda/kernel.cuh"
 #include "ops/reduce.h"
 
-static constexpr int SEGMENTS = 4; /* blocks of elements per thread block */
+static constexpr int THREADS = 128;
+static constexpr int AT_ONCE = 16; /* loads under way per thread */
 static constexpr int PAIRS = 1024; /* block sums one thread block folds */
 
-template <typename T, bool SQUARES>
-__global__ void block_sums_kernel(const T *__restrict__ x, float *__restrict__ sums, int64_t n)
+template <bool SQUARES> __device__ __forceinline__ float add(float sum, float x)
 {
-    __shared__ float lanes[SEGMENTS][SL_SUM_LANES];
-    int lane = threadIdx.x % SL_SUM_LANES, segment = threadIdx.x / SL_SUM_LANES;
-    int64_t block = (int64_t) blockIdx.x * SEGMENTS + segment, first = block * SL_SUM_BLOCK;
-    float sum = 0;
-    if (first + SL_SUM_BLOCK <= n) {
-#pragma unroll 16
-        for (int i = lane; i < SL_SUM_BLOCK; i += SL_SUM_LANES) {
-            float v = to_f32(x[first + i]);
-            sum = SQUARES ? fmaf(v, v, sum) : sum + v;
+    return SQUARES ? fmaf(x, x, sum) : sum + x;
+}
+
+template <typename T, bool SQUARES>
+__global__ void __launch_bounds__(THREADS, 5)
+    block_sums_kernel(const T *__restrict__ x, float *__restrict__ sums, int64_t n, bool aligned)
+{
+    constexpr int W = 16 / sizeof(T), SPAN = SL_SUM_LANES / W;
+    int64_t block = ((int64_t) blockIdx.x * THREADS + threadIdx.x) / SPAN, first = block * SL_SUM_BLOCK;
+    int lane = threadIdx.x % SPAN * W; /* the first of W */
+    float sum[W] = {};
+    if (aligned && first + SL_SUM_BLOCK <= n) {
+        const T *from = x + first + lane;
+#pragma unroll 1
+        for (int i = 0; i < SL_SUM_BLOCK; i += AT_ONCE * SL_SUM_LANES) {
+            raw<T, W> p[AT_ONCE];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++)
+                p[k] = load_raw<W>(from + i + k * SL_SUM_LANES);
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; k++)
+#pragma unroll
+                for (int j = 0; j < W; j++)
+                    sum[j] = add<SQUARES>(sum[j], p[k][j]);
         }
     } else {
-        for (int64_t i = first + lane; i < n; i += SL_SUM_LANES) {
-            float v = to_f32(x[i]);
-            sum = SQUARES ? fmaf(v, v, sum) : sum + v;
-        }
+        int64_t end = first + SL_SUM_BLOCK < n ? first + SL_SUM_BLOCK : n;
+        for (int64_t i = first + lane; i < end; i += SL_SUM_LANES)
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                if (i + j < end)
+                    sum[j] = add<SQUARES>(sum[j], to_f32(x[i + j]));
     }
-    lanes[segment][lane] = sum;
-    for (int half = SL_SUM_LANES / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (lane < half)
-            lanes[segment][lane] += lanes[segment][lane + half];
-    }
+#pragma unroll
+    for (int offset = SPAN / 2; offset > 0; offset /= 2)
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            sum[j] += __shfl_down_sync(0xffffffffu, sum[j], offset, SPAN);
+#pragma unroll
+    for (int half = W / 2; half > 0; half /= 2)
+#pragma unroll
+        for (int j = 0; j < half; j++)
+            sum[j] += sum[j + half];
     if (lane == 0 && first < n)
-        sums[block] = lanes[segment][0];
+        sums[block] = sum[0];
 }
 
 /* One aligned subtree of PAIRS leaves per block; a missing right neighbour moves its left one up unchanged. */
@@ -73,9 +95,9 @@ static sl_status fixed_sum(const void *x, int64_t n, float *out, float *workspac
 {
     int64_t count = sums_of(n);
     float *from = workspace, *to = workspace + count;
-    block_sums_kernel<T, SQUARES>
-        <<<(unsigned) ((count + SEGMENTS - 1) / SEGMENTS), SEGMENTS * SL_SUM_LANES, 0, stream>>>((const T *) x, from,
-                                                                                                 n);
+    int64_t threads = count * (SL_SUM_LANES * (int64_t) sizeof(T) / 16);
+    block_sums_kernel<T, SQUARES><<<(unsigned) ((threads + THREADS - 1) / THREADS), THREADS, 0, stream>>>(
+        (const T *) x, from, n, sl_cuda_aligned(x));
     SL_CUDA_LAUNCHED();
     do {
         int64_t next = (count + PAIRS - 1) / PAIRS;
