@@ -15,26 +15,7 @@
  */
 #include "ops/rope.h"
 
-#include <math.h>
-
 #include "ops/common.h"
-
-#define TWO_PI 6.283185307179586
-
-double sl_rope_frequency(const sl_attrs *attrs, int64_t j)
-{
-    double frequency = pow(attrs->rope.theta, -2.0 * (double) j / attrs->rope.head_dim);
-    double factor = attrs->rope.factor, low = attrs->rope.low_freq_factor, high = attrs->rope.high_freq_factor;
-    if (factor == 0 || factor == 1)
-        return frequency;
-    double turns = attrs->rope.original_context * frequency / TWO_PI; /* within the original context */
-    if (turns < low)
-        return frequency / factor;
-    if (turns > high)
-        return frequency;
-    double smooth = (turns - low) / (high - low);
-    return (1 - smooth) * frequency / factor + smooth * frequency;
-}
 
 static sl_status check_attrs(const char *op, const sl_attrs *attrs)
 {

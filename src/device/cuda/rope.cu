@@ -3,34 +3,21 @@
  * shared memory (angle reduced in f64: at position one million an f32 angle is off by .06 radians), then turns all heads.
  * The frequencies come from the host, the same ones the reference uses.
  */
-#include <math.h>
-
 #include "device/cuda/kernel.cuh"
+#include "ops/rope.h"
 
 static constexpr int MOST_PAIRS = 128;
-static constexpr double TWO_PI = 6.283185307179586476925;
 
 struct rope_params {
     double frequency[MOST_PAIRS]; /* by pair; unused for style NONE */
     int heads, kv_heads, head_dim, style;
 };
 
-/* The same formula as sl_rope_frequency() in ops/rope.c, which a plugin cannot call. */
 static rope_params params_of(const sl_attrs *attrs)
 {
     rope_params p = {{0}, attrs->rope.heads, attrs->rope.kv_heads, attrs->rope.head_dim, attrs->rope.style};
-    for (int j = 0; p.style != SL_ROPE_NONE && j < p.head_dim / 2; j++) {
-        double frequency = pow((double) attrs->rope.theta, -2.0 * j / p.head_dim), factor = attrs->rope.factor;
-        if (factor != 0 && factor != 1) {
-            double low = attrs->rope.low_freq_factor, high = attrs->rope.high_freq_factor;
-            double turns = attrs->rope.original_context * frequency / TWO_PI, smooth = (turns - low) / (high - low);
-            if (turns < low)
-                frequency /= factor;
-            else if (turns <= high)
-                frequency = (1 - smooth) * frequency / factor + smooth * frequency;
-        }
-        p.frequency[j] = frequency;
-    }
+    for (int j = 0; p.style != SL_ROPE_NONE && j < p.head_dim / 2; j++)
+        p.frequency[j] = sl_rope_frequency(attrs, j);
     return p;
 }
 
@@ -52,7 +39,7 @@ __global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t
     if (p.style != SL_ROPE_NONE) {
         for (int j = threadIdx.x; j < pairs; j += blockDim.x) {
             double angle = positions[row] * p.frequency[j];
-            angle -= TWO_PI * rint(angle / TWO_PI);
+            angle -= SL_TWO_PI * rint(angle / SL_TWO_PI);
             sincosf((float) (FORWARD ? angle : -angle), &sine[j], &cosine[j]);
         }
         __syncthreads();
