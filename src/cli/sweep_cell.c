@@ -6,6 +6,7 @@
 #include "cli/sweep.h"
 #include "core/clock.h"
 #include "train/prepare.h"
+#include "train/summary.h"
 #include "train/trainer.h"
 
 /* ---- the job ---- */
@@ -191,16 +192,7 @@ static void put_bytes(sl_json_writer *w, const char *key, size_t bytes)
 static void put_figures(sl_json_writer *w, const sl_sweep_result *r, bool run)
 {
     const sl_summary *s = run ? &r->measured : &r->predicted;
-    sl_json_put_f64(w, "tokens_per_s", s->tokens_per_s);
-    sl_json_put_f64(w, "step_s", s->step_s);
-    sl_json_put_f64(w, "tflops", s->tflops);
-    sl_json_put_f64(w, "mfu", s->mfu);
-    sl_json_put_f64(w, "hfu", s->hfu);
-    put_bytes(w, "device_peak_bytes", s->peak_bytes[SL_TIER_DEVICE]);
-    put_bytes(w, "host_peak_bytes", s->peak_bytes[SL_TIER_HOST]);
-    sl_json_put_f64(w, "h2d_bytes_per_step", s->h2d_bytes);
-    sl_json_put_f64(w, "d2h_bytes_per_step", s->d2h_bytes);
-    sl_json_put_f64(w, "recompute_fraction", s->recompute_fraction);
+    sl_summary_put(s, w);
     sl_json_put_string(w, "limit", r->limit);
     sl_json_put_f64(w, "lower_bound_s", r->lower_bound_s);
     sl_json_put_i64(w, "rounds", r->rounds);

@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "train/prepare.h"
+#include "train/summary.h"
 
 struct sl_forecast {
     sl_options *options; /* a copy: the job may go away */
@@ -66,18 +67,8 @@ static void put_least(sl_json_writer *w, const char *key, size_t bytes)
 
 static void put_figures(sl_json_writer *w, const sl_forecast_view *v)
 {
-    const sl_summary *p = &v->predicted;
-    sl_json_put_bytes(w, "device_peak_bytes", p->peak_bytes[SL_TIER_DEVICE]);
-    sl_json_put_bytes(w, "host_peak_bytes", p->peak_bytes[SL_TIER_HOST]);
-    sl_json_put_f64(w, "step_s", p->step_s);
+    sl_summary_put(&v->predicted, w);
     sl_json_put_f64(w, "lower_bound_s", v->lower_bound_s);
-    sl_json_put_f64(w, "tokens_per_s", p->tokens_per_s);
-    sl_json_put_f64(w, "tflops", p->tflops);
-    sl_json_put_f64(w, "mfu", p->mfu);
-    sl_json_put_f64(w, "hfu", p->hfu);
-    sl_json_put_f64(w, "h2d_bytes_per_step", p->h2d_bytes);
-    sl_json_put_f64(w, "d2h_bytes_per_step", p->d2h_bytes);
-    sl_json_put_f64(w, "recompute_fraction", p->recompute_fraction);
     sl_json_put_string(w, "limit", v->limit);
     sl_json_put_i64(w, "actions", v->actions);
 }

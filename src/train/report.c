@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "train/run.h"
+#include "train/summary.h"
 
 static int ascending(const void *a, const void *b)
 {
@@ -108,18 +109,9 @@ void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
 
 static void put_summary(sl_json_writer *w, const sl_summary *s)
 {
-    sl_json_put_f64(w, "step_s", s->step_s);
-    sl_json_put_f64(w, "tokens_per_s", s->tokens_per_s);
-    sl_json_put_f64(w, "tflops", s->tflops);
-    sl_json_put_f64(w, "mfu", s->mfu);
-    sl_json_put_f64(w, "hfu", s->hfu);
-    sl_json_put_bytes(w, "device_peak_bytes", s->peak_bytes[SL_TIER_DEVICE]);
+    sl_summary_put(s, w);
     sl_json_put_bytes(w, "device_budget_bytes", s->budget_bytes[SL_TIER_DEVICE]);
-    sl_json_put_bytes(w, "host_peak_bytes", s->peak_bytes[SL_TIER_HOST]);
     sl_json_put_bytes(w, "host_budget_bytes", s->budget_bytes[SL_TIER_HOST]);
-    sl_json_put_f64(w, "h2d_bytes_per_step", s->h2d_bytes);
-    sl_json_put_f64(w, "d2h_bytes_per_step", s->d2h_bytes);
-    sl_json_put_f64(w, "recompute_fraction", s->recompute_fraction);
 }
 
 static void put_streams(sl_json_writer *w, const sl_summary *s)
