@@ -84,6 +84,12 @@ static sl_status watch_step_end(sl_device *device)
     return w->device->class->step_end(w->device);
 }
 
+static bool watch_scope(sl_device *device, sl_scope level, const char *name)
+{
+    sl_device *to = self(device)->device;
+    return to->class->scope && to->class->scope(to, level, name);
+}
+
 static sl_status watch_write(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
 {
     sl_watch *w = self(device);
@@ -129,6 +135,7 @@ static const sl_device_class watch_class = {
     .record = watch_record,
     .wait = watch_wait,
     .step_end = watch_step_end,
+    .scope = watch_scope,
     .write = watch_write,
     .read = watch_read,
     .hardware = watch_hardware,
