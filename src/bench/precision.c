@@ -213,7 +213,7 @@ static sl_status device_table(const sl_bench_job *job, sl_results *results)
     sl_table *t = SL_TABLE(results, "device", "What the device's matrix multiply does with numbers", columns);
     bool offered;
     SL_TRY(sl_tf32_offered(job->device, &offered));
-    for (int tf32 = 0; tf32 <= offered; tf32++) {
+    for (int tf32 = 0; tf32 < (offered ? 2 : 1); tf32++) {
         sl_rig rig;
         sl_numerics n;
         if (tf32)
