@@ -87,7 +87,7 @@ typedef struct sl_cuda_gemm {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t trans_a, trans_b, in, out, bias, add; /* bias, add: 1 if present */
 } sl_cuda_gemm;
-#define SL_CUDA_GEMM_WORKSPACE ((size_t) 32 << 20) /* what Hopper's kernels like to have */
+size_t sl_cuda_gemm_workspace(const sl_cuda_gemm *gemm);
 sl_status sl_cuda_gemm_prepare(sl_cuda *cuda, const sl_cuda_gemm *gemm);
 sl_status sl_cuda_gemm_run(sl_cuda *cuda, const sl_cuda_gemm *gemm, const void *a, const void *b, const void *bias,
                            const void *c, void *d, void *workspace, cudaStream_t stream);

@@ -222,26 +222,6 @@ static int64_t even_of(const sl_launch *launch)
     return vocabulary < LAST ? vocabulary : vocabulary / LAST * LAST;
 }
 
-/* Bytes of [logits of a block | logits of the last words of all tokens | losses of all tokens], behind matmul's own. */
-typedef struct room {
-    size_t rows, last, losses;
-} room;
-
-static room room_of(const sl_launch *launch)
-{
-    int64_t n = launch->in[0].type.dim[0];
-    bool last = even_of(launch) < launch->in[1].type.dim[0];
-    room bytes = {align((size_t) (block_of(launch) * stride_of(launch)) * sizeof(float)),
-                  last ? align((size_t) (n * LAST) * sizeof(float)) : 0, align((size_t) n * sizeof(float))};
-    return bytes;
-}
-
-static size_t head_workspace(const sl_launch *launch)
-{
-    room bytes = room_of(launch);
-    return SL_CUDA_GEMM_WORKSPACE + bytes.rows + bytes.last + bytes.losses;
-}
-
 /* The products of some tokens with some words. */
 typedef struct products {
     sl_cuda_gemm logits, dx, dw;
@@ -270,6 +250,38 @@ static products last_products(const sl_launch *launch)
 {
     return products_of(launch, launch->in[0].type.dim[0], launch->in[1].type.dim[0] - even_of(launch), LAST, true,
                        launch->accumulate >> 2 & 1);
+}
+
+/* Bytes of [matmul's own | logits of a block | logits of the last words of all tokens | losses of all tokens]. */
+typedef struct room {
+    size_t products, rows, last, losses;
+} room;
+
+static size_t products_bytes(const products *p)
+{
+    size_t logits = sl_cuda_gemm_workspace(&p->logits), dx = sl_cuda_gemm_workspace(&p->dx),
+           dw = sl_cuda_gemm_workspace(&p->dw), most = logits > dx ? logits : dx;
+    return most > dw ? most : dw;
+}
+
+static room room_of(const sl_launch *launch)
+{
+    int64_t n = launch->in[0].type.dim[0], block = block_of(launch);
+    bool last = even_of(launch) < launch->in[1].type.dim[0];
+    const products all[] = {block_products(launch, block, true),
+                            block_products(launch, n % block ? n % block : block, true), last_products(launch)};
+    room bytes = {0, align((size_t) (block * stride_of(launch)) * sizeof(float)),
+                  last ? align((size_t) (n * LAST) * sizeof(float)) : 0, align((size_t) n * sizeof(float))};
+    for (int i = 0; i < (last ? 3 : 2); i++)
+        if (products_bytes(&all[i]) > bytes.products)
+            bytes.products = align(products_bytes(&all[i]));
+    return bytes;
+}
+
+static size_t head_workspace(const sl_launch *launch)
+{
+    room bytes = room_of(launch);
+    return bytes.products + bytes.rows + bytes.last + bytes.losses;
 }
 
 static void prepare(sl_cuda *cuda, const products *p, bool backward)
@@ -350,7 +362,7 @@ static head_at head_of(const sl_launch *launch)
     h.x = (const char *) launch->in[0].data, h.w = (const char *) launch->in[1].data;
     h.dx = (char *) launch->out[1].data, h.dw = (char *) launch->out[2].data;
     h.space = (char *) launch->workspace;
-    char *rows = h.space + SL_CUDA_GEMM_WORKSPACE;
+    char *rows = h.space + bytes.products;
     h.view = {(float *) rows, (float *) (rows + bytes.rows), stride_of(launch), (int) even_of(launch),
               (int) launch->in[1].type.dim[0]};
     h.losses = (float *) (rows + bytes.rows + bytes.last);

@@ -15,7 +15,7 @@
 #include "device/cuda/choices.h"
 #include "device/cuda/cuda.h"
 
-enum { PROPOSALS = 8, ROUNDS = 2 };
+enum { PROPOSALS = 16, PLAIN_PROPOSALS = 8, ROUNDS = 2 };
 #define PROPOSAL_SECONDS 3e-3 /* of work per proposal and round */
 #define MARGIN 0.98           /* another proposal must be this much faster than the first */
 
@@ -25,6 +25,21 @@ typedef struct gemm_plan {
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
 } gemm_plan;
+
+/* Fewer outputs than keep all multiprocessors busy, and sums long enough to be split over them (a gradient of GPT-2's weights:
+ * 72 tiles for 132 multiprocessors, 65,536 tokens). */
+static bool wants_split(const sl_cuda_gemm *gemm)
+{
+    return gemm->m * gemm->n < (int64_t) 1 << 22 && gemm->k >= 8192;
+}
+
+/* Hopper's kernels like to have 32 MiB. Split sums leave partial results, in f32: room for eight. A rule of the shape alone,
+ * since it decides which algorithms there are to choose from. */
+size_t sl_cuda_gemm_workspace(const sl_cuda_gemm *gemm)
+{
+    size_t bytes = (size_t) 32 << 20, partials = 8 * (size_t) (gemm->m * gemm->n) * sizeof(float);
+    return wants_split(gemm) && partials > bytes ? partials : bytes;
+}
 
 static void plan_destroy(sl_cuda_cached *cached)
 {
@@ -99,7 +114,7 @@ static bool scratch_make(const sl_cuda_gemm *g, scratch *s)
     *s = (scratch){0};
     bool made = cudaMalloc(&s->a, a) == cudaSuccess && cudaMalloc(&s->b, b) == cudaSuccess &&
                 cudaMalloc(&s->c, c) == cudaSuccess &&
-                cudaMalloc(&s->workspace, SL_CUDA_GEMM_WORKSPACE) == cudaSuccess &&
+                cudaMalloc(&s->workspace, sl_cuda_gemm_workspace(g)) == cudaSuccess &&
                 cudaEventCreate(&s->start) == cudaSuccess && cudaEventCreate(&s->end) == cudaSuccess &&
                 cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking) == cudaSuccess;
     if (made) {
@@ -118,7 +133,7 @@ static bool time_runs(sl_cuda *cuda, const sl_cuda_gemm *gemm, const gemm_plan *
     cudaEventRecord(s->start, s->stream);
     for (int i = 0; i < runs; i++)
         if (cublasLtMatmul(sl_cuda_blas(cuda), plan->desc, &one, s->b, plan->a, s->a, plan->b, &beta, s->c, plan->c,
-                           s->c, plan->c, algo, s->workspace, SL_CUDA_GEMM_WORKSPACE, s->stream))
+                           s->c, plan->c, algo, s->workspace, sl_cuda_gemm_workspace(gemm), s->stream))
             return false;
     cudaEventRecord(s->end, s->stream);
     if (cudaEventSynchronize(s->end) != cudaSuccess || cudaEventElapsedTime(&ms, s->start, s->end) != cudaSuccess)
@@ -160,11 +175,11 @@ static sl_status choose(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan
     if (sl_cuda_choice_find(sl_cuda_machine(cuda), gemm, &plan->algo))
         return SL_OK;
     cublasLtMatmulPreference_t preference;
-    size_t bytes = SL_CUDA_GEMM_WORKSPACE;
+    size_t bytes = sl_cuda_gemm_workspace(gemm);
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     cublasLtMatmulHeuristicResult_t proposals[PROPOSALS];
     bool measure = sl_cuda_has_no_arena(cuda);
-    int found = 0;
+    int found = 0, most = !measure ? 1 : wants_split(gemm) ? PROPOSALS : PLAIN_PROPOSALS;
     SL_CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
     cublasStatus_t status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                                  &bytes, sizeof bytes);
@@ -179,7 +194,7 @@ static sl_status choose(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan
         status = cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &aligned, sizeof aligned);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulAlgoGetHeuristic(sl_cuda_blas(cuda), plan->desc, plan->a, plan->b, plan->c, plan->c,
-                                                preference, measure ? PROPOSALS : 1, proposals, &found);
+                                                preference, most, proposals, &found);
     cublasLtMatmulPreferenceDestroy(preference);
     if (status != CUBLAS_STATUS_SUCCESS || found == 0)
         return sl_cuda_fail(SL_E_UNSUPPORTED, "cuBLASLt has no algorithm for a %lld x %lld x %lld product: %s",
@@ -228,7 +243,7 @@ sl_status sl_cuda_gemm_run(sl_cuda *cuda, const sl_cuda_gemm *gemm, const void *
         SL_CUBLAS(cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
     float one = 1.0f, beta = gemm->add ? 1.0f : 0.0f;
     SL_CUBLAS(cublasLtMatmul(sl_cuda_blas(cuda), plan->desc, &one, b, plan->a, a, plan->b, &beta, gemm->add ? c : d,
-                             plan->c, d, plan->c, &plan->algo, workspace, SL_CUDA_GEMM_WORKSPACE, stream));
+                             plan->c, d, plan->c, &plan->algo, workspace, sl_cuda_gemm_workspace(gemm), stream));
     return SL_OK;
 }
 
@@ -259,7 +274,7 @@ static size_t matmul_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     sl_cuda_gemm gemm = gemm_of(launch);
     sl_cuda_gemm_prepare(cuda, &gemm); /* planning asks here first; what fails is reported by `supports` */
-    return SL_CUDA_GEMM_WORKSPACE;
+    return sl_cuda_gemm_workspace(&gemm);
 }
 
 static sl_status matmul_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
