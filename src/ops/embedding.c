@@ -126,6 +126,15 @@ static const sl_op_case embedding_bwd_cases[] = {
      .index_range = 20,
      .accumulate = 1},
     {.name = "one row", .in = {SL_T2(SL_F32, 1, 1), SL_T1(SL_I32, 1)}, .attrs.embedding.rows = 3, .index_range = 3},
+    {.name = "f32 accumulate, few words of many places",
+     .in = {SL_T2(SL_F32, 1000, 24), SL_T1(SL_I32, 1000)},
+     .attrs.embedding.rows = 70000,
+     .index_range = 5,
+     .accumulate = 1},
+    {.name = "bf16 one word",
+     .in = {SL_T2(SL_BF16, 200, 40), SL_T1(SL_I32, 200)},
+     .attrs.embedding.rows = 7,
+     .index_range = 1},
 };
 
 const sl_op_def sl_op_embedding_bwd = {

@@ -128,6 +128,7 @@ static const sl_op_case layernorm_bwd_cases[] = {
     {.name = "bf16, accumulate dw and db", .in = BWD(SL_BF16, 300, 256), .attrs.norm.eps = 1e-5f, .accumulate = 6},
     {.name = "bf16 tail, accumulate dx", .in = BWD(SL_BF16, 7, 77), .attrs.norm.eps = 1e-5f, .accumulate = 1},
     {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs.norm.eps = 1e-5f},
+    {.name = "bf16 many rows, accumulate all", .in = BWD(SL_BF16, 6500, 72), .attrs.norm.eps = 1e-5f, .accumulate = 7},
 };
 #undef BWD
 

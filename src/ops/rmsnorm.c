@@ -111,6 +111,8 @@ static const sl_op_case rmsnorm_bwd_cases[] = {
     {.name = "bf16, accumulate dw", .in = BWD(SL_BF16, 300, 256), .attrs.norm.eps = 1e-5f, .accumulate = 2},
     {.name = "bf16 tail, accumulate dx", .in = BWD(SL_BF16, 7, 77), .attrs.norm.eps = 1e-5f, .accumulate = 1},
     {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs.norm.eps = 1e-5f},
+    {.name = "f32 many rows, accumulate both", .in = BWD(SL_F32, 3500, 64), .attrs.norm.eps = 1e-5f, .accumulate = 3},
+    {.name = "f32 many long rows", .in = BWD(SL_F32, 1700, 1040), .attrs.norm.eps = 1e-5f},
 };
 #undef BWD
 
