@@ -311,8 +311,17 @@ static sl_status doubt(job *j)
     return status;
 }
 
+/* Kinds that look like one that was measured. */
+static sl_status recall_alike(job *j)
+{
+    for (int32_t k = 0; k < j->program->n_kinds; k++)
+        if (!j->known[k])
+            recall(j, k);
+    return SL_OK;
+}
+
 /* The kinds that make up most of a step, timed once more some seconds later: a moment in which something else had the machine
- * must not decide. */
+ * must not decide. An accelerator is not shared. */
 static sl_status measure_heavy(job *j, const bool *fresh)
 {
     const sl_program *p = j->program;
@@ -332,10 +341,7 @@ static sl_status measure_heavy(job *j, const bool *fresh)
         seconds[0] = *known[0], seconds[1] = *known[1];
         SL_TRY(sl_measure_cache_put(j->cache, j->keys[k], seconds, 2));
     }
-    for (int32_t k = 0; k < p->n_kinds; k++)
-        if (!j->known[k]) /* those that look alike */
-            recall(j, k);
-    return SL_OK;
+    return recall_alike(j);
 }
 
 /* ---- slices ---- */
@@ -403,16 +409,21 @@ static sl_status measure_unknown(job *j)
     SL_TRY(open_bench(j, largest_kind(j), 2 * j->piece));
     bool *fresh;
     SL_TRY(sl_region_alloc(j->region, &fresh, j->program->n_kinds + 1, sizeof *fresh));
-    for (int32_t k = 0; k < j->program->n_kinds; k++) {
-        int32_t ends[2];
-        fresh[k] = !j->known[k] && !recall(j, k); /* a kind may look like one measured a moment ago */
-        if (fresh[k] && !slice_ends(j, k, ends))
-            SL_TRY(measure_kind(j, k));
-    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t k = 0; k < j->program->n_kinds; k++) {
+            int32_t ends[2];
+            sl_launch launch;
+            sl_costs_launch(j->program, k, &launch);
+            if (sl_bench_any_numbers(&launch) != (pass == 0))
+                continue;
+            fresh[k] = !j->known[k] && !recall(j, k); /* a kind may look like one measured a moment ago */
+            if (fresh[k] && !slice_ends(j, k, ends))
+                SL_TRY(measure_kind(j, k));
+        }
     SL_TRY(interpolate_slices(j, fresh));
     if (!j->machine_known)
         SL_TRY(measure_machine(j));
-    return measure_heavy(j, fresh);
+    return j->hot ? recall_alike(j) : measure_heavy(j, fresh);
 }
 
 static sl_status measure(job *j, sl_device *device)

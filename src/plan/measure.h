@@ -20,7 +20,9 @@ typedef struct sl_bench {
     size_t scrub_bytes; /* copied through to clear the caches */
     size_t heat;        /* from here on: the operands of `heater` */
     sl_launch heater;
-    int heats; /* launches of it before each timed one; 0: none */
+    int heats;      /* launches of it before each timed one; 0: none */
+    double worked;  /* when it last did */
+    size_t painted; /* bytes from the start of the host arena on that hold any random numbers */
 } sl_bench;
 
 sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t copy_bytes);
@@ -29,6 +31,8 @@ sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t
 sl_status sl_bench_open_hot(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t copy_bytes,
                             const sl_launch *heavy, size_t workspace);
 size_t sl_bench_operand_bytes(const sl_launch *launch);
+/* Operands may be any random numbers. Kinds of this sort are measured first: others spoil the memory painted for them. */
+bool sl_bench_any_numbers(const sl_launch *launch);
 /* Random operands at the start of both tiers' memory. `sequences` > 0: attention's. */
 sl_status sl_bench_fill(sl_bench *bench, sl_launch *launch, int64_t sequences);
 /* Points a launch at a tier's operands, and at `workspace` bytes behind them. */

@@ -8,7 +8,9 @@
  *    holds: copying 24 MB through left much of it there.)
  *  - outliers. On a shared machine times have a long tail, and a step adds up hundreds of them: medians would leave the
  *    tail out. The mean is taken, with nothing above half as much again as the median.
- *  - special numbers. Kernels run faster on zeros: operands are filled by the op's own rule.
+ *  - special numbers. Kernels run faster on zeros: operands are random. Where any numbers will do they are taken from memory that
+ *    is painted with normal ones once (pairs of bf16 are normal f32 numbers too); drawing them for each kind by the op's own rule
+ *    took more than half of the time.
  *  - an idle machine. An accelerator that has rested runs its first products up to a fifth faster than its power allows for long:
  *    where compute has cores of its own, kinds are timed behind a few milliseconds of heavy work, and after seconds of it.
  *  - neighbours. On a CPU copies and host tasks take cores from compute: a matrix product is timed with each beside it.
@@ -25,10 +27,13 @@
 
 enum { MOST_RUNS = 6, LEAST_RUNS = 3, MOST_BESIDE = 64, SLOWDOWN_RUNS = 3 };
 #define HEAT_SECONDS 0.006  /* of load before each timed launch */
-#define REHEAT_SECONDS 0.06 /* before each kind */
+#define REHEAT_SECONDS 0.06 /* before each kind, at most: as long again as the device rested */
 #define WARM_UP_SECONDS 1.0 /* until the clock has settled */
-#define KIND_SECONDS 0.06   /* spent on one kind, unless it takes longer to run LEAST_RUNS times */
-#define LONG_SECONDS 0.2    /* a kind that takes this long is run just once */
+#define STEADY 0.01         /* runs this near to each other need no more beside them */
+#define BESIDE_SECONDS 0.1  /* of each group of commands that run beside each other */
+#define HOT_BESIDE_SECONDS 0.04
+#define KIND_SECONDS 0.06 /* spent on one kind, unless it takes longer to run LEAST_RUNS times */
+#define LONG_SECONDS 0.2  /* a kind that takes this long is run just once */
 
 #define LEAST_SCRUB ((size_t) 24 << 20)
 #define MOST_SCRUB ((size_t) 192 << 20)
@@ -66,6 +71,8 @@ static sl_status open_bench(sl_bench *b, const char *device, int threads, size_t
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         config.arena_bytes[tier] = b->scrub + SL_MAX(copy_bytes, b->scrub_bytes);
     b->heats = 0;
+    b->painted = 0;
+    b->worked = 0;
     b->heat = config.arena_bytes[SL_TIER_DEVICE];
     config.arena_bytes[SL_TIER_DEVICE] += heat_bytes;
     SL_TRY(sl_device_open(device, &config, &b->device));
@@ -103,13 +110,62 @@ static void place_operands(sl_launch *launch, unsigned char *base)
     }
 }
 
+/* Kernels whose time depends on no value and whose results no value spoils. */
+bool sl_bench_any_numbers(const sl_launch *launch)
+{
+    switch (launch->op) {
+    case SL_OP_MATMUL:
+    case SL_OP_RMSNORM:
+    case SL_OP_RMSNORM_BWD:
+    case SL_OP_LAYERNORM:
+    case SL_OP_LAYERNORM_BWD:
+    case SL_OP_SWIGLU:
+    case SL_OP_SWIGLU_BWD:
+    case SL_OP_GELU:
+    case SL_OP_GELU_BWD:
+    case SL_OP_BIAS_GRAD:
+    case SL_OP_ADD:
+    case SL_OP_SCALE:
+    case SL_OP_CAST:
+    case SL_OP_SUM_SQUARES:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The first `bytes` of the host arena become normal bf16 numbers, repeated with an odd period. */
+static sl_status paint(sl_bench *b, size_t bytes)
+{
+    enum { NUMBERS = (1 << 20) + 520 };
+    unsigned char *base = b->arena[SL_TIER_HOST];
+    size_t period = NUMBERS * sl_dtype_bytes(SL_BF16), first = SL_MIN(bytes, period);
+    if (b->painted < first) {
+        sl_launch draw = {.op = SL_OP_ADD};
+        draw.in[0] = (sl_operand){.type = sl_type_1d(SL_BF16, (int64_t) (first / 2)), .data = base};
+        SL_TRY(sl_op_fill(&draw, 1, NULL));
+        uint16_t *words = (uint16_t *) (void *) base;
+        for (size_t i = 0; i < first / 2; i++) /* a zero before another number would be a denormal f32: slow on CPUs */
+            words[i] = words[i] & 0x7fff ? words[i] : 0x3f80;
+        b->painted = first;
+    }
+    for (; b->painted < bytes; b->painted += SL_MIN(bytes - b->painted, period))
+        memcpy(base + b->painted, base + b->painted - period, SL_MIN(bytes - b->painted, period));
+    return SL_OK;
+}
+
 /* By way of the host arena: a device's own memory need not be addressable from here. So host operands are there as well. */
 static sl_status fill_at(sl_bench *b, sl_launch *launch, int64_t sequences, size_t offset)
 {
     unsigned char *staging = b->arena[SL_TIER_HOST];
     place_operands(launch, staging);
-    SL_TRY(sl_op_fill(launch, 1, NULL));
-    fill_segments(launch, sequences);
+    if (sl_bench_any_numbers(launch))
+        SL_TRY(paint(b, sl_bench_operand_bytes(launch)));
+    else {
+        b->painted = 0;
+        SL_TRY(sl_op_fill(launch, 1, NULL));
+        fill_segments(launch, sequences);
+    }
     return b->class->write(b->device, SL_TIER_DEVICE, b->arena[SL_TIER_DEVICE] + offset, staging,
                            sl_bench_operand_bytes(launch));
 }
@@ -178,20 +234,39 @@ static sl_status run_once(sl_bench *b, const sl_launch *launch, sl_stream stream
     return ended != SL_OK ? ended : status;
 }
 
+/* It rested while operands were filled. */
+static sl_status reheat(sl_bench *b)
+{
+    double start = sl_clock_s(), rested_s = start - b->worked, seconds;
+    while (b->heats && sl_clock_s() - start < SL_MIN(REHEAT_SECONDS, rested_s))
+        SL_TRY(run_once(b, &b->heater, SL_STREAM_COMPUTE, &seconds));
+    return SL_OK;
+}
+
+static bool steady(const double *runs, int n)
+{
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < n; i++) {
+        least = SL_MIN(least, runs[i]);
+        most = SL_MAX(most, runs[i]);
+    }
+    return most - least <= STEADY * least;
+}
+
 sl_status sl_bench_time(sl_bench *b, const sl_launch *launch, sl_stream stream, double *seconds)
 {
     double runs[MOST_RUNS], total = 0;
     int n = 0;
-    for (double start = sl_clock_s(); b->heats && sl_clock_s() - start < REHEAT_SECONDS;)
-        SL_TRY(run_once(b, &b->heater, SL_STREAM_COMPUTE, &runs[0])); /* it rested while operands were filled */
-    SL_TRY(run_once(b, launch, stream, &runs[0]));                    /* first touch, and a thread pool waking up */
-    if (runs[0] > LONG_SECONDS)                                       /* neither is much of this one */
+    SL_TRY(reheat(b));
+    SL_TRY(run_once(b, launch, stream, &runs[0])); /* first touch, and a thread pool waking up */
+    if (runs[0] > LONG_SECONDS)                    /* neither is much of this one */
         n = 1, total = runs[0];
     int least = n ? n : LEAST_RUNS;
-    while (n < least || (n < MOST_RUNS && total < KIND_SECONDS)) {
+    while (n < least || (n < MOST_RUNS && total < KIND_SECONDS && !(b->heats && steady(runs, n)))) {
         SL_TRY(run_once(b, launch, stream, &runs[n]));
         total += runs[n++];
     }
+    b->worked = sl_clock_s();
     *seconds = mean_of(runs, n);
     return SL_OK;
 }
@@ -270,10 +345,11 @@ static sl_status run_beside(sl_bench *b, beside *x)
     return SL_OK;
 }
 
-/* How many commands of `seconds` each make about a tenth of a second. */
-static int about(double seconds)
+/* How many commands of `seconds` each last long enough to tell. */
+static int about(const sl_bench *b, double seconds)
 {
-    return SL_MAX(2, SL_MIN(MOST_BESIDE, (int) (0.1 / SL_MAX(seconds, 1e-9))));
+    double enough_s = b->heats ? HOT_BESIDE_SECONDS : BESIDE_SECONDS;
+    return SL_MAX(2, SL_MIN(MOST_BESIDE, (int) (enough_s / SL_MAX(seconds, 1e-9))));
 }
 
 /* The time a small copy needs from the event it waits for to the event behind it, by a chain through both copy streams. */
@@ -303,7 +379,7 @@ sl_status sl_bench_links(sl_bench *b, size_t piece, sl_measured *m)
     beside in = {.copies = {4, 0}, .piece = piece}, out = {.copies = {0, 4}, .piece = piece};
     SL_TRY(run_beside(b, &in)); /* touches the memory */
     SL_TRY(run_beside(b, &out));
-    int n = about(in.copy_s[0]);
+    int n = about(b, in.copy_s[0]);
     in.copies[0] = out.copies[1] = n;
     beside both = {.copies = {n, n}, .piece = piece};
     SL_TRY(run_beside(b, &in));
@@ -384,7 +460,7 @@ static sl_status measure_shared_links(sl_bench *b, beside *alone, size_t piece, 
 sl_status sl_bench_slowdowns(sl_bench *b, const sl_launch *load, double load_s, const sl_launch *host, double host_s,
                              size_t piece, bool shared, sl_measured *m)
 {
-    int n = about(load_s);
+    int n = about(b, load_s);
     double piece_s = (double) piece / m->link[0]; /* alone */
     beside alone = {.load = load, .loads = n}, copies = {.load = load, .loads = n, .piece = piece};
     copies.copies[0] = SL_MIN(MOST_BESIDE, (int) (n * load_s / piece_s) + 2);
