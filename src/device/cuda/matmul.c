@@ -9,6 +9,7 @@
  * by measuring, once per shape (choices.h). Measuring needs memory beside the arena, so it happens only on a device that was opened
  * without one, as planning does to ask for workspaces. A shape first seen elsewhere gets the first proposal.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,9 @@
 #include "device/cuda/cuda.h"
 
 enum { PROPOSALS = 16, PLAIN_PROPOSALS = 8, ROUNDS = 2 };
-#define PROPOSAL_SECONDS 3e-3 /* of work per proposal and round */
+#define GLANCE_SECONDS 3e-4   /* of work per proposal at first */
+#define PROPOSAL_SECONDS 3e-3 /* of work per proposal that is not far behind by then, and round */
+#define FAR_BEHIND 1.15       /* times the fastest */
 #define MARGIN 0.98           /* another proposal must be this much faster than the first */
 
 typedef struct gemm_plan {
@@ -142,27 +145,45 @@ static bool time_runs(sl_cuda *cuda, const sl_cuda_gemm *gemm, const gemm_plan *
     return true;
 }
 
-/* The index of the fastest proposal, each measured several times in turn. */
+/* Seconds of each proposal: a glance at all (the first run of one loads its code), then, in turn, at those that may be the fastest.
+ * Infinity: it cannot be. */
+static void time_proposals(sl_cuda *cuda, const sl_cuda_gemm *gemm, const gemm_plan *plan, const scratch *s,
+                           const cublasLtMatmulHeuristicResult_t *proposals, int count, double *best)
+{
+    double once[PROPOSALS], least = INFINITY, seconds;
+    for (int i = 0; i < count; i++)
+        if (!time_runs(cuda, gemm, plan, s, 1, &proposals[i].algo, &once[i]))
+            once[i] = INFINITY;
+    for (int i = 0; i < count; i++) {
+        int runs = once[i] < INFINITY ? (int) (GLANCE_SECONDS / (once[i] + 1e-6)) + 1 : 0;
+        if (!runs || !time_runs(cuda, gemm, plan, s, runs, &proposals[i].algo, &once[i]))
+            once[i] = INFINITY;
+        least = SL_MIN(least, once[i]);
+    }
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < count; i++) {
+            int runs = (int) (PROPOSAL_SECONDS / (once[i] + 1e-6)) + 1;
+            if (once[i] <= FAR_BEHIND * least && time_runs(cuda, gemm, plan, s, runs, &proposals[i].algo, &seconds) &&
+                seconds < best[i])
+                best[i] = seconds;
+        }
+}
+
+/* The index of the fastest proposal. */
 static int fastest(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan,
                    const cublasLtMatmulHeuristicResult_t *proposals, int count)
 {
     scratch s;
-    double best[PROPOSALS], seconds, once;
+    double best[PROPOSALS];
     int index = 0;
     for (int i = 0; i < count; i++)
-        best[i] = 1e30;
+        best[i] = INFINITY;
     bool ready = scratch_make(gemm, &s);
     if (ready && gemm->bias) /* any address will do: C is as long */
         ready = cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &s.c, sizeof s.c) ==
                 CUBLAS_STATUS_SUCCESS;
-    for (int round = 0; round <= ROUNDS && ready; round++)
-        for (int i = 0; i < count; i++) {
-            if (!time_runs(cuda, gemm, plan, &s, 1, &proposals[i].algo, &once))
-                continue;
-            int runs = (int) (PROPOSAL_SECONDS / (once + 1e-6)) + 1;
-            if (round > 0 && time_runs(cuda, gemm, plan, &s, runs, &proposals[i].algo, &seconds) && seconds < best[i])
-                best[i] = seconds;
-        }
+    if (ready)
+        time_proposals(cuda, gemm, plan, &s, proposals, count, best);
     for (int i = 1; i < count; i++)
         if (best[i] < best[index] * (index == 0 ? MARGIN : 1))
             index = i;
@@ -170,9 +191,20 @@ static int fastest(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan,
     return index;
 }
 
+/* The same product with or without an addend has the same proposals, and the same one is the fastest. */
+static bool choose_as_twin(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan)
+{
+    sl_cuda_gemm twin = *gemm;
+    twin.add = !gemm->add;
+    bool known = sl_cuda_has_no_arena(cuda) && sl_cuda_choice_find(sl_cuda_machine(cuda), &twin, &plan->algo);
+    if (known)
+        sl_cuda_choice_add(sl_cuda_machine(cuda), gemm, &plan->algo);
+    return known;
+}
+
 static sl_status choose(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan)
 {
-    if (sl_cuda_choice_find(sl_cuda_machine(cuda), gemm, &plan->algo))
+    if (sl_cuda_choice_find(sl_cuda_machine(cuda), gemm, &plan->algo) || choose_as_twin(cuda, gemm, plan))
         return SL_OK;
     cublasLtMatmulPreference_t preference;
     size_t bytes = sl_cuda_gemm_workspace(gemm);
