@@ -52,83 +52,137 @@ __device__ __forceinline__ void read_logits(const logits_view &view, int v, floa
             x[j] = -INFINITY;
 }
 
+/* W dlogits as one access: left to itself the compiler stores them one by one. */
+__device__ __forceinline__ void put_dlogits(float *to, const float (&x)[W])
+{
+    __stwb(reinterpret_cast<float4 *>(to), make_float4(x[0], x[1], x[2], x[3]));
+}
+__device__ __forceinline__ void put_dlogits(bf16 *to, const float (&x)[W])
+{
+    __nv_bfloat162 pair[2] = {__floats2bfloat162_rn(x[0], x[1]), __floats2bfloat162_rn(x[2], x[3])};
+    __stwb(reinterpret_cast<uint2 *>(to), *reinterpret_cast<uint2 *>(pair));
+}
+
 __device__ __forceinline__ bool counts(int32_t target, int32_t ignore, int vocabulary)
 {
     return target != ignore && target >= 0 && target < vocabulary;
 }
 
+/* 2^x in one instruction; below 2^-126 it is 0. */
+__device__ __forceinline__ float power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /*
  * One token per cluster of blocks: every logit is read once and stays in a register of its thread. The row's maximum and sum of
- * exponentials meet in shared memory: each warp sends its own pair, relative to its own maximum, to all blocks of the cluster, and
- * each warp folds all pairs in the same order. Several clusters live on a multiprocessor, so that some read while others fold.
+ * exponentials meet in shared memory: each warp sends its own pair to all blocks of the cluster, and each warp folds all pairs in
+ * the same order. Several clusters live on a multiprocessor, so that some read while others fold.
+ *
+ * Reading at full speed leaves few instructions per logit. So exponentials are powers of two, relative to a whole number near
+ * the warp's maximum (which makes the fold's factors exact); and the target, one word of many, is left to the thread that has it.
+ *
  * Nothing is written over the row before the barrier behind which all of it has been read.
  */
 template <typename T, bool BACKWARD>
 __global__ void __launch_bounds__(THREADS)
-    shared_row_kernel(const __grid_constant__ logits_view block, const int32_t *__restrict__ targets,
-                      const sl_step_params *__restrict__ step, float *__restrict__ losses, int32_t ignore)
+    shared_row_kernel(const __grid_constant__ logits_view block, const int32_t *targets, const sl_step_params *step,
+                      float *losses, int32_t ignore)
 {
 #if __CUDA_ARCH__ >= 900
+    constexpr float LOG2E = 1.44269504f, LN2 = 0.693147181f;
     __shared__ float2 pairs[CLUSTER * THREADS / 32];
-    __shared__ float wanted; /* the target's logit, which will be written over */
+    __shared__ float4 aim; /* the target: its logit, its word, loss_scale or 0 if it does not count */
     cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
-    auto all_here = cluster.barrier_arrive();
+    __cluster_barrier_arrive_relaxed(); /* no memory to show yet, so no fence either */
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5, rank = (int) cluster.block_rank();
     int64_t token = blockIdx.x / CLUSTER;
     logits_view view = view_token(block, token);
-    int32_t target = targets[token];
-    bool counted = counts(target, ignore, view.vocabulary), first = rank == 0 && threadIdx.x == 0;
-    float most = -INFINITY, sum = 0, x[HELD][W];
     int begin = (rank * (int) blockDim.x + (int) threadIdx.x) * W, ahead = CLUSTER * (int) blockDim.x * W;
+    int even = view.even, last = view.vocabulary - even - begin; /* words of the narrow matrix from `begin` on */
+    float most = -INFINITY, sum = 0, x[HELD][W], y[W];
 #pragma unroll
     for (int k = 0; k < HELD; k++)
-        read_logits(view, begin + k * ahead, x[k]);
-    if (first && counted)
-        wanted = *at<float>(view, target);
+        if (begin + k * ahead < even)
+            load<W>(view.row + begin + k * ahead, x[k]);
+        else
+            x[k][0] = x[k][1] = x[k][2] = x[k][3] = -INFINITY;
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        y[j] = j < last ? view.last[begin + j] : -INFINITY;
+    float4 found = {};
+    if (rank == 0 && warp == 0) { /* one warp alone waits for the target */
+        int32_t target = targets[token];
+        bool counted = counts(target, ignore, view.vocabulary);
+        found = make_float4(counted ? *at<float>(view, target) : 0.0f, __int_as_float(counted ? target : -1),
+                            BACKWARD && counted ? step->loss_scale : 0.0f, 0.0f);
+    }
 #pragma unroll
     for (int k = 0; k < HELD; k++)
 #pragma unroll
         for (int j = 0; j < W; j++)
             most = fmaxf(most, x[k][j]);
-    most = warp_max(most);
-    float base = most == -INFINITY ? 0.0f : most; /* a warp without words: exp(-inf - 0) = 0 */
+    most = fmaxf(fmaxf(fmaxf(most, y[0]), fmaxf(y[1], y[2])), y[3]);
+    most = rintf(warp_max(most) * LOG2E);
+    float base = most == -INFINITY ? 0.0f : most; /* a warp without words: 2^(-inf - 0) = 0 */
 #pragma unroll
     for (int k = 0; k < HELD; k++)
 #pragma unroll
         for (int j = 0; j < W; j++)
-            sum += x[k][j] = __expf(x[k][j] - base);
+            sum += x[k][j] = power_of_two(fmaf(x[k][j], LOG2E, -base));
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        sum += y[j] = power_of_two(fmaf(y[j], LOG2E, -base));
     sum = warp_sum(sum);
-    cluster.barrier_wait(static_cast<decltype(all_here) &&>(all_here)); /* the others' shared memory exists */
-    if (lane < CLUSTER)
+    __cluster_barrier_wait(); /* the others' shared memory exists */
+    if (lane < CLUSTER) {
         *cluster.map_shared_rank(&pairs[rank * warps + warp], lane) = make_float2(most, sum);
+        if (rank == 0 && warp == 0)
+            *cluster.map_shared_rank(&aim, lane) = found;
+    }
     __syncwarp();
     cluster.sync();
     float top = -INFINITY, total = 0;
+#pragma unroll 1
     for (int i = lane; i < CLUSTER * warps; i += 32)
         top = fmaxf(top, pairs[i].x);
     top = warp_max(top);
+#pragma unroll 1
     for (int i = lane; i < CLUSTER * warps; i += 32)
-        total += pairs[i].y * expf(pairs[i].x - top);
+        total += pairs[i].y * power_of_two(pairs[i].x - top);
     total = warp_sum(total);
-    if (first)
-        losses[token] = counted ? logf(total) + top - wanted : 0.0f;
+    float wanted = aim.x, factor = aim.z;
+    int target = __float_as_int(aim.y);
+    if (begin == 0)
+        losses[token] = target >= 0 ? fmaf(top, LN2, logf(total)) - wanted : 0.0f;
     if (!BACKWARD)
         return;
-    float factor = counted ? step->loss_scale : 0.0f, share = expf(most - top) / total;
+    float inverse = __frcp_rn(total), share = power_of_two(base - top) * inverse * factor;
+    T *to = reinterpret_cast<T *>(view.row) + begin, *to_last = reinterpret_cast<T *>(view.last) + begin;
+    bool owner = target >= even && (unsigned) (target - even - begin) < W;
 #pragma unroll
     for (int k = 0; k < HELD; k++) {
         int v = begin + k * ahead;
 #pragma unroll
         for (int j = 0; j < W; j++)
-            x[k][j] = (x[k][j] * share - (v + j == target ? 1.0f : 0.0f)) * factor;
-        if (v < view.vocabulary)
-            store<W>(at<T>(view, v), x[k]); /* zeros beyond the vocabulary */
+            x[k][j] *= share;
+        if (v < even)
+            put_dlogits(to + k * ahead, x[k]);
+        owner |= target < even && (unsigned) (target - v) < W;
     }
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        if (j < last)
+            from_f32(y[j] * share, to_last + j);
+    if (owner) /* over what it has just written there */
+        from_f32((power_of_two(fmaf(wanted, LOG2E, -top)) * inverse - 1.0f) * factor, at<T>(view, target));
 #endif
 }
 
-/* Where there are no clusters, or the vocabulary is beyond their registers: one token per block, and two passes, maximum and sum of
- * exponentials (online, one read), then dlogits (one read, one write). */
+/* Where there are no clusters, or the vocabulary is beyond their registers (or a few words only): one token per block, and two
+ * passes, maximum and sum of exponentials (online, one read), then dlogits (one read, one write). */
 template <typename T, bool BACKWARD>
 __global__ void __launch_bounds__(THREADS)
     row_kernel(const __grid_constant__ logits_view block, const int32_t *__restrict__ targets,
@@ -176,7 +230,7 @@ __global__ void __launch_bounds__(THREADS)
             for (int j = 0; j < W; j++)
                 x[t][j] = (__expf(x[t][j] - top) * inverse - (v + j == target ? 1.0f : 0.0f)) * factor;
             if (v < view.vocabulary)
-                store<W>(at<T>(view, v), x[t]); /* zeros beyond the vocabulary */
+                put_dlogits(at<T>(view, v), x[t]); /* zeros beyond the vocabulary */
         }
     }
 }
@@ -325,14 +379,14 @@ template <typename T, bool BACKWARD>
 static sl_status rows_launch(sl_cuda *cuda, const logits_view *view, const int32_t *targets, const sl_step_params *step,
                              float *losses, int64_t rows, int32_t ignore, cudaStream_t stream)
 {
-    if (sl_cuda_get_info(cuda)->capability >= 90 && view->vocabulary <= MOST_SHARED) {
+    if (sl_cuda_get_info(cuda)->capability >= 90 && view->even <= MOST_SHARED && view->even % W == 0) {
         constexpr int64_t each = CLUSTER * HELD * W; /* words of one thread of each block */
         cudaLaunchAttribute attribute = {};
         attribute.id = cudaLaunchAttributeClusterDimension;
         attribute.val.clusterDim = {CLUSTER, 1, 1};
         cudaLaunchConfig_t config = {};
         config.gridDim = dim3((unsigned) (rows * CLUSTER));
-        config.blockDim = dim3((unsigned) ((view->vocabulary + each * 32 - 1) / (each * 32) * 32));
+        config.blockDim = dim3((unsigned) ((view->even + each * 32 - 1) / (each * 32) * 32));
         config.stream = stream;
         config.attrs = &attribute, config.numAttrs = 1;
         SL_CUDA(cudaLaunchKernelEx(&config, shared_row_kernel<T, BACKWARD>, *view, targets, step, losses, ignore));
