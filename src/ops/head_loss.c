@@ -101,6 +101,8 @@ static const sl_op_case head_loss_cases[] = {
     {.name = "f32 ignore, blocks", .in = {HEAD(SL_F32, 70, 33, 259)}, .index_range = 40, .attrs.head = {32, 7}},
     {.name = "bf16", .in = {HEAD(SL_BF16, 37, 64, 300)}, .index_range = 300, .attrs.head = {16, -100}},
     {.name = "bf16 ignore, one block", .in = {HEAD(SL_BF16, 64, 96, 1031)}, .index_range = 8, .attrs.head = {0, 3}},
+    {.name = "f32 many words", .in = {HEAD(SL_F32, 5, 16, 17003)}, .index_range = 17003, .attrs.head = {2, -100}},
+    {.name = "bf16 many words", .in = {HEAD(SL_BF16, 5, 16, 17003)}, .index_range = 17003, .attrs.head = {2, -100}},
 };
 
 const sl_op_def sl_op_head_loss = {
@@ -212,6 +214,14 @@ static const sl_op_case head_loss_bwd_cases[] = {
      .index_range = 8,
      .attrs.head = {0, 3},
      .accumulate = 4},
+    {.name = "f32 many words",
+     .in = {HEAD(SL_F32, 5, 16, 17003), SL_STEP_TYPE},
+     .index_range = 17003,
+     .attrs.head = {2, -100}},
+    {.name = "bf16 many words",
+     .in = {HEAD(SL_BF16, 5, 16, 17003), SL_STEP_TYPE},
+     .index_range = 17003,
+     .attrs.head = {2, -100}},
 };
 #undef HEAD
 
