@@ -25,12 +25,18 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
 
+timed() { # what it is called, where its output goes, the command: the seconds it took, and why it failed if it did
+    local name=$1 to=$2 start=$SECONDS why=''
+    shift 2
+    "$@" > "$to" 2> "$work/error" || { failed=1 && why=": failed: $(tail -n 1 "$work/error")"; }
+    printf '%4d s  %s%s\n' $((SECONDS - start)) "$name" "$why"
+}
+
 run() { # file, then a bench and its flags: one more line in the file
-    local file=$1 start=$SECONDS
+    local file=$1
     shift
-    "$sluice" bench "$@" "${quick[@]}" --device "$device" --json > "$work/line" 2> "$work/error" || failed=1
+    timed "bench $*" "$work/line" "$sluice" bench "$@" "${quick[@]}" --device "$device" --json
     cat "$work/line" >> "$out/$file"
-    printf '%4d s  bench %s%s\n' $((SECONDS - start)) "$*" "$([[ -s $work/error ]] && printf ': %s' "$(tail -n 1 "$work/error")")"
 }
 
 number() { # key, file: the first number behind the key
@@ -55,9 +61,7 @@ against() { # model, sequence length, tokens per step, steps: planned from the p
 }
 
 system() {
-    local start=$SECONDS
-    "$sluice" system --device "$device" "${quick[@]}" --disk "$work" --json > "$out/system.json" 2> "$work/error" || failed=1
-    printf '%4d s  system%s\n' $((SECONDS - start)) "$([[ -s $work/error ]] && printf ': %s' "$(tail -n 1 "$work/error")")"
+    timed system "$out/system.json" "$sluice" system --device "$device" "${quick[@]}" --disk "$work" --json
 }
 
 plan() {
