@@ -284,8 +284,6 @@ sl_status sl_plan_create(const sl_program *program, const sl_costs *costs, const
 
 struct sl_guide {
     sl_planning planning;
-    sl_choice earlier; /* the best before the search went on */
-    bool refined;
 };
 
 void sl_guide_destroy(sl_guide *guide)
@@ -293,7 +291,6 @@ void sl_guide_destroy(sl_guide *guide)
     if (!guide)
         return;
     end_planning(&guide->planning);
-    sl_choice_free(&guide->earlier);
     sl_free(guide);
 }
 
@@ -324,12 +321,9 @@ sl_status sl_guide_refine(sl_guide *guide, const sl_plan_config *config, sl_plan
     const sl_analysis *a = guide->planning.a;
     guide->planning.search->deadline_s =
         sl_search_clock_s() + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
-    SL_TRY(sl_choice_new(a, &guide->earlier));
-    sl_choice_copy(a, &guide->earlier, &guide->planning.search->best);
     SL_TRY(sl_search_refine(guide->planning.search, &better));
     if (!better)
         return SL_OK;
-    guide->refined = true;
     SL_TRY(finish(a->program, a->costs, config, guide->planning.search, start, &refined));
     sl_plan_destroy(*plan);
     *plan = refined;
@@ -378,12 +372,19 @@ static sl_status consider_twice(sl_search *search)
     return SL_OK;
 }
 
-#define PROMISED 1.015 /* the whole step is as fast as the few rounds said */
+/* So near to the bound that another choice is not worth trying. */
+static bool lost_little(const sl_search *search)
+{
+    return search->found && search->best_s <= 1.002 * search->bound_s;
+}
 
+/* The whole step differs by a percent from what four rounds promise, since addresses differ from round to round: the most promising
+ * choices are tried, not the best one alone. */
 sl_status sl_guide_follow(const sl_guide *guide, const sl_program *program, const sl_costs *costs,
                           const sl_plan_config *config, sl_plan **plan)
 {
-    double start = sl_clock_s(), promised_s = guide->planning.search->best_s;
+    double start = sl_clock_s();
+    const sl_search *promising = guide->planning.search;
     sl_planning planning;
     int32_t *match;
     bool follows;
@@ -393,11 +394,9 @@ sl_status sl_guide_follow(const sl_guide *guide, const sl_program *program, cons
     SL_TRY_GOTO(sl_region_alloc(planning.a->region, &match, program->n_tasks + 1, sizeof *match), end);
     SL_TRY_GOTO(sl_unroll_match(guide->planning.a->program, program, match, &follows), end);
     search->max_evaluations = INT64_MAX;
-    if (follows && spread(guide, &guide->planning.search->best, search, match))
-        SL_TRY_GOTO(consider_twice(search), end);
-    if (follows && guide->refined && !(search->found && search->best_s <= promised_s * PROMISED) &&
-        spread(guide, &guide->earlier, search, match))
-        SL_TRY_GOTO(consider_twice(search), end);
+    for (int i = 0; i < promising->n_shortlist && follows && !lost_little(search); i++)
+        if (spread(guide, &promising->shortlist[i], search, match))
+            SL_TRY_GOTO(consider_twice(search), end);
     if (search->found)
         status = finish(program, costs, config, search, start, plan);
     else

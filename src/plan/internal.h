@@ -148,8 +148,8 @@ sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
 /* ---- the search ------------------------------------------------------------------------------------------------ */
 
 /* Shares of bytes and link time that choices by prices of a large step aim for: how many there are, and how many are tried
- * before it is known whether the step's rounds are worth more. */
-enum { SL_SEARCH_VARIANTS = 8, SL_SEARCH_QUICK = 1 };
+ * before it is known whether the step's rounds are worth more. And how many choices for a part of a step are tried on all of it. */
+enum { SL_SEARCH_VARIANTS = 8, SL_SEARCH_QUICK = 1, SL_SEARCH_SHORTLIST = 3 };
 
 typedef struct sl_search {
     const sl_analysis *a;
@@ -160,8 +160,12 @@ typedef struct sl_search {
     uint8_t *actual;
     int32_t
         *like; /* by task: the task whose choices it makes, where the program stands for a larger one; NULL: its own */
-    int32_t repeat; /* how often its middle round comes again in the larger one */
-    sl_plan *plan;  /* of the best, where it is kept */
+    int32_t repeat;                           /* how often its middle round comes again in the larger one */
+    sl_plan *plan;                            /* of the best, where it is kept */
+    sl_choice shortlist[SL_SEARCH_SHORTLIST]; /* the best of a program that stands for a larger one, fastest first */
+    double shortlist_s[SL_SEARCH_SHORTLIST];
+    int shortlist_origin[SL_SEARCH_SHORTLIST]; /* one choice of each origin */
+    int n_shortlist, origin;
     bool found;
     bool forced;                         /* the best did not fit as chosen */
     bool settled;                        /* nothing can be faster but updates elsewhere */

@@ -50,6 +50,7 @@ typedef struct sl_rounds {
     bool large;     /* a step of many tasks */
     bool interleaved;
     bool quick;        /* candidates get a first look only */
+    int second;        /* nearly as good as the best, as far as one can tell; -1: none */
     size_t data_bytes; /* of a chunk */
 } sl_rounds;
 
@@ -210,6 +211,7 @@ static sl_status unroll(sl_rounds *r, sl_candidate *c)
         forget(&whole);
         return status;
     }
+    whole.step_s = whole.plan->predicted.step_s;
     forget(c);
     *c = whole;
     return SL_OK;
@@ -270,6 +272,13 @@ static bool better(const sl_rounds *r, const sl_candidate *a, const sl_candidate
     return fabs(x - y) > 0.01 * y ? x < y : a->chunks > b->chunks;
 }
 
+/* A candidate that another one beats; one as good as that is kept for the last comparison. */
+static void lay_aside(const sl_rounds *r, sl_candidate *c, const sl_candidate *by)
+{
+    if (!r->large || !c->plan || c->step_s > CLOSE * by->step_s)
+        forget(c);
+}
+
 /* From `at` in one direction as long as it gets better; smaller rounds get a second chance, since they need less memory and
  * may suddenly fit without any copies. */
 static sl_status descend(sl_rounds *r, int *at, int way)
@@ -279,14 +288,28 @@ static sl_status descend(sl_rounds *r, int *at, int way)
         SL_TRY(try_candidate(r, &r->list[next]));
         if (!better(r, &r->list[next], &r->list[*at])) {
             bool fits = r->list[*at].plan != NULL;
-            forget(&r->list[next]);
+            lay_aside(r, &r->list[next], &r->list[*at]);
             if (way > 0 || (fits && misses++ > 0))
                 break;
             continue;
         }
-        forget(&r->list[*at]);
+        lay_aside(r, &r->list[*at], &r->list[next]);
         *at = next;
         misses = 0;
+    }
+    return SL_OK;
+}
+
+/* Much memory starts the walk at large rounds, and it may end before it comes to the small ones that little memory starts at: more
+ * memory must not do worse. */
+static sl_status climb_from_least(sl_rounds *r, int *at)
+{
+    for (int i = 0; i < *at && i < (r->large ? 2 : 1); i++) {
+        SL_TRY(try_candidate(r, &r->list[i]));
+        if (!r->list[*at].plan || better(r, &r->list[i], &r->list[*at])) {
+            lay_aside(r, &r->list[*at], &r->list[i]);
+            *at = i;
+        }
     }
     return SL_OK;
 }
@@ -375,9 +398,9 @@ static sl_status run(sl_rounds *r, int *best)
         SL_TRY(descend(r, &at, -1));
         if (at == from)
             SL_TRY(descend(r, &at, 1));
-        if (!r->list[at].plan || better(r, &r->list[0], &r->list[at]))
-            at = 0;
+        SL_TRY(climb_from_least(r, &at));
         sl_candidate *c = &r->list[at];
+        r->second = r->large && c->plan ? runner_up(r, at) : -1;
         SL_TRY(refine(r, c));
         if (!c->plan || c->step_s > COSTLY * bound_s(r, c)) {
             SL_TRY(try_other_order(r, c));
@@ -387,6 +410,20 @@ static sl_status run(sl_rounds *r, int *best)
     }
     *best = at;
     return SL_OK;
+}
+
+/* The whole step by the best candidate; if it does not keep its promise, and the second promised more, by that one too. */
+static sl_status unroll_best(sl_rounds *r, int *best)
+{
+    sl_candidate *c = &r->list[*best], *other = r->second >= 0 ? &r->list[r->second] : NULL;
+    SL_TRY(unroll(r, c));
+    if (!other || !other->guide || other->step_s >= c->step_s || nothing_lost(r, c))
+        return SL_OK;
+    SL_TRY(refine(r, other));
+    sl_status status = unroll(r, other);
+    if (status == SL_OK && other->step_s < c->step_s)
+        *best = r->second;
+    return status == SL_E_DOES_NOT_FIT ? SL_OK : status;
 }
 
 /* Whatever fits. */
@@ -418,7 +455,8 @@ sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, vo
                    .context = context,
                    .costs_of = costs_of,
                    .costs_context = costs_context,
-                   .config = *config};
+                   .config = *config,
+                   .second = -1};
     list_candidates(&r);
     int best = 0;
     sl_status status = run(&r, &best);
@@ -426,7 +464,8 @@ sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, vo
     if (status == SL_OK && !c->plan)
         status = sl_fail(SL_E_DOES_NOT_FIT, "the step does not fit its budgets, however it is cut into rounds");
     else if (status == SL_OK && c->cut) {
-        status = unroll(&r, c);
+        status = unroll_best(&r, &best);
+        c = &r.list[best];
         if (status == SL_E_DOES_NOT_FIT) /* four rounds fit, all of them did not */
             status = plan_smallest(&r, c);
     }

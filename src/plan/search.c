@@ -74,6 +74,8 @@ void sl_search_destroy(sl_search *s)
         return;
     sl_choice_free(&s->best);
     sl_choice_free(&s->trial);
+    for (int i = 0; i < s->n_shortlist; i++)
+        sl_choice_free(&s->shortlist[i]);
     sl_free(s->actual);
     sl_free(s->like);
     sl_sweep_destroy(s->sweep);
@@ -247,6 +249,32 @@ static void repeat_choices(const sl_search *s, sl_choice *choice)
     }
 }
 
+/* Remembers `trial` if it is one of the fastest, and the fastest of its origin: settled twice, choices are nearly the same. */
+static sl_status shortlist(sl_search *s, double step_s)
+{
+    int from = 0, at;
+    while (from < s->n_shortlist && s->shortlist_origin[from] != s->origin)
+        from++;
+    if (from == s->n_shortlist && s->n_shortlist < SL_SEARCH_SHORTLIST) {
+        SL_TRY(sl_choice_new(s->a, &s->shortlist[from]));
+        s->shortlist_s[s->n_shortlist++] = INFINITY;
+    }
+    from = SL_MIN(from, s->n_shortlist - 1);
+    if (step_s >= s->shortlist_s[from])
+        return SL_OK;
+    sl_choice mine = s->shortlist[from];
+    sl_choice_copy(s->a, &mine, &s->trial);
+    for (at = from; at > 0 && step_s < s->shortlist_s[at - 1]; at--) {
+        s->shortlist[at] = s->shortlist[at - 1];
+        s->shortlist_s[at] = s->shortlist_s[at - 1];
+        s->shortlist_origin[at] = s->shortlist_origin[at - 1];
+    }
+    s->shortlist[at] = mine;
+    s->shortlist_s[at] = step_s;
+    s->shortlist_origin[at] = s->origin;
+    return SL_OK;
+}
+
 sl_status sl_search_consider(sl_search *s, sl_outcome *outcome)
 {
     if (s->like)
@@ -255,6 +283,8 @@ sl_status sl_search_consider(sl_search *s, sl_outcome *outcome)
     if (s->like && outcome->feasible)
         outcome->step_s += s->repeat * (sl_sweep_round_end_s(s->sweep, 2) - sl_sweep_round_end_s(s->sweep, 1));
     s->evaluated++;
+    if (s->like && outcome->feasible)
+        SL_TRY(shortlist(s, outcome->step_s));
     outcome->best = outcome->feasible && (!s->found || outcome->step_s < s->best_s * (1 - 1e-9));
     if (outcome->best) {
         s->found = true;
@@ -331,8 +361,8 @@ typedef struct sl_shares {
 
 static const sl_shares small_shares[] = {{0.95, 0.95, 0}, {0.98, 0.97, 0}, {0.90, 0.92, 0},
                                          {0.95, 0.93, 1}, {0.85, 0.95, 0}, {0.80, 0.85, 1}};
-static const sl_shares large_shares[] = {{0.95, 0.95, 0}, {0.92, 0.90, 0}, {0.95, 1.00, 0}, {0.90, 0.85, 0},
-                                         {1.00, 0.95, 0}, {0.92, 0.95, 0}, {0.88, 0.92, 0}, {0.97, 0.92, 0}};
+static const sl_shares large_shares[] = {{0.88, 0.92, 0}, {0.90, 0.85, 0}, {0.92, 0.95, 0}, {0.92, 0.90, 0},
+                                         {0.95, 0.95, 0}, {0.95, 1.00, 0}, {1.00, 0.95, 0}, {0.97, 0.92, 0}};
 _Static_assert(SL_COUNT(large_shares) == SL_SEARCH_VARIANTS, "as internal.h says");
 
 static void aim(const sl_search *s, const sl_shares *shares, sl_price_targets *targets)
@@ -358,6 +388,7 @@ static sl_status try_prices(sl_search *s, bool on_host)
     s->trial.on_demand = false;
     int first = s->small ? 0 : s->first_variant, end = s->small ? (int) SL_COUNT(small_shares) : s->end_variant;
     for (int i = first; i < end && status == SL_OK && !sl_search_over(s); i++) {
+        s->origin++;
         aim(s, s->small ? &small_shares[i] : &large_shares[i], &targets);
         if (!s->small || i == first)
             sl_prices_choose(prices, &targets, s->trial.gap);

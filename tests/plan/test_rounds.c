@@ -128,20 +128,20 @@ static sl_status h200(void *context, const sl_program *program, sl_costs **costs
     return sl_costs_roofline(program, &hw, NULL, costs);
 }
 
-static double plan_8b(size_t device_gib)
+static double plan_large(const char *model, size_t device_gib, size_t host_gib)
 {
     job j = {.config = interpret_config(8192, 64, 8192, SL_PRECISION_BF16)};
-    sl_plan_config config = {.budget = {device_gib << 30, (size_t) 100 << 30}};
+    sl_plan_config config = {.budget = {device_gib << 30, host_gib << 30}};
     j.config.workspace_limit = sl_plan_workspace_limit(device_gib << 30);
     sl_program *program;
     sl_costs *costs;
     sl_plan *p;
-    CHECK_OK(sl_model_find("llama3-8b", &j.model));
+    CHECK_OK(sl_model_find(model, &j.model));
     double start = (double) clock() / CLOCKS_PER_SEC;
     CHECK_OK(sl_plan_best(&j.config, interpret_build, &j.model, h200, NULL, &config, &program, &costs, &p));
     double took = (double) clock() / CLOCKS_PER_SEC - start, step_s = p->predicted.step_s;
     CHECK_OK(sl_plan_check(program, p, config.budget));
-    printf("%zu GiB: %.2f s, planned in %.2f s\n", device_gib, step_s, took);
+    printf("%zu/%zu GiB: %.2f s, planned in %.2f s\n", device_gib, host_gib, step_s, took);
     CHECK_MSG(took < LIMIT_S, "%.2f s to plan", took);
     sl_plan_destroy(p);
     sl_costs_destroy(costs);
@@ -152,9 +152,24 @@ static double plan_8b(size_t device_gib)
 /* 8B at 8k: nearly as fast in 24 GiB as in 130. */
 TEST(llama_8b)
 {
-    double free_s = plan_8b(130);
-    CHECK(free_s / plan_8b(24) >= 0.955);
-    CHECK(free_s / plan_8b(12) >= 0.88);
+    double free_s = plan_large("llama3-8b", 130, 100);
+    CHECK(free_s / plan_large("llama3-8b", 24, 100) >= 0.955);
+    CHECK(free_s / plan_large("llama3-8b", 12, 100) >= 0.88);
+}
+
+/* More memory of either kind is no slower. */
+TEST(more_memory)
+{
+    static const size_t device[] = {8, 16}, host[] = {18, 24, 48};
+    double step_s[SL_COUNT(device)][SL_COUNT(host)];
+    for (int64_t d = 0; d < SL_COUNT(device); d++)
+        for (int64_t h = 0; h < SL_COUNT(host); h++) {
+            step_s[d][h] = plan_large("llama3-1b", device[d], host[h]);
+            CHECK_MSG(d == 0 || step_s[d][h] <= 1.005 * step_s[d - 1][h], "%zu/%zu GiB: %g s", device[d], host[h],
+                      step_s[d][h]);
+            CHECK_MSG(h == 0 || step_s[d][h] <= 1.005 * step_s[d][h - 1], "%zu/%zu GiB: %g s", device[d], host[h],
+                      step_s[d][h]);
+        }
 }
 
 int main(int argc, char **argv)
@@ -164,5 +179,6 @@ int main(int argc, char **argv)
     RUN(sliced_sequences);
     RUN(settled_at_once);
     RUN(llama_8b);
+    RUN(more_memory);
     return test_end();
 }
