@@ -21,7 +21,6 @@ typedef struct sl_bench {
     size_t heat;        /* from here on: the operands of `heater` */
     sl_launch heater;
     int heats;      /* launches of it before each timed one; 0: none */
-    double worked;  /* when it last did */
     size_t painted; /* bytes from the start of the host arena on that hold any random numbers */
 } sl_bench;
 

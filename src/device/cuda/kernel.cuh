@@ -29,14 +29,9 @@ __device__ __forceinline__ void from_f32(float x, bf16 *y)
     *y = __float2bfloat16_rn(x);
 }
 
-/* W elements moved as one access of up to 16 bytes. */
-template <typename T, int W> struct alignas(sizeof(T) * W) pack {
-    T v[W];
-};
-
-/* The same as it lies in memory, held in registers until it is needed as f32: x[j]. A bf16 is the upper half of its f32, so one
- * instruction makes either element of a word; through the type's own conversion it takes two, and a choice between two packs
- * of 16-bit elements is made element by element. */
+/* W elements as they lie in memory, moved by accesses of up to 16 bytes, and held in registers until they are needed as f32: x[j]. A
+ * bf16 is the upper half of its f32, so one instruction makes either element of a word; through the type's own conversion it
+ * takes two, and a choice between two structs of 16-bit elements is made element by element. */
 template <typename T, int W> struct alignas(sizeof(T) * W > 16 ? 16 : sizeof(T) * W) raw {
     uint32_t word[sizeof(T) * W / 4];
     __device__ __forceinline__ float operator[](int j) const
@@ -67,16 +62,37 @@ template <int W, typename T> __device__ __forceinline__ void load(const T *from,
         to[j] = x[j];
 }
 
+/* Rounded and packed: one f32, or two bf16. */
+__device__ __forceinline__ uint32_t word_of(const float *, const float *from)
+{
+    return __float_as_uint(from[0]);
+}
+__device__ __forceinline__ uint32_t word_of(const bf16 *, const float *from)
+{
+    __nv_bfloat162 pair = __floats2bfloat162_rn(from[0], from[1]);
+    return *reinterpret_cast<uint32_t *>(&pair);
+}
+
+/* By CUDA's own vector types: a struct's copy is taken apart into stores of its elements more often. */
 template <int W, typename T> __device__ __forceinline__ void store(T *to, const float (&from)[W])
 {
-    constexpr int piece = sizeof(T) * W > 16 ? 16 / (int) sizeof(T) : W;
+    constexpr int each = 4 / (int) sizeof(T), words = W / each, piece = words > 4 ? 4 : words;
+    if constexpr (W % each != 0 || (piece != 4 && piece != 2)) {
 #pragma unroll
-    for (int i = 0; i < W; i += piece) {
-        pack<T, piece> p;
+        for (int j = 0; j < W; j++)
+            from_f32(from[j], &to[j]);
+    } else {
 #pragma unroll
-        for (int j = 0; j < piece; j++)
-            from_f32(from[i + j], &p.v[j]);
-        *reinterpret_cast<pack<T, piece> *>(to + i) = p;
+        for (int i = 0; i < words; i += piece) {
+            uint32_t word[piece];
+#pragma unroll
+            for (int k = 0; k < piece; k++)
+                word[k] = word_of(to, from + (i + k) * each);
+            if constexpr (piece == 4)
+                *reinterpret_cast<uint4 *>(to + i * each) = make_uint4(word[0], word[1], word[2], word[3]);
+            else
+                *reinterpret_cast<uint2 *>(to + i * each) = make_uint2(word[0], word[1]);
+        }
     }
 }
 
