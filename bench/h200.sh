@@ -88,7 +88,7 @@ speed() { # job, then the flags
     fi
     local events=$work/$job/events.jsonl out=$work/$job.out
     for event in run plan step end; do
-        grep "\"event\":\"$event\"" "$events" | head -n 1 > "$work/$event.event"
+        grep -m 1 "\"event\":\"$event\"" "$events" > "$work/$event.event"
     done
     printf '%s,%s,%s,%s,"compute_busy_s":%s,"first_loss_s":%s,"wall_s":%d}\n' "$head" "$(members "$work/run.event" numerics)" \
         "$(members "$out" "tokens_per_s step_s predicted_step_s mfu hfu tflops device_peak_bytes device_budget_bytes device_context_bytes \
