@@ -361,8 +361,8 @@ typedef struct sl_shares {
 
 static const sl_shares small_shares[] = {{0.95, 0.95, 0}, {0.98, 0.97, 0}, {0.90, 0.92, 0},
                                          {0.95, 0.93, 1}, {0.85, 0.95, 0}, {0.80, 0.85, 1}};
-static const sl_shares large_shares[] = {{0.88, 0.92, 0}, {0.90, 0.85, 0}, {0.92, 0.95, 0}, {0.92, 0.90, 0},
-                                         {0.95, 0.95, 0}, {0.95, 1.00, 0}, {1.00, 0.95, 0}, {0.97, 0.92, 0}};
+static const sl_shares large_shares[] = {{0.88, 0.92, 0}, {0.90, 0.85, 0}, {0.92, 0.95, 0},
+                                         {0.92, 0.90, 0}, {0.95, 1.00, 0}, {0.97, 0.92, 0}};
 _Static_assert(SL_COUNT(large_shares) == SL_SEARCH_VARIANTS, "as internal.h says");
 
 static void aim(const sl_search *s, const sl_shares *shares, sl_price_targets *targets)
