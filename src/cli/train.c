@@ -158,8 +158,11 @@ static sl_status run(sl_trainer *trainer, bool quiet)
     run_state state = {.quiet = quiet, .began = sl_clock_s()};
     sl_step_result result = {0};
     while (!result.done) {
-        SL_TRY(sl_trainer_step(trainer, &result));
+        sl_status status = sl_trainer_step(trainer, &result);
         sl_trainer_look(trainer, &view);
+        if (status == SL_E_INTERRUPTED) /* asked between two steps */
+            break;
+        SL_TRY(status);
         if (result.step == view.first_step + 1)
             state.first_loss = result.loss;
         state.last_loss = result.loss;
@@ -170,7 +173,8 @@ static sl_status run(sl_trainer *trainer, bool quiet)
         }
         validated = view.val_step;
     }
-    print_end(&view, &state);
+    if (view.step > view.first_step)
+        print_end(&view, &state);
     if (view.interrupted)
         printf("stopped as asked after step %lld%s\n", (long long) view.step,
                view.out ? "; go on with --resume" : "; without --out there was no place for a checkpoint");

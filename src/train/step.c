@@ -183,9 +183,12 @@ sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
     if (t->progress.step >= t->setup.steps)
         return sl_fail(SL_E_USAGE, "all %" PRId64 " steps are done: give more --steps to go on", t->setup.steps);
     if (atomic_load_explicit(&t->stop, memory_order_relaxed)) {
+        bool between_steps = !t->interrupted; /* else the step that saw it has done all this */
         t->interrupted = true;
-        if (t->setup.out && t->progress.step > 0 && t->setup.checkpoint_every >= 0)
+        if (between_steps && t->setup.out && t->progress.step > 0 && t->setup.checkpoint_every >= 0)
             SL_TRY(sl_trainer_checkpoint(t));
+        if (between_steps)
+            SL_TRY(sl_run_event_end(t, "interrupted"));
         return sl_fail(SL_E_INTERRUPTED, "stopped as asked after step %" PRId64 "; go on with --resume",
                        t->progress.step);
     }
