@@ -241,10 +241,17 @@ static void resolve_schedule(const sl_options *o, sl_setup *setup)
 }
 
 /* Tokens a launch works on, when nobody says: enough for the kernels to run at full speed, small enough that the activations
- * of a chunk are a small part of any budget. By device kind, since it fixes the bits. */
-static int64_t chunk_target(const char *device)
+ * of a chunk are a small part of any budget. By device kind, since it fixes the bits. On an accelerator the backward of attention
+ * keeps 2 bytes for every pair of query and key of the heads that share a K/V head: 16 GiB for four of them at the limit below. */
+static int64_t chunk_target(const char *device, int64_t seqlen)
 {
-    return strcmp(device, "cpu") == 0 || strcmp(device, "sim") == 0 ? 1024 : 8192;
+    const int64_t most_pairs = (int64_t) 1 << 31, least = 1024;
+    if (strcmp(device, "cpu") == 0 || strcmp(device, "sim") == 0)
+        return least;
+    int64_t target = 8192;
+    while (target > least && target * seqlen > most_pairs)
+        target /= 2;
+    return target;
 }
 
 static sl_status resolve_chunking(const sl_options *o, sl_setup *setup)
@@ -265,7 +272,7 @@ static sl_status resolve_chunking(const sl_options *o, sl_setup *setup)
                        seqlen, setup->model.max_seqlen, setup->model.name);
     c->seqlen = seqlen;
     c->sequences = tokens / seqlen;
-    c->chunk_tokens = sl_chunk_tokens_default(seqlen, c->sequences, chunk_target(setup->device));
+    c->chunk_tokens = sl_chunk_tokens_default(seqlen, c->sequences, chunk_target(setup->device, seqlen));
     if (sl_options_is_set(o, "chunk-tokens")) {
         SL_TRY(at_least(o, "chunk-tokens", 1));
         c->chunk_tokens = sl_options_i64(o, "chunk-tokens");

@@ -53,6 +53,11 @@ TEST(values)
     CHECK_STR(s.device, "cuda"); /* planned for, whether or not it is here */
     CHECK(!s.measured && s.program.precision == SL_PRECISION_BF16_MASTER);
     CHECK_I64(s.program.chunking.chunk_tokens, 8192);
+    CHECK(s.program.workspace_limit == 0); /* no budget, no limit */
+    sl_job_destroy(job);
+    resolve((const char *const[]){"hw", "h200", "seqlen", "1048576", "device-mem", "32GiB", NULL}, &s, &job);
+    CHECK_I64(s.program.chunking.chunk_tokens, 2048); /* pairs of query and key are bounded */
+    CHECK(s.program.workspace_limit == ((size_t) 32 << 30) / 20);
     sl_job_destroy(job);
 }
 
