@@ -13,6 +13,7 @@
 # Needs build/sluice (or SLUICE) with the CUDA plugin, and nvidia-smi. Measured costs are kept and reused (~/.cache/sluice).
 # A job may take LIMIT seconds (900). COMMIT: where git cannot tell. RESULTS: another file for the lines.
 set -euo pipefail
+export LC_ALL=C # one order of the files that make the corpus, and so one curve, everywhere
 steps=3 tokens=524288 curve_steps=200 cores='' python='' peer=''
 while getopts s:t:k:c:p: option; do
     case $option in

@@ -7,6 +7,7 @@
 # COMPILE=SECONDS: lets torch.compile try, for at most so long a run (600 is enough for most); unset: eager only.
 # SLUICE: the program, build/sluice. Costs are measured afresh, into a folder of their own.
 set -euo pipefail
+export LC_ALL=C # one order of the files that make the corpus, and so one curve, everywhere
 python=$1 peer=$2 threads=${3:-2} repeats=${4:-3}
 shift $(($# < 4 ? $# : 4))
 what=("${@:-bf16 f32 gpt2 predict}")

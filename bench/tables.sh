@@ -10,6 +10,7 @@
 # The 16 x 16384 x 64 shape keeps its second of warming up and ten of runs. `plan` holds the profile that `system` wrote against
 # real runs: `sluice plan --hw` sees nothing but the file.
 set -uo pipefail
+export LC_ALL=C # one order of the files that make the corpus, and so one curve, everywhere
 out=${1:?usage: bench/tables.sh FOLDER [part ...]}
 shift
 parts=("$@")
