@@ -100,11 +100,11 @@ static sl_status bind_workspace(sl_engine *engine, int32_t index, sl_launch *lau
     const sl_plan *plan = engine->plan;
     const sl_action *action = &plan->actions[index];
     const sl_place *place = action->workspace < 0 ? NULL : find_place(plan, action->workspace, -1);
-    launch->workspace_bytes = place ? place->bytes : 1; /* what the kernel must do with */
+    size_t has = place ? place->bytes : 0;
+    launch->workspace_bytes = SL_MAX(has, (size_t) 1); /* what the kernel must do with; 0 would let it choose */
     size_t needed = engine->device->class->workspace(engine->device, launch, action->stream);
-    if (!place)
-        launch->workspace_bytes = 0;
-    if (needed > launch->workspace_bytes || (action->workspace >= 0 && !place))
+    launch->workspace_bytes = has;
+    if (needed > has || (action->workspace >= 0 && !place))
         return broken_plan(engine, index, "its kernel needs more workspace than it has");
     if (!place)
         return SL_OK;

@@ -52,17 +52,6 @@ __device__ __forceinline__ void read_logits(const logits_view &view, int v, floa
             x[j] = -INFINITY;
 }
 
-/* W dlogits as one access: left to itself the compiler stores them one by one. */
-__device__ __forceinline__ void put_dlogits(float *to, const float (&x)[W])
-{
-    __stwb(reinterpret_cast<float4 *>(to), make_float4(x[0], x[1], x[2], x[3]));
-}
-__device__ __forceinline__ void put_dlogits(bf16 *to, const float (&x)[W])
-{
-    __nv_bfloat162 pair[2] = {__floats2bfloat162_rn(x[0], x[1]), __floats2bfloat162_rn(x[2], x[3])};
-    __stwb(reinterpret_cast<uint2 *>(to), *reinterpret_cast<uint2 *>(pair));
-}
-
 __device__ __forceinline__ bool counts(int32_t target, int32_t ignore, int vocabulary)
 {
     return target != ignore && target >= 0 && target < vocabulary;
@@ -169,7 +158,7 @@ __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < W; j++)
             x[k][j] *= share;
         if (v < even)
-            put_dlogits(to + k * ahead, x[k]);
+            store<W, true>(to + k * ahead, x[k]);
         owner |= target < even && (unsigned) (target - v) < W;
     }
 #pragma unroll
@@ -230,7 +219,7 @@ __global__ void __launch_bounds__(THREADS)
             for (int j = 0; j < W; j++)
                 x[t][j] = (__expf(x[t][j] - top) * inverse - (v + j == target ? 1.0f : 0.0f)) * factor;
             if (v < view.vocabulary)
-                put_dlogits(at<T>(view, v), x[t]); /* zeros beyond the vocabulary */
+                store<W, true>(at<T>(view, v), x[t]); /* zeros beyond the vocabulary */
         }
     }
 }

@@ -118,17 +118,10 @@ template <typename T> __device__ __forceinline__ raw<T, EACH> read8(const T *fro
     return x;
 }
 
-/* Whole pieces by instructions the compiler leaves alone: it would merge them with the other branch's, element by element, which took
- * f32 states twice as long. */
 template <typename T> __device__ __forceinline__ void write8(T *to, int64_t i, int64_t n, const float (&x)[EACH])
 {
-    constexpr int each = 16 / (int) sizeof(T), step = 4 / (int) sizeof(T);
     if (i + EACH <= n) {
-#pragma unroll
-        for (int j = 0; j < EACH; j += each)
-            __stwb(reinterpret_cast<uint4 *>(to + i + j),
-                   make_uint4(word_of(to, x + j), word_of(to, x + j + step), word_of(to, x + j + 2 * step),
-                              word_of(to, x + j + 3 * step)));
+        store<EACH, true>(to + i, x);
     } else {
 #pragma unroll
         for (int j = 0; j < EACH; j++)
