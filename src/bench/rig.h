@@ -23,6 +23,7 @@ typedef struct sl_rig {
     size_t bytes, used, peak; /* peak: the most that was used at once */
     bool cold;                /* between runs, other memory is copied through the caches */
     size_t workspace_limit;   /* the most a kernel should take where it has the choice; 0: as it likes */
+    bool any_order;           /* attention's backward may add in any order */
     sl_launch heater;         /* launched `heats` times before each run; 0: not hot */
     int heats;
 } sl_rig;

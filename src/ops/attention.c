@@ -193,6 +193,17 @@ static sl_status attention_gradient(sl_gradient *gradient)
     X("bf16 two alike, full", SL_BF16, 2, 72, 2, 2, 32, 0)  \
     X("bf16 two alike, wide head", SL_BF16, 2, 96, 4, 1, 128, 1)
 
+/* Slices that are one sequence's alone, which devices may treat apart: X(name, dtype, n, offset, heads, kv_heads, head_dim, accumulate,
+ * wide, any_order). */
+#define LONE(X)                                                              \
+    X("f32 lone slice", SL_F32, 24, 40, 4, 2, 16, 0, 0, 0)                   \
+    X("bf16 lone slice", SL_BF16, 64, 128, 4, 2, 64, 0, 0, 0)                \
+    X("bf16 lone slice, dkv f32", SL_BF16, 72, 72, 4, 4, 128, 2, 1, 0)       \
+    X("bf16 lone slice, odd length", SL_BF16, 61, 83, 8, 2, 32, 2, 0, 0)     \
+    X("bf16 lone slice, any order", SL_BF16, 64, 128, 4, 2, 64, 2, 0, 1)     \
+    X("bf16 lone slice, any order, odd", SL_BF16, 61, 83, 8, 2, 32, 0, 1, 1) \
+    X("bf16 lone sequence, any order", SL_BF16, 192, 0, 4, 1, 128, 0, 0, 1)
+
 /* Without kv alone: X(name, dtype, n, heads, kv_heads, head_dim, causal, boundaries, sequences). */
 #define TOGETHER(X)                                                           \
     X("f32 qkv in place, packed", SL_F32, 61, 4, 2, 16, 1, 5, 4)              \
@@ -209,6 +220,15 @@ static sl_status attention_gradient(sl_gradient *gradient)
                         .q_offset = offset,                \
                         .scale = e == 64 ? 0.125f : 0.21f, \
                         .uniform = alike}
+#define LONE_ATTRS(h, g, e, n, offset, any)                \
+    .attrs.attention = {.heads = h,                        \
+                        .kv_heads = g,                     \
+                        .head_dim = e,                     \
+                        .causal = 1,                       \
+                        .q_offset = offset,                \
+                        .scale = e == 64 ? 0.125f : 0.21f, \
+                        .any_order = any,                  \
+                        .uniform = (n) + (offset)}
 
 static const sl_op_case attention_cases[] = {
 #define X(label, t, n, m, h, g, e, is_causal, offset, boundaries, sequences, acc, wide)     \
@@ -218,12 +238,19 @@ static const sl_op_case attention_cases[] = {
      ATTRS(h, g, e, is_causal, offset, 0)},
     SHAPES(X)
 #undef X
+#define X(label, t, n, offset, h, g, e, acc, wide, any)                                         \
+    {.name = label,                                                                             \
+     .in = {SL_T2(t, n, (h) * (e)), SL_T2(t, (n) + (offset), 2 * (g) * (e)), SL_T1(SL_I32, 2)}, \
+     .segments = 1,                                                                             \
+     LONE_ATTRS(h, g, e, n, offset, any)},
+        LONE(X)
+#undef X
 #define X(label, t, n, h, g, e, is_causal, boundaries, sequences)                        \
     {.name = label,                                                                      \
      .in = {SL_T2(t, n, ((h) + 2 * (g)) * (e)), {t, 0, {0}}, SL_T1(SL_I32, boundaries)}, \
      .segments = sequences,                                                              \
      ATTRS(h, g, e, is_causal, 0, 0)},
-        TOGETHER(X)
+            TOGETHER(X)
 #undef X
 #define X(label, t, sequences, n, h, g, e, is_causal)                                                             \
     {.name = label,                                                                                               \
@@ -235,7 +262,7 @@ static const sl_op_case attention_cases[] = {
          .in = {SL_T2(t, (sequences) * (n), ((h) + 2 * (g)) * (e)), {t, 0, {0}}, SL_T1(SL_I32, (sequences) + 1)}, \
          .segments = sequences,                                                                                   \
          ATTRS(h, g, e, is_causal, 0, n)},
-            ALIKE(X)
+                ALIKE(X)
 #undef X
 };
 
@@ -353,6 +380,16 @@ static const sl_op_case attention_bwd_cases[] = {
      ATTRS(h, g, e, is_causal, offset, 0)},
     SHAPES(X)
 #undef X
+#define X(label, t, n, offset, h, g, e, acc, wide, any)                                              \
+    {.name = label,                                                                                  \
+     .in = {SL_T2(t, n, (h) * (e)), SL_T2(t, n, (h) * (e)), SL_T2(t, (n) + (offset), 2 * (g) * (e)), \
+            SL_T2(t, n, (h) * (e)), SL_T2(SL_F32, h, n), SL_T1(SL_I32, 2)},                          \
+     .segments = 1,                                                                                  \
+     .accumulate = acc,                                                                              \
+     .wide_out = wide,                                                                               \
+     LONE_ATTRS(h, g, e, n, offset, any)},
+        LONE(X)
+#undef X
 #define BWD(t, n, h, e) SL_T2(t, n, (h) * (e)), SL_T2(SL_F32, h, n)
 #define X(label, t, n, h, g, e, is_causal, boundaries, sequences) \
     {.name = label,                                               \
@@ -363,7 +400,7 @@ static const sl_op_case attention_bwd_cases[] = {
             SL_T1(SL_I32, boundaries)},                           \
      .segments = sequences,                                       \
      ATTRS(h, g, e, is_causal, 0, 0)},
-        TOGETHER(X)
+            TOGETHER(X)
 #undef X
 #define X(label, t, sequences, n, h, g, e, is_causal)                                       \
     {.name = label,                                                                         \
@@ -380,14 +417,16 @@ static const sl_op_case attention_bwd_cases[] = {
                 SL_T1(SL_I32, (sequences) + 1)},                                            \
          .segments = sequences,                                                             \
          ATTRS(h, g, e, is_causal, 0, n)},
-            ALIKE(X)
+                ALIKE(X)
 #undef X
 };
 #undef SHAPES
 #undef TOGETHER
 #undef ALIKE
+#undef LONE
 #undef BWD
 #undef ATTRS
+#undef LONE_ATTRS
 
 const sl_op_def sl_op_attention_bwd = {
     .name = "attention_bwd",

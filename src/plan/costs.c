@@ -90,6 +90,8 @@ static size_t attention_bwd_workspace(const sl_launch *launch)
     if (launch->attrs.attention.sequence > 0)
         context = SL_MIN(context, (size_t) launch->attrs.attention.sequence);
     size_t sums = rows * heads * 4, scores = 2 * heads * rows * context;
+    if (launch->attrs.attention.any_order) /* no dS: dQ in f32 */
+        return sums + rows * heads * (size_t) launch->attrs.attention.head_dim * 4;
     if (!launch->workspace_bytes || sums + scores <= launch->workspace_bytes)
         return sums + scores;
     return sums + SL_MAX(SL_MIN(scores / 2, launch->workspace_bytes), scores / groups);

@@ -282,6 +282,8 @@ static sl_status add_node_task(builder *b, int32_t chunk, int32_t i)
         task.attrs.dropout.first_row = c->first_sequence * b->program->config.chunking.seqlen + c->slice_offset;
     else if (node->op == SL_OP_ATTENTION || node->op == SL_OP_ATTENTION_BWD)
         place_attention(b, c, &task.attrs);
+    if (node->op == SL_OP_ATTENTION_BWD)
+        task.attrs.attention.any_order = b->program->config.any_order;
     for (int k = 0; k < node->n_in; k++)
         if (node->in[k] != SL_NO_VALUE)
             SL_TRY(sl_program_resolve(b, chunk, node, node->in[k], -1, &task.in[k], &task.accumulate));

@@ -130,8 +130,9 @@ static void judge(specimen *s, test_launch *t, const char *who)
                   def->name, s->op_case->name, k, error, tolerance);
         bits = sl_hash64(got->data, sl_type_bytes(&want->type), bits);
     }
-    CHECK_MSG(!s->bits || s->bits == bits, "%s: %s %s: other bits than the first run of this contender", who, def->name,
-              s->op_case->name);
+    bool any = s->op == SL_OP_ATTENTION_BWD && s->want.launch.attrs.attention.any_order;
+    CHECK_MSG(any || !s->bits || s->bits == bits, "%s: %s %s: other bits than the first run of this contender", who,
+              def->name, s->op_case->name);
     s->bits = bits;
     runs[s->op]++;
 }
