@@ -4,21 +4,32 @@
 #include "core/bf16.h"
 #include "test.h"
 
-/* Random123's kat_vectors, philox4x32 with 10 rounds: counter words 0..3, key words 0..1. */
+/* Random123's kat_vectors, philox4x32 with 10 and 7 rounds: counter words 0..3, key words 0..1. */
 TEST(philox_known_answers)
 {
     static const struct {
         uint64_t key, low, high;
-        uint32_t want[4];
+        uint32_t want[4], want_7[4];
     } cases[] = {
-        {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-        {UINT64_MAX, UINT64_MAX, UINT64_MAX, {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-        {0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e, {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+        {0, 0, 0, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}, {0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48}},
+        {UINT64_MAX,
+         UINT64_MAX,
+         UINT64_MAX,
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+         {0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662}},
+        {0x299f31d0a4093822,
+         0x85a308d3243f6a88,
+         0x0370734413198a2e,
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
+         {0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a}},
     };
     for (int64_t i = 0; i < SL_COUNT(cases); i++) {
         sl_rng4 got = sl_philox(cases[i].key, cases[i].low, cases[i].high);
-        for (int k = 0; k < 4; k++)
+        sl_rng4 got_7 = sl_philox_rounds(cases[i].key, cases[i].low, cases[i].high, 7);
+        for (int k = 0; k < 4; k++) {
             CHECK_U64(got.v[k], cases[i].want[k]);
+            CHECK_U64(got_7.v[k], cases[i].want_7[k]);
+        }
     }
 }
 

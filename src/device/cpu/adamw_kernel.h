@@ -1,6 +1,6 @@
 /* AdamW: the vector form of sl_adamw_element, operation by operation, so the bits are the reference's. Memory-bound in
- * f32; in bf16 the noise of three roundings costs about as many instructions as the update itself, and square root and
- * division as many cycles. */
+ * f32; in bf16 the noise of three roundings costs a third as many instructions as the update itself, and square root and
+ * division keep their unit busy most of the time. */
 #include "core/pool.h"
 #include "device/cpu/optimizer_job.h"
 
@@ -8,10 +8,8 @@
 #include "device/cpu/adamw_bf16_avx512.h"
 #endif
 
-typedef uint32_t adamw_words[3][4][SL_NOISE_LANES];
-
 SL_INLINE void adamw_step(const optimizer_job *job, optimizer_kind kind, int64_t i0, int64_t j, int lanes, vi limit,
-                          adamw_words words)
+                          noise_words *words)
 {
     const sl_adamw_scalars *s = &job->adamw;
     const int64_t i = i0 + j;
@@ -50,12 +48,9 @@ SL_INLINE void adamw_blocks(const optimizer_job *job, int64_t tile, optimizer_ki
     for (int64_t i0 = adamw_front(job, tile * OPTIMIZER_TILE, end, kind); i0 < end; i0 += SL_NOISE_BLOCK) {
         const int64_t count = SL_MIN(SL_NOISE_BLOCK, end - i0);
         const vi limit = optimizer_limit(job, i0);
-        adamw_words words;
-        if (kind.stochastic) {
-            SL_UNROLL
-            for (int which = 0; which < 3; which++)
-                rounding_words(job->step, job->stream, which, i0 / SL_NOISE_BLOCK, words[which]);
-        }
+        noise_words words[SL_NOISE_TENSORS];
+        if (kind.stochastic)
+            rounding_words(job->step, job->stream, i0 / SL_NOISE_BLOCK, words, SL_NOISE_TENSORS);
         int64_t j = 0;
         for (; j + VF_LANES <= count; j += VF_LANES)
             adamw_step(job, kind, i0, j, VF_LANES, limit, words);

@@ -97,7 +97,7 @@ SL_INLINE void dropout_elements(const elementwise_job *job, int64_t tile, bool b
     const uint64_t seed = ~sl_noise_seed(job->step), high = sl_noise_counter_hi(job->stream, job->step->step);
     for (int64_t at = base; at < SL_MIN(base + TILE_ELEMENTS, end); at += SL_DROPOUT_BLOCK) {
         uint32_t words[4][SL_NOISE_LANES];
-        philox_16(seed, (uint64_t) (at / SL_DROPOUT_BLOCK * SL_NOISE_LANES), 1, high, words);
+        philox_16(seed, (uint64_t) (at / SL_DROPOUT_BLOCK * SL_NOISE_LANES), high, 10, words);
         const int32_t *flat = (const int32_t *) &words[0][0];
         int64_t j = SL_MAX(job->first - at, 0), stop = SL_MIN(end - at, SL_DROPOUT_BLOCK);
         for (; j + VF_LANES <= stop; j += VF_LANES)

@@ -46,8 +46,8 @@ SL_INLINE optimizer_kind optimizer_kind_of(const optimizer_job *job)
     } while (0)
 
 /* State k (tensor k of the noise, 0 is the parameter) back to memory. */
-SL_INLINE void optimizer_put(void *data, int64_t i, vf x, int lanes, bool bf16, bool stochastic,
-                             uint32_t words[4][SL_NOISE_LANES], int64_t j)
+SL_INLINE void optimizer_put(void *data, int64_t i, vf x, int lanes, bool bf16, bool stochastic, noise_words words,
+                             int64_t j)
 {
     if (bf16 && stochastic)
         vf_store_stochastic((sl_bf16 *) data + i, x, rounding_noise(words, j), lanes);

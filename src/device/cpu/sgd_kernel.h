@@ -2,10 +2,8 @@
 #include "core/pool.h"
 #include "device/cpu/optimizer_job.h"
 
-typedef uint32_t sgd_words[2][4][SL_NOISE_LANES];
-
 SL_INLINE void sgd_step(const optimizer_job *job, optimizer_kind kind, int64_t i0, int64_t j, int lanes, vi limit,
-                        sgd_words words)
+                        noise_words *words)
 {
     const sl_sgd_scalars *s = &job->sgd;
     const int64_t i = i0 + j;
@@ -27,12 +25,9 @@ SL_INLINE void sgd_blocks(const optimizer_job *job, int64_t tile, optimizer_kind
     for (int64_t i0 = tile * OPTIMIZER_TILE; i0 < end; i0 += SL_NOISE_BLOCK) {
         const int64_t count = SL_MIN(SL_NOISE_BLOCK, end - i0);
         const vi limit = optimizer_limit(job, i0);
-        sgd_words words;
-        if (kind.stochastic) {
-            SL_UNROLL
-            for (int which = 0; which < 2; which++)
-                rounding_words(job->step, job->stream, which, i0 / SL_NOISE_BLOCK, words[which]);
-        }
+        noise_words words[2];
+        if (kind.stochastic)
+            rounding_words(job->step, job->stream, i0 / SL_NOISE_BLOCK, words, 2);
         int64_t j = 0;
         for (; j + VF_LANES <= count; j += VF_LANES)
             sgd_step(job, kind, i0, j, VF_LANES, limit, words);

@@ -7,9 +7,8 @@
 #include "device/cpu/simd.h"
 #include "ops/noise.h"
 
-/* words[w][lane] = word w of the counter (counter_lo + lane * stride); the addition must not carry out of the low 32
- * bits. */
-SL_INLINE void philox_16(uint64_t key, uint64_t counter_lo, int32_t stride, uint64_t counter_hi,
+/* words[w][lane] = word w of the counter (counter_lo + lane); the addition must not carry out of the low 32 bits. */
+SL_INLINE void philox_16(uint64_t key, uint64_t counter_lo, uint64_t counter_hi, const int rounds,
                          uint32_t words[4][SL_NOISE_LANES])
 {
     const vi m0 = vi_set1((int32_t) 0xD2511F53u), m1 = vi_set1((int32_t) 0xCD9E8D57u);
@@ -19,13 +18,13 @@ SL_INLINE void philox_16(uint64_t key, uint64_t counter_lo, int32_t stride, uint
         vi c[2][4]; /* even and odd lanes */
         SL_UNROLL
         for (int s = 0; s < 2; s++) {
-            c[s][0] = vi_add(low, vi_mul_even(s ? vi_shr64(lanes, 32) : lanes, vi_set1(stride)));
+            c[s][0] = vi_add(low, s ? vi_shr64(lanes, 32) : lanes);
             c[s][1] = vi_set1((int32_t) (uint32_t) (counter_lo >> 32));
             c[s][2] = vi_set1((int32_t) (uint32_t) counter_hi);
             c[s][3] = vi_set1((int32_t) (uint32_t) (counter_hi >> 32));
         }
         uint32_t k0 = (uint32_t) key, k1 = (uint32_t) (key >> 32);
-        for (int round = 0; round < 10; round++) {
+        for (int round = 0; round < rounds; round++) {
             const vi key0 = vi_set1((int32_t) k0), key1 = vi_set1((int32_t) k1);
             SL_UNROLL
             for (int s = 0; s < 2; s++) {
@@ -44,16 +43,38 @@ SL_INLINE void philox_16(uint64_t key, uint64_t counter_lo, int32_t stride, uint
     }
 }
 
-/* The 128 noises of rounding block `block` of tensor `which`, to be taken by rounding_noise(). */
-SL_INLINE void rounding_words(const sl_step_params *step, uint64_t stream, int which, int64_t block,
-                              uint32_t words[4][SL_NOISE_LANES])
+/* The noise of one tensor's block, to be taken by rounding_noise(). */
+typedef uint32_t noise_words[4][SL_NOISE_LANES];
+
+/* The 128 noises of rounding block `block` for each of the first `tensors` tensors. */
+SL_INLINE void rounding_words(const sl_step_params *step, uint64_t stream, int64_t block, noise_words *words,
+                              const int tensors)
 {
-    philox_16(sl_noise_seed(step), (uint64_t) block * SL_NOISE_LANES << 2 | (uint64_t) which, 4,
-              sl_noise_counter_hi(stream, step->step), words);
+    philox_16(sl_noise_seed(step), (uint64_t) block * SL_NOISE_LANES, sl_noise_counter_hi(stream, step->step),
+              SL_NOISE_ROUNDS, words[0]);
+    SL_UNROLL
+    for (int part = 0; part < SL_NOISE_LANES; part += VF_LANES) {
+        vi u[4];
+        SL_UNROLL
+        for (int w = 0; w < 4; w++)
+            u[w] = vi_load((const int32_t *) &words[0][w][part]);
+        if (tensors > 1) {
+            vi_store(&words[1][0][part], vi_xor(u[0], u[3]));
+            vi_store(&words[1][1][part], vi_xor(u[1], u[2]));
+            vi_store(&words[1][2][part], vi_xor3(u[0], u[1], u[2]));
+            vi_store(&words[1][3][part], vi_xor3(u[0], u[1], u[3]));
+        }
+        if (tensors > 2) {
+            vi_store(&words[2][0][part], vi_xor3(u[0], u[2], u[3]));
+            vi_store(&words[2][1][part], vi_xor3(u[1], u[2], u[3]));
+            vi_store(&words[2][2][part], vi_xor(u[0], u[2]));
+            vi_store(&words[2][3][part], vi_xor(u[1], u[3]));
+        }
+    }
 }
 
 /* For elements j.. of the block, j a multiple of VF_LANES. */
-SL_INLINE vi rounding_noise(uint32_t words[4][SL_NOISE_LANES], int64_t j)
+SL_INLINE vi rounding_noise(noise_words words, int64_t j)
 {
     vi w = vi_load((const int32_t *) &words[j / SL_NOISE_LANES % 4][j % SL_NOISE_LANES]);
     return j / SL_NOISE_LANES < 4 ? vi_and(w, vi_set1(0xffff)) : vi_shr(w, 16);

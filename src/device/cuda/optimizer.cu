@@ -82,17 +82,22 @@ __device__ __forceinline__ void ratios(const scalars &s, bool plain, const float
 /* ---- noise ---- */
 
 /* Halfwords of a group of 16 threads: a block's noise for three tensors, and a shift of banks from one group to the next. */
-static constexpr int GROUP = 3 * SL_NOISE_BLOCK + 16;
+static constexpr int GROUP = SL_NOISE_TENSORS * SL_NOISE_BLOCK + 16;
 
-/* Lane l makes the words of its counter; half k of them belongs to element 16 k + l of the block. */
-__device__ __forceinline__ void put_noise(uint64_t seed, uint64_t counter_hi, int which, int64_t block, uint16_t *group)
+/* Lane l makes the words of its counter; half k of a tensor's belongs to element 16 k + l of the block. */
+__device__ __forceinline__ void put_noise(uint64_t seed, uint64_t counter_hi, int tensors, int64_t block,
+                                          uint16_t *group)
 {
     int lane = threadIdx.x % SL_NOISE_LANES;
-    sl_rng4 words = sl_philox(seed, ((uint64_t) block * SL_NOISE_LANES + lane) << 2 | (uint64_t) which, counter_hi);
+    sl_rng4 drawn = sl_philox_rounds(seed, (uint64_t) block * SL_NOISE_LANES + lane, counter_hi, SL_NOISE_ROUNDS);
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-        group[which * SL_NOISE_BLOCK + k * SL_NOISE_LANES + lane] = (uint16_t) words.v[k];
-        group[which * SL_NOISE_BLOCK + (k + 4) * SL_NOISE_LANES + lane] = (uint16_t) (words.v[k] >> 16);
+    for (int which = 0; which < tensors; which++) {
+        sl_rng4 words = sl_noise_deal(drawn, which);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            group[which * SL_NOISE_BLOCK + k * SL_NOISE_LANES + lane] = (uint16_t) words.v[k];
+            group[which * SL_NOISE_BLOCK + (k + 4) * SL_NOISE_LANES + lane] = (uint16_t) (words.v[k] >> 16);
+        }
     }
 }
 
@@ -191,10 +196,7 @@ __global__ void __launch_bounds__(THREADS)
         if constexpr (ADAM)
             from_v = read8(v_all, i, n);
         if constexpr (NOISY) {
-            put_noise(seed, counter_hi, 0, block, group);
-            put_noise(seed, counter_hi, 1, block, group);
-            if (ADAM)
-                put_noise(seed, counter_hi, 2, block, group);
+            put_noise(seed, counter_hi, ADAM ? 3 : 2, block, group);
             __syncwarp();
         }
         float vp[EACH], vm[EACH], vv[EACH], ratio[EACH];
