@@ -2,11 +2,13 @@
 # The table of docs/performance.md on one GPU: each job's speed against what was predicted, PyTorch on the same job where it runs at
 # all, and what must not depend on the budget or the device. One JSON line per job goes to bench/results/, with commit, versions,
 # clock and temperature; a line per job is printed as it ends, the table last.
-#   bench/h200.sh [-s STEPS] [-t TOKENS-PER-STEP] [-k STEPS] [-c CORES] [-p PYTHON PEER] [job ...]
+#   bench/h200.sh [-s STEPS] [-t TOKENS-PER-STEP] [-k STEPS] [-c CORES] [-r FOLDER] [-p PYTHON PEER] [job ...]
 # -s  steps of the speed jobs (default 3; the first is not counted), -t  tokens per step of the llama jobs (default 524288)
 # -k  steps of `curve` (default 200); -c  cores its CPU half runs on, beside the other jobs, as taskset takes them (default: all)
+# -r  where `curve` finds corpus.txt and the CPU's half made before: cpu-f32.out and cpu-bf16.out, what `sluice train --json` printed
 # -p  an interpreter with torch, and the PyTorch baseline script (llama_torch.py): runs it after the jobs it knows
 # Jobs: 8b-110 8b-24 8b-12 8b-1k 8b-64k 1b 1b-512k gpt2 small   speed
+#       8b-64k-any gpt2-any   the same with --any-order
 #       torch-8b-110 torch-8b-1k torch-1b torch-small torch-small-eager   PyTorch alone
 #       hash-1b hash-small   10 steps at five budgets and one of them twice: are the weights the same?
 #       curve   200 steps of `small` in f32 and bf16: how far is the loss from the CPU's?
@@ -14,13 +16,14 @@
 # A job may take LIMIT seconds (900). COMMIT: where git cannot tell. RESULTS: another file for the lines.
 set -euo pipefail
 export LC_ALL=C # one order of the files that make the corpus, and so one curve, everywhere
-steps=3 tokens=524288 curve_steps=200 cores='' python='' peer=''
-while getopts s:t:k:c:p: option; do
+steps=3 tokens=524288 curve_steps=200 cores='' before='' python='' peer=''
+while getopts s:t:k:c:r:p: option; do
     case $option in
     s) steps=$OPTARG ;;
     t) tokens=$OPTARG ;;
     k) curve_steps=$OPTARG ;;
     c) cores=$OPTARG ;;
+    r) before=$OPTARG ;;
     p) python=$OPTARG peer=${!OPTIND} OPTIND=$((OPTIND + 1)) ;;
     *) exit 2 ;;
     esac
@@ -33,7 +36,7 @@ device=${DEVICE:-cuda} # cpu: to try the script itself
 smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits 2> /dev/null | head -n 1 || true; }
 results=${RESULTS:-bench/results/$(smi name | tr 'A-Z ' 'a-z-')-$(date +%Y%m%d).jsonl}
 commit=${COMMIT:-$(git describe --always --dirty 2> /dev/null || echo unknown)}
-declare -A must=([8b-110]=11400 [8b-24]=10500 [8b-12]=9600 [8b-1k]=13050 [8b-64k]=5500 [1b]=56000 [gpt2]=580000 [small]=170667)
+declare -A must=([8b-110]=11400 [8b-24]=10500 [8b-12]=9600 [8b-1k]=13050 [8b-64k]=5500 [8b-64k-any]=5500 [1b]=56000 [gpt2]=580000 [small]=170667)
 work=$(mktemp -d)
 cpu_runs=''
 trap '[[ -z $cpu_runs ]] || pkill -P "$cpu_runs" || true; rm -rf "$work"' EXIT
@@ -41,6 +44,7 @@ mkdir -p "$(dirname "$results")"
 : > "$work/rows"
 cat src/*/*.h src/*/*.c docs/*.md > "$work/sources.txt"
 cat "$work"/sources.txt{,,,} > "$work/corpus.txt"
+[[ ! $before ]] || cp "$before/corpus.txt" "$before"/cpu-{f32,bf16}.out "$work/"
 
 # The members `keys` of the JSON object on the last line of a file, as they stand there: "a":1,"b":[2,3]. Absent ones are null.
 members() { # file, keys
@@ -162,7 +166,7 @@ curve() {
     for precision in f32 bf16; do
         run "gpu-$precision" --device "$device" "${small[@]}" --precision $precision --steps "$curve_steps" || true
     done
-    wait "$cpu_runs" || true
+    [[ ! $cpu_runs ]] || wait "$cpu_runs" || true
     cpu_runs=''
     for precision in f32 bf16; do
         for run in "cpu-$precision" "gpu-$precision"; do
@@ -194,7 +198,7 @@ both() { # job, flags of sluice, "--", flags of the peer
 peer_8b=(--model llama3-8b --seqlen 8192 --batch 1 --rounds 8 --iters 3) peer_8b_1k=(--model llama3-8b --seqlen 1024 --batch 8 --rounds 8 --iters 3)
 peer_1b=(--model llama3-1b --seqlen 8192 --batch 4 --rounds 4 --iters 3) peer_small=(--model small --seqlen 256 --batch 4 --rounds 1 --iters 20)
 
-if [[ " ${jobs[*]} " == *" curve "* ]]; then
+if [[ " ${jobs[*]} " == *" curve "* && ! $before ]]; then
     (
         [[ ! $cores ]] || taskset -pc "$cores" "$BASHPID" > /dev/null
         curve_cpu
@@ -202,15 +206,20 @@ if [[ " ${jobs[*]} " == *" curve "* ]]; then
     cpu_runs=$!
 fi
 for job in "${jobs[@]}"; do
+    order=()
+    [[ $job != *-any ]] || order=(--any-order)
     case $job in
     8b-110) both "$job" --model llama3-8b --seqlen 8192 "${llama[@]}" --device-mem 110GiB --host-mem 100GiB -- "${peer_8b[@]}" ;;
     8b-24) speed "$job" --model llama3-8b --seqlen 8192 "${llama[@]}" --device-mem 24GiB --host-mem 100GiB ;;
     8b-12) speed "$job" --model llama3-8b --seqlen 8192 "${llama[@]}" --device-mem 12GiB --host-mem 100GiB ;;
     8b-1k) both "$job" --model llama3-8b --seqlen 1024 "${llama[@]}" --device-mem 78GiB --host-mem 100GiB -- "${peer_8b_1k[@]}" ;;
-    8b-64k) speed "$job" --model llama3-8b --seqlen 65536 "${llama[@]}" --device-mem 78GiB --host-mem 110GiB ;;
+    8b-64k | 8b-64k-any)
+        speed "$job" --model llama3-8b --seqlen 65536 "${llama[@]}" --device-mem 78GiB --host-mem 110GiB "${order[@]}" ;;
     1b) both "$job" --model llama3-1b --seqlen 8192 "${llama[@]}" --device-mem 78GiB --host-mem 60GiB -- "${peer_1b[@]}" ;;
     1b-512k) speed "$job" --model llama3-1b --seqlen 524288 --tokens-per-step 524288 --precision bf16 --steps 1 --device-mem 110GiB --host-mem 110GiB ;;
-    gpt2) speed "$job" --model gpt2 --precision bf16-master --seqlen 1024 --tokens-per-step 524288 --chunk-tokens 65536 --steps $((2 * steps)) --device-mem 130GiB ;;
+    gpt2 | gpt2-any)
+        speed "$job" --model gpt2 --precision bf16-master --seqlen 1024 --tokens-per-step 524288 --chunk-tokens 65536 \
+            --steps $((2 * steps)) --device-mem 130GiB "${order[@]}" ;;
     small) both "$job" "${small[@]}" --precision bf16 --steps 100 -- "${peer_small[@]}" --eager ;;
     torch-8b-110) torch 8b-110 "${peer_8b[@]}" ;;
     torch-8b-1k) torch 8b-1k "${peer_8b_1k[@]}" ;;
