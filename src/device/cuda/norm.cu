@@ -80,8 +80,13 @@ __global__ void __launch_bounds__(FORWARD_THREADS)
 #pragma unroll
             for (int j = 0; j < W; j++)
                 keep[p][j] = LAYER ? fmaf(keep[p][j] * rstd, weight[j], bias[j]) : keep[p][j] * rstd * weight[j];
-            store<W>(y + row * d + c, keep[p]);
         }
+    }
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+        int64_t c = ((int64_t) p * blockDim.x + threadIdx.x) * W;
+        if (c < d)
+            store<W, true>(y + row * d + c, keep[p]);
     }
     if (threadIdx.x == 0) {
         rstd_out[row] = rstd;

@@ -72,11 +72,11 @@ __global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t
             }
         }
         if (!FORWARD || query) {
-            store<W>(q_to + first, x);
-            store<W>(q_to + second, y);
+            store<W, true>(q_to + first, x);
+            store<W, true>(q_to + second, y);
         } else {
-            store<W>(to_kv + row * 2 * k_width + first - q_width, x);
-            store<W>(to_kv + row * 2 * k_width + second - q_width, y);
+            store<W, true>(to_kv + row * 2 * k_width + first - q_width, x);
+            store<W, true>(to_kv + row * 2 * k_width + second - q_width, y);
         }
     }
 }
