@@ -205,7 +205,9 @@ static sl_status build(builder *b)
         return add(b, "", &c);
     case SL_OP_GELU_BWD:
         c.in[0] = c.in[1] = hidden;
-        return add(b, "", &c);
+        SL_TRY(add(b, "", &c));
+        c.optional_out = true;
+        return add(b, "with sums", &c);
     case SL_OP_ADD:
         c.in[0] = c.in[1] = wide;
         return add(b, "", &c);

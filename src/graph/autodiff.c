@@ -10,6 +10,10 @@
  * else will read them: `live` counts, per storage, the gradients that still await the rule of the node that made their
  * value. More than one, and the sum goes to bytes of its own.
  *
+ * Biases. A bias's gradient is the sum of its output gradient's columns. Where the launch that wrote those bytes last, in the
+ * same block, can sum what it writes (`sums_after` of its op), it does, and the pass that would read them again is left out. Not
+ * across blocks: all chunks of a block run before the next one, and a gradient of that one would have to be at hand all the while.
+ *
  * Parameters have one gradient per block that uses them (program.h says why).
  *
  * The loss: HEAD_LOSS_BWD computes the loss itself, so its forward is dropped, and with it the block's forward pass: whatever
@@ -128,6 +132,32 @@ static sl_status choose_output(differentiation *d, const sl_op_def *def, int tar
     return new_gradient(d, of, SL_NO_VALUE, &node->out[k]);
 }
 
+/* The launch that wrote the bytes of `value` last, if it is of this block's backward and wrote them as its first output. */
+static sl_node *last_writer(const differentiation *d, sl_value value)
+{
+    const sl_graph *graph = d->graph;
+    for (int32_t i = graph->n_nodes - 1; i >= 0; i--) {
+        sl_node *node = &graph->nodes[i];
+        if (node->block != d->node.block || node->phase != SL_PHASE_BACKWARD)
+            return NULL;
+        for (int k = 0; k < node->n_out; k++)
+            if (node->out[k] != SL_NO_VALUE && storage_of(graph, node->out[k]) == storage_of(graph, value))
+                return k == 0 ? node : NULL;
+    }
+    return NULL;
+}
+
+/* Leaves the gradient of the bias `target` to whoever wrote `dy`; false: nobody can. */
+static sl_status sum_where_written(differentiation *d, sl_value dy, int target, bool *done)
+{
+    sl_node *writer = last_writer(d, dy);
+    const sl_op_def *def = writer ? sl_op(writer->op) : NULL;
+    bool add_later;
+    *done = def && def->sums_after && writer->out[def->sums_after] == SL_NO_VALUE &&
+            d->gradient_of[d->node.in[target]] == SL_NO_VALUE;
+    return *done ? choose_output(d, def, target, writer, def->sums_after, &add_later) : SL_OK;
+}
+
 static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs, const sl_value *in, int n_in,
                       const int *targets, int n_out)
 {
@@ -141,6 +171,12 @@ static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs,
                     .block = d->node.block,
                     .phase = SL_PHASE_BACKWARD};
     SL_ASSERT(n_in <= def->n_in && n_out <= def->n_out);
+    if (op == SL_OP_BIAS_GRAD) {
+        bool done;
+        SL_TRY(sum_where_written(d, in[0], targets[0], &done));
+        if (done)
+            return SL_OK;
+    }
     if (attrs)
         node.attrs = *attrs;
     for (int i = 0; i < SL_MAX_IN; i++)

@@ -75,6 +75,12 @@ static inline void sl_put_out(const sl_launch *launch, int k, int64_t i, double 
     sl_put(y, i, (float) value);
 }
 
+/* What a launch's sums of columns are: one sum for each column of out[0]. */
+static inline sl_type sl_column_sums_type(const sl_type *x)
+{
+    return sl_type_1d(x->dtype, x->dim[x->rank - 1]);
+}
+
 /* "bf16 [128, 64]" */
 const char *sl_type_format(const sl_type *type, char out[96]);
 bool sl_type_equal(const sl_type *a, const sl_type *b);

@@ -79,9 +79,16 @@ static double slope(double x, bool tanh_form)
 
 static void gelu_bwd_reference(const sl_launch *launch)
 {
-    for (int64_t i = 0; i < sl_type_count(&launch->in[0].type); i++) {
-        double dy = sl_get(&launch->in[0], i), x = sl_get(&launch->in[1], i);
-        sl_put_out(launch, 0, i, dy * slope(x, launch->attrs.gelu.tanh));
+    const sl_operand *dy = &launch->in[0], *x = &launch->in[1], *dx = &launch->out[0];
+    int64_t d = dy->type.dim[dy->type.rank - 1], n = sl_type_count(&dy->type) / d;
+    for (int64_t c = 0; c < d; c++) {
+        double sum = 0;
+        for (int64_t i = c; i < n * d; i += d) {
+            double value = sl_get(dy, i) * slope(sl_get(x, i), launch->attrs.gelu.tanh);
+            sum += value + (sl_accumulates(launch, 0) ? sl_get(dx, i) : 0);
+            sl_put_out(launch, 0, i, value);
+        }
+        sl_put_out(launch, 1, c, sum);
     }
 }
 
@@ -95,14 +102,32 @@ static const sl_op_case gelu_bwd_cases[] = {
      .in = {SL_T2(SL_BF16, 7, 333), SL_T2(SL_BF16, 7, 333)},
      .attrs.gelu.tanh = 1,
      .accumulate = 1},
+    {.name = "f32 exact, sums", .in = {SL_T2(SL_F32, 37, 64), SL_T2(SL_F32, 37, 64)}, .optional_out = true},
+    {.name = "f32 tanh, tail, sums, accumulate both",
+     .in = {SL_T2(SL_F32, 530, 101), SL_T2(SL_F32, 530, 101)},
+     .attrs.gelu.tanh = 1,
+     .optional_out = true,
+     .accumulate = 3},
+    {.name = "f32 one element, sums", .in = {SL_T2(SL_F32, 1, 1), SL_T2(SL_F32, 1, 1)}, .optional_out = true},
+    {.name = "bf16 tanh, sums, accumulated",
+     .in = {SL_T2(SL_BF16, 2100, 776), SL_T2(SL_BF16, 2100, 776)},
+     .attrs.gelu.tanh = 1,
+     .optional_out = true,
+     .accumulate = 2},
+    {.name = "bf16 exact, tail, sums, dx accumulates",
+     .in = {SL_T2(SL_BF16, 70, 333), SL_T2(SL_BF16, 70, 333)},
+     .optional_out = true,
+     .accumulate = 1},
 };
 
 const sl_op_def sl_op_gelu_bwd = {
     .name = "gelu_bwd",
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
-    .n_out = 1,
-    .can_accumulate = 1,
+    .n_out = 2,
+    .optional_out = 1u << 1,
+    .can_accumulate = 3,
+    .sums_after = 1,
     .infer = gelu_bwd_infer,
     .work = sl_work_bytes,
     .reference = gelu_bwd_reference,

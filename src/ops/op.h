@@ -207,7 +207,7 @@ typedef struct sl_op_case {
     uint32_t accumulate;
     int64_t index_range; /* i32 operands (tokens, targets): uniform in [0, index_range) */
     int64_t segments;    /* attention: number of sequences packed (equal to 1 + odd remainders), 0 = 1 */
-    bool optional_out;   /* include the optional outputs (master weights; the moments are f32 then) */
+    bool optional_out;   /* include the optional outputs (column sums; master weights, and the moments are f32 then) */
     bool wide_out;       /* attention_bwd: dkv in f32 whatever the inputs' dtype */
     bool not_finite;     /* grad_gate: a partial is infinite; adamw, sgd: the gate says skip */
 } sl_op_case;
@@ -219,6 +219,9 @@ typedef struct sl_op_def {
     uint32_t optional_in, optional_out;
     uint32_t can_accumulate; /* outputs that take the accumulate bit */
     uint32_t updates;        /* outputs always read and updated */
+    /* k > 0: the optional output k takes the sums of out[0]'s columns, of all that it holds after the launch and before it is
+     * rounded. The graph asks for them where a bias's gradient would read out[0] only to sum it. */
+    int sums_after;
     /* Output types from input types, or a message that names op and operand. Optional outputs are left rank 0. */
     sl_status (*infer)(const sl_attrs *attrs, const sl_type *in, sl_type *out);
     void (*work)(const sl_launch *launch, sl_work *work); /* looks at types and attrs only */

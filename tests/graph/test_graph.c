@@ -26,11 +26,16 @@ static sl_value op(sl_graph *graph, sl_op_id id, const char *name, const sl_attr
     return out[0];
 }
 
-static sl_value linear(sl_graph *graph, const char *name, sl_value x, sl_value w, sl_value residual)
+static sl_value biased(sl_graph *graph, const char *name, sl_value x, sl_value w, sl_value bias, sl_value residual)
 {
     sl_attrs attrs = {.raw = {0}};
     attrs.matmul.trans_b = 1;
-    return op(graph, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, w, SL_NO_VALUE, residual}, 4);
+    return op(graph, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, w, bias, residual}, 4);
+}
+
+static sl_value linear(sl_graph *graph, const char *name, sl_value x, sl_value w, sl_value residual)
+{
+    return biased(graph, name, x, w, SL_NO_VALUE, residual);
 }
 
 static sl_value embedded(sl_graph *graph, int64_t dim)
@@ -176,6 +181,92 @@ TEST(parameter_gradients)
     sl_graph_destroy(graph);
 }
 
+/* ---- biases: summed by the launch that wrote the gradient last, or by a pass of their own ---- */
+
+/* Finishes a graph that ends in x, and counts the nodes that make the gradient of `bias`: by themselves, or on the way. */
+static void count_sums(sl_graph *graph, sl_value x, sl_value bias, int32_t *alone, int32_t *on_the_way)
+{
+    CHECK_OK(sl_graph_begin_block(graph, "head"));
+    CHECK_OK(sl_graph_finish(graph, loss_of(graph, x, param(graph, "head", "head", 9, 8, true))));
+    *alone = *on_the_way = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        for (int k = 0; k < graph->nodes[i].n_out; k++) {
+            sl_value out = graph->nodes[i].out[k];
+            if (out == SL_NO_VALUE || graph->values[out].gradient_of != bias)
+                continue;
+            CHECK_I64(graph->values[out].class, SL_VALUE_PARAMETER_GRADIENT);
+            CHECK_I64(graph->values[out].type.dim[0], 8);
+            if (graph->nodes[i].op == SL_OP_BIAS_GRAD)
+                ++*alone;
+            else
+                ++*on_the_way;
+        }
+    sl_graph_destroy(graph);
+}
+
+TEST(biases_are_summed_on_the_way)
+{
+    int32_t alone, on_the_way;
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8);
+    CHECK_OK(sl_graph_begin_block(graph, "layer"));
+    sl_value w = param(graph, "layer", "w", 8, 8, true), bias = param(graph, "layer", "b", 8, 0, false);
+    x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
+    x = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
+    count_sums(graph, x, bias, &alone, &on_the_way);
+    CHECK_I64(alone, 0);
+    CHECK_I64(on_the_way, 1);
+}
+
+/* The gradient is complete only behind the last launch that adds to it: gelu in one order, a matrix multiply in the other. */
+TEST(biases_are_summed_last)
+{
+    for (int gelu_last = 0; gelu_last < 2; gelu_last++) { /* of the backward: first of the forward */
+        int32_t alone, on_the_way;
+        sl_graph *graph = new_graph(SL_F32, true);
+        sl_value x = embedded(graph, 8), part[2];
+        CHECK_OK(sl_graph_begin_block(graph, "layer"));
+        sl_value w = param(graph, "layer", "w", 8, 8, true), other = param(graph, "layer", "other", 8, 8, true);
+        sl_value bias = param(graph, "layer", "b", 8, 0, false);
+        x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
+        for (int i = 0; i < 2; i++)
+            part[i] = i == gelu_last ? linear(graph, "other", x, other, SL_NO_VALUE)
+                                     : op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
+        x = op(graph, SL_OP_ADD, "both", NULL, part, 2);
+        count_sums(graph, x, bias, &alone, &on_the_way);
+        CHECK_I64(alone, !gelu_last);
+        CHECK_I64(on_the_way, gelu_last);
+    }
+}
+
+/* Across blocks, and for a bias that has a gradient already, there is a pass of its own. */
+TEST(biases_are_summed_alone)
+{
+    int32_t alone, on_the_way;
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8);
+    CHECK_OK(sl_graph_begin_block(graph, "layer"));
+    sl_value w = param(graph, "layer", "w", 8, 8, true), bias = param(graph, "layer", "b", 8, 0, false);
+    x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
+    CHECK_OK(sl_graph_begin_block(graph, "next"));
+    x = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
+    count_sums(graph, x, bias, &alone, &on_the_way);
+    CHECK_I64(alone, 1);
+    CHECK_I64(on_the_way, 0);
+
+    graph = new_graph(SL_F32, true);
+    x = embedded(graph, 8);
+    CHECK_OK(sl_graph_begin_block(graph, "layer"));
+    w = param(graph, "layer", "w", 8, 8, true), bias = param(graph, "layer", "b", 8, 0, false);
+    for (int i = 0; i < 2; i++) {
+        x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
+        x = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
+    }
+    count_sums(graph, x, bias, &alone, &on_the_way);
+    CHECK_I64(alone, 1); /* the first one's: it adds to the other's, which was written before */
+    CHECK_I64(on_the_way, 1);
+}
+
 /* Blocks' backward ranges lie one after the other, last block first; the head's forward has moved into its backward. */
 TEST(blocks)
 {
@@ -225,6 +316,9 @@ int main(int argc, char **argv)
     RUN(shared_bytes_are_not_added_to);
     RUN(twice_the_same);
     RUN(parameter_gradients);
+    RUN(biases_are_summed_on_the_way);
+    RUN(biases_are_summed_last);
+    RUN(biases_are_summed_alone);
     RUN(blocks);
     RUN(wrong_models);
     return test_end();

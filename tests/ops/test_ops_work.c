@@ -175,6 +175,9 @@ TEST(bytes)
     sl_work add_rows = work_of(SL_OP_EMBEDDING_BWD, 0, 1);
     CHECK_NEAR(add_rows.read_bytes, 2 * 19 * 33 * 4 + 19 * 4, 0);
     CHECK_NEAR(add_rows.write_bytes, 19 * 33 * 4, 0);
+    sl_work sums = work_of(SL_OP_GELU_BWD, 7, 3); /* f32 [530, 101] and their sums, both added to */
+    CHECK_NEAR(sums.read_bytes, 3 * 530 * 101 * 4 + 101 * 4, 0);
+    CHECK_NEAR(sums.write_bytes, 530 * 101 * 4 + 101 * 4, 0);
 }
 
 TEST(reads_out)

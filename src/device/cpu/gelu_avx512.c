@@ -14,5 +14,6 @@ const sl_cpu_kernel sl_cpu_gelu_bwd_avx512 = {
     .name = "gelu_bwd_avx512",
     .op = SL_OP_GELU_BWD,
     .isa = SL_ISA_AVX512,
+    .workspace = gelu_bwd_workspace,
     .run = gelu_bwd_run,
 };

@@ -1,13 +1,55 @@
 /*
- * The second half of every sum over rows: partial[group][c], left by blocks that each took a group of rows, is added up in an
- * order that the shape fixes. 32 columns and 32 rows of threads per block: thread row y takes groups y, y + 32, ..., then the
- * thread rows are added in order. A handful of loads per thread, all in flight at once, so the launch costs hardly more than its
- * latency.
+ * Sums over rows, in two halves and an order that the shape fixes.
+ *
+ * First half: a block takes SUM_LANES pieces of columns and a group of rows. Its SUM_DEPTH rows of threads each walk every
+ * SUM_DEPTH-th row of the group and are added in order at the end: partial[group][c]. How many groups there are follows from the
+ * shape alone: as many blocks as a large part runs at once, and no more, so that none comes late and few partial sums are left.
+ *
+ * Second half: 32 columns and 32 rows of threads per block: thread row y takes groups y, y + 32, ..., then the thread rows are
+ * added in order. A handful of loads per thread, all in flight at once, so the launch costs hardly more than its latency.
  */
 #ifndef SL_DEVICE_CUDA_COLUMN_SUM_CUH
 #define SL_DEVICE_CUDA_COLUMN_SUM_CUH
 
 #include "device/cuda/kernel.cuh"
+
+static constexpr int SUM_LANES = 32, SUM_DEPTH = 8;
+static constexpr int64_t SUM_BLOCKS = 528; /* four per multiprocessor of the largest part, whatever the machine */
+
+/* Groups of rows for an x[n, d] whose rows are walked in 16-byte pieces where they divide d. */
+static inline int64_t sum_groups(const sl_type *x)
+{
+    int64_t d = x->dim[x->rank - 1], n = sl_type_count(x) / d;
+    int64_t wide = 16 / (int64_t) sl_dtype_bytes(x->dtype), columns = SUM_LANES * (d % wide == 0 ? wide : 1);
+    int64_t across = (d + columns - 1) / columns, groups = across < SUM_BLOCKS ? SUM_BLOCKS / across : 1;
+    int64_t most = (n + 4 * SUM_DEPTH - 1) / (4 * SUM_DEPTH); /* at least four rows for every thread */
+    return groups < most ? groups : most;
+}
+
+template <int W> static dim3 sum_grid(int64_t d, int64_t groups)
+{
+    return dim3((unsigned) ((d + SUM_LANES * W - 1) / (SUM_LANES * W)), (unsigned) groups);
+}
+
+/* Every thread's sums of its piece of columns, (blockIdx.x * SUM_LANES + threadIdx.x) * W and on, become the block's partial row. */
+template <int W>
+__device__ __forceinline__ void sum_block(const float (&sum)[W], float *__restrict__ partial, int64_t d)
+{
+    __shared__ float part[SUM_DEPTH][SUM_LANES * W];
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        part[threadIdx.y][j * SUM_LANES + threadIdx.x] = sum[j];
+    __syncthreads();
+    for (int i = threadIdx.y * SUM_LANES + threadIdx.x; i < SUM_LANES * W; i += SUM_LANES * SUM_DEPTH) {
+        int64_t column = (int64_t) blockIdx.x * SUM_LANES * W + i;
+        float total = 0;
+#pragma unroll
+        for (int y = 0; y < SUM_DEPTH; y++)
+            total += part[y][i % W * SUM_LANES + i / W];
+        if (column < d)
+            partial[blockIdx.y * d + column] = total;
+    }
+}
 
 static constexpr int COLUMN_SUM_ROWS = 32;
 

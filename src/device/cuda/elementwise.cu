@@ -1,6 +1,7 @@
 /* Ops that map elements to elements: add, scale, cast, dropout, GELU and SwiGLU with their backwards. Each reads every input
- * once and writes every output once, 16 bytes at a time where alignment allows; bandwidth is their only limit. */
-#include "device/cuda/kernel.cuh"
+ * once and writes every output once, 16 bytes at a time where alignment allows; bandwidth is their only limit. Where the sums of
+ * the output's columns are wanted too, they are taken on the way (column_sum.cuh). */
+#include "device/cuda/column_sum.cuh"
 #include "ops/noise.h"
 
 static constexpr int THREADS = 256;
@@ -185,16 +186,95 @@ static sl_status gelu_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t s
         return (map<gelu_f<T, false>, T, T>(cuda, {}, launch, 0, stream));
     });
 }
+
+/* y = f(a, b), and the sums of y's columns. A thread keeps its columns, so its rows come one after the other. AHEAD of them are
+ * under way, and a row's registers are asked to be filled again as soon as it is done. (Asking before would take other registers,
+ * and moving them to their places would wait for the memory.) */
+template <typename F, typename T, int W>
+__global__ void __launch_bounds__(SUM_LANES *SUM_DEPTH, 4)
+    map_sums_kernel(F f, const T *__restrict__ a, const T *__restrict__ b, T *__restrict__ y,
+                    float *__restrict__ partial, int64_t n, int64_t d, bool accumulate)
+{
+    constexpr int AHEAD = 2;
+    int64_t c = ((int64_t) blockIdx.x * SUM_LANES + threadIdx.x) * W, end = n * d;
+    int64_t i = ((int64_t) blockIdx.y * SUM_DEPTH + threadIdx.y) * d + c, step = (int64_t) gridDim.y * SUM_DEPTH * d;
+    float sum[W] = {};
+    if (c < d) {
+        raw<T, W> va[AHEAD], vb[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (i + k * step < end) {
+                va[k] = load_raw<W>(a + i + k * step);
+                vb[k] = load_raw<W>(b + i + k * step);
+            }
+        for (; i < end; i += AHEAD * step)
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                int64_t now = i + k * step, next = now + AHEAD * step;
+                if (now < end) {
+                    raw<T, W> old;
+                    float vy[W];
+                    if (accumulate)
+                        old = load_raw<W>(y + now);
+#pragma unroll
+                    for (int j = 0; j < W; j++) {
+                        vy[j] =
+                            accumulate ? f.add(va[k][j], vb[k][j], now + j, old[j]) : f(va[k][j], vb[k][j], now + j);
+                        sum[j] += vy[j];
+                    }
+                    if (next < end) {
+                        va[k] = load_raw<W>(a + next);
+                        vb[k] = load_raw<W>(b + next);
+                    }
+                    store<W, true>(y + now, vy);
+                }
+            }
+    }
+    sum_block(sum, partial, d);
+}
+
+template <typename F, typename T> static sl_status map_sums(F f, const sl_launch *launch, cudaStream_t stream)
+{
+    const T *a = (const T *) launch->in[0].data, *b = (const T *) launch->in[1].data;
+    T *y = (T *) launch->out[0].data;
+    float *partial = (float *) launch->workspace;
+    int64_t groups = sum_groups(&launch->out[0].type), d = sl_type_count(&launch->out[1].type);
+    int64_t n = sl_type_count(&launch->out[0].type) / d;
+    bool accumulate = launch->accumulate & 1;
+    constexpr int W = 16 / sizeof(T);
+    const dim3 threads(SUM_LANES, SUM_DEPTH);
+    if (d % W == 0 && sl_cuda_aligned(a) && sl_cuda_aligned(b) && sl_cuda_aligned(y))
+        map_sums_kernel<F, T, W><<<sum_grid<W>(d, groups), threads, 0, stream>>>(f, a, b, y, partial, n, d, accumulate);
+    else
+        map_sums_kernel<F, T, 1><<<sum_grid<1>(d, groups), threads, 0, stream>>>(f, a, b, y, partial, n, d, accumulate);
+    column_sums<T> to = {{(T *) launch->out[1].data, NULL}, {(launch->accumulate & 2) != 0, false}};
+    column_sum<T>(partial, groups, d, 1, to, stream);
+    SL_CUDA_LAUNCHED();
+    return SL_OK;
+}
+
+static size_t gelu_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
+{
+    (void) cuda;
+    int64_t sums = sl_type_count(&launch->out[1].type);
+    return sums ? (size_t) (sum_groups(&launch->out[0].type) * sums) * sizeof(float) : 0;
+}
+
+template <typename F, typename T> static sl_status gelu_bwd(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    return launch->out[1].data ? map_sums<F, T>(F{}, launch, stream) : map<F, T, T>(cuda, F{}, launch, 1, stream);
+}
+
 static sl_status gelu_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     SL_DISPATCH(launch->in[0].type.dtype, T, {
         if (launch->attrs.gelu.tanh)
-            return (map<gelu_bwd_f<T, true>, T, T>(cuda, {}, launch, 1, stream));
-        return (map<gelu_bwd_f<T, false>, T, T>(cuda, {}, launch, 1, stream));
+            return (gelu_bwd<gelu_bwd_f<T, true>, T>(cuda, launch, stream));
+        return (gelu_bwd<gelu_bwd_f<T, false>, T>(cuda, launch, stream));
     });
 }
 extern "C" const sl_cuda_kernel sl_cuda_gelu = {SL_OP_GELU, NULL, NULL, gelu_run};
-extern "C" const sl_cuda_kernel sl_cuda_gelu_bwd = {SL_OP_GELU_BWD, NULL, NULL, gelu_bwd_run};
+extern "C" const sl_cuda_kernel sl_cuda_gelu_bwd = {SL_OP_GELU_BWD, NULL, gelu_bwd_workspace, gelu_bwd_run};
 
 static dropout_f dropout_of(const sl_launch *launch)
 {
