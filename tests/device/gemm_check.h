@@ -90,7 +90,7 @@ static void check_gemm(const char *name, const sl_gemm_isa *isa, shape size, int
     for (int threads = 1; threads <= 3; threads++) {
         sl_pool *pool;
         CHECK_OK(sl_pool_create(threads, &pool));
-        CHECK_OK(sl_alloc(&gemm.c, c_bytes, 1));
+        CHECK_OK(sl_alloc_aligned(&gemm.c, c_bytes, 1, 64)); /* some rows are whole cache lines */
         memcpy(gemm.c, before, c_bytes);
         run_guarded(isa, &gemm, pool);
         sl_pool_destroy(pool);
@@ -137,6 +137,10 @@ static void check_isa(const char *name, const sl_gemm_isa *isa, bool f32)
     /* The same in stripes of columns. */
     for (int variant = 0; variant < 4; variant++)
         check_gemm(name, isa, (shape){70, 300, 1700}, variant, SL_BF16, SL_BF16);
+    /* More rows than are few; a large C of a weight's gradient, streamed. */
+    check_gemm(name, isa, (shape){516, 200, 70}, 0, SL_BF16, SL_BF16);
+    check_gemm(name, isa, (shape){516, 200, 70}, 2, SL_BF16, SL_BF16);
+    check_gemm(name, isa, (shape){1024, 520, 33}, 1, SL_BF16, SL_BF16);
 }
 
 #endif

@@ -26,6 +26,13 @@
  *
  * The price is that every stripe reads A again, from beyond L2 if A is large.
  *
+ * With AMX (few_rows) there is more to say, for its products are so fast that packing a weight for 256 rows shows:
+ *   - B stored along k (a forward product) is turned: C^T = B^T A^T. Then the weight is the operand that is read where it
+ *     lies, and the few rows are the block that is packed, shared and small. Sums are transposed on their way to C.
+ *   - k comes in pieces of few_kc, so that a panel of either operand stays in L1; stripes take one such piece at a time.
+ *   - what the thread reads next is fetched among the products: the next k of its rows or of its stripe, or the first of
+ *     the tile it will probably take.
+ *
  * Work tiles are wide in both directions because what a tile reads beyond L2, per multiply-add, goes with 1/rows +
  * 1/columns; and small enough that a block has some twenty of them for the threads to share.
  *
@@ -34,6 +41,13 @@
  * product rounds worse than adding the sum).
  */
 #include "device/cpu/gemm.h"
+
+#include <stdalign.h>
+
+enum {
+    STREAM_ELEMENTS = 1 << 19, /* of a C that no cache of one core keeps */
+    TURNED_MAX = 32 * 32       /* sums of a register tile that turns */
+};
 
 typedef struct blocking {
     int64_t nb, mb, kb, kc; /* multiples of nr, mr, kc, k_step, or the whole */
@@ -44,6 +58,7 @@ typedef struct blocking {
     size_t b_bytes;      /* packed B */
     size_t sums;         /* work tiles whose sums are kept, 0: one per thread */
     bool striped;        /* nb is a stripe; packed B and kept sums are each thread's own */
+    bool stream;         /* C is large and not read soon */
 } blocking;
 
 static int64_t min64(int64_t a, int64_t b)
@@ -58,13 +73,21 @@ static int64_t even_block(int64_t total, int64_t limit, int64_t step)
     return SL_ROUND_UP(SL_DIV_UP(total, blocks), step);
 }
 
+static bool is_few(const sl_gemm_isa *isa, const sl_gemm *gemm)
+{
+    return !gemm->a.transposed && gemm->m <= isa->few_rows;
+}
+
 /* Stripes pay while there are some for every thread; their number is made even among the threads. */
 static bool choose_stripes(const sl_gemm_isa *isa, const sl_gemm *gemm, int64_t threads, blocking *cut)
 {
     if (gemm->a.transposed || gemm->m > isa->stripe_rows[gemm->b.transposed])
         return false;
-    const int64_t panels = SL_DIV_UP(gemm->n, isa->nr), wide = isa->stripe_columns / isa->nr;
-    const int64_t stripes = SL_ROUND_UP(SL_DIV_UP(panels, wide), threads);
+    const int64_t few = is_few(isa, gemm) ? isa->stripe_sums / gemm->m : 0;
+    const int64_t panels = SL_DIV_UP(gemm->n, isa->nr), wide = SL_MAX(few, isa->stripe_columns) / isa->nr;
+    int64_t stripes = SL_ROUND_UP(SL_DIV_UP(panels, wide), threads);
+    if (few && threads > 1)
+        stripes = SL_MAX(stripes, 2 * threads);
     if (stripes > panels || (threads > 1 && stripes < 2 * threads))
         return false;
     cut->striped = true;
@@ -72,19 +95,35 @@ static bool choose_stripes(const sl_gemm_isa *isa, const sl_gemm *gemm, int64_t 
     return true;
 }
 
-static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm, int threads)
+/* Work tiles; of a turned product smaller ones where a thread would have less than three. */
+static void choose_tiles(const sl_gemm_isa *isa, bool turned, int64_t threads, blocking *cut)
+{
+    int64_t rows = isa->tile_rows, columns = isa->tile_columns;
+    while (turned && rows > isa->mr && SL_DIV_UP(cut->mb, rows) < 3 * threads)
+        rows /= 2;
+    while (turned && columns > 2 * isa->nr && SL_DIV_UP(cut->mb, rows) * SL_DIV_UP(cut->nb, columns) < 3 * threads)
+        columns /= 2;
+    cut->tile_rows = even_block(cut->mb, rows, isa->mr);
+    cut->tile_columns = cut->striped ? cut->nb : even_block(cut->nb, columns, isa->nr);
+    cut->tile_floats = cut->tile_rows * cut->tile_columns;
+}
+
+static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm, bool turned, int threads)
 {
     blocking cut = {0};
-    cut.kc = even_block(gemm->k, isa->kc, isa->k_step);
-    cut.kb = gemm->k <= isa->block_k ? SL_ROUND_UP(gemm->k, cut.kc) : even_block(gemm->k, isa->block_k, cut.kc);
+    const bool striped = !turned && choose_stripes(isa, gemm, threads, &cut);
+    const bool few = turned || (striped && is_few(isa, gemm));
+    cut.kc = even_block(gemm->k, few ? isa->few_kc : isa->kc, isa->k_step);
+    if (few && striped)
+        cut.kb = cut.kc;
+    else
+        cut.kb = gemm->k <= isa->block_k ? SL_ROUND_UP(gemm->k, cut.kc) : even_block(gemm->k, isa->block_k, cut.kc);
     const int64_t columns = SL_MAX(isa->nr, isa->block_elements / cut.kb);
-    if (!choose_stripes(isa, gemm, threads, &cut))
+    if (!striped)
         cut.nb = even_block(gemm->n, SL_ROUND_UP(columns - isa->nr + 1, isa->nr), isa->nr);
     const bool k_cut = cut.kb < gemm->k;
-    cut.mb = k_cut && !cut.striped ? even_block(gemm->m, isa->block_rows, isa->mr) : SL_ROUND_UP(gemm->m, isa->mr);
-    cut.tile_rows = even_block(cut.mb, isa->tile_rows, isa->mr);
-    cut.tile_columns = cut.striped ? cut.nb : even_block(cut.nb, isa->tile_columns, isa->nr);
-    cut.tile_floats = cut.tile_rows * cut.tile_columns;
+    cut.mb = k_cut && !striped ? even_block(gemm->m, isa->block_rows, isa->mr) : SL_ROUND_UP(gemm->m, isa->mr);
+    choose_tiles(isa, turned, threads, &cut);
     cut.b_bytes = SL_ROUND_UP((size_t) (SL_ROUND_UP(cut.kb, isa->k_step) * cut.nb) * isa->packed_bytes, 64);
     cut.a_bytes = isa->a_bytes;
     cut.group = 1;
@@ -96,14 +135,29 @@ static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm, int
             cut.a_bytes *= (size_t) SL_DIV_UP(cut.kb, cut.kc);
     }
     cut.sums = k_cut ? (size_t) (SL_DIV_UP(cut.mb, cut.tile_rows) * SL_DIV_UP(cut.nb, cut.tile_columns)) : 0;
+    cut.stream = gemm->a.transposed && !gemm->accumulate && gemm->m * gemm->n >= STREAM_ELEMENTS;
     return cut;
+}
+
+/* C^T = B^T A^T; C itself stays with the product as it was asked for. */
+static bool turn_product(const sl_gemm_isa *isa, const sl_gemm *gemm, sl_gemm *turned)
+{
+    *turned = *gemm;
+    if (!is_few(isa, gemm) || !gemm->b.transposed)
+        return false;
+    turned->m = gemm->n, turned->n = gemm->m;
+    turned->a = gemm->b, turned->a.transposed = false;
+    turned->b = gemm->a, turned->b.transposed = true;
+    return true;
 }
 
 size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int threads)
 {
     if (!gemm->m || !gemm->n || !gemm->k)
         return 0;
-    const blocking cut = choose_blocking(isa, gemm, threads);
+    sl_gemm product;
+    const bool turned = turn_product(isa, gemm, &product);
+    const blocking cut = choose_blocking(isa, &product, turned, threads);
     const size_t n = (size_t) threads, tile_bytes = (size_t) cut.tile_floats * 4;
     if (cut.striped)
         return n * (cut.b_bytes + cut.a_bytes + SL_MAX(cut.sums, (size_t) 1) * tile_bytes);
@@ -114,7 +168,10 @@ size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int thread
 typedef struct block {
     const sl_gemm_isa *isa;
     const sl_gemm *gemm;
+    const sl_gemm *turned_from; /* the product asked for, where `gemm` is that turned; else NULL */
     const blocking *cut;
+    int threads;
+    sl_gemm_fetch *stripe_fetch; /* the next k of the stripe; NULL: not in stripes */
     char *packed_b, *packed_a;
     float *sums;
     int64_t column, columns, row, rows, k0, k_count;
@@ -141,8 +198,55 @@ static void pack_b_tile(void *context, int64_t tile, int thread)
                 packed_panel(at, k, column, count));
 }
 
+/* Sums of one panel's columns to C. */
+static void finish_panel(const block *at, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                         const float *tiles, int64_t tile_stride)
+{
+    const sl_gemm_isa *isa = at->isa;
+    if (!at->turned_from) {
+        isa->finish(at->gemm, at->cut->stream, row, rows, column, columns, tiles, tile_stride);
+        return;
+    }
+    alignas(64) float turned[TURNED_MAX];
+    SL_ASSERT(isa->mr * isa->nr <= TURNED_MAX);
+    for (int64_t i = 0; i < rows; i += isa->mr, tiles += tile_stride) {
+        isa->turn(tiles, turned);
+        isa->finish(at->turned_from, false, column, columns, row + i, min64(isa->mr, rows - i), turned, 0);
+    }
+}
+
+/* `rows` rows of `bytes`, `stride` apart, to be fetched within `times` asks. */
+static sl_gemm_fetch fetch_rows(const void *from, int64_t stride, int64_t rows, int64_t bytes, int64_t times)
+{
+    sl_gemm_fetch fetch = {.at = from, .rows = bytes > 0 ? rows : 0};
+    fetch.row_lines = fetch.in_row = SL_DIV_UP(bytes, 64);
+    fetch.skip = stride - fetch.row_lines * 64;
+    fetch.pace = (int) SL_DIV_UP(fetch.row_lines * fetch.rows, SL_MAX(times, 1));
+    return fetch;
+}
+
+/* What comes after rows [row, ..) and k [k, k + count) of A: their next k, else the beginning of the tile that this thread
+ * will probably take, all others taking one meanwhile. */
+static sl_gemm_fetch next_of_a(const block *at, int64_t row, int64_t k, int64_t count, int64_t times)
+{
+    const sl_gemm_matrix *a = &at->gemm->a;
+    const int64_t bytes = (int64_t) sl_dtype_bytes(a->dtype), rows = at->cut->tile_rows;
+    const bool tile_ends = a->transposed || k + count >= at->k_count;
+    const int64_t to_row = tile_ends ? row + at->threads * rows : row, to_k = at->k0 + (tile_ends ? 0 : k + count);
+    const int64_t height = min64(rows, at->rows - to_row), depth = min64(at->cut->kc, at->gemm->k - to_k);
+    if (height <= 0)
+        return (sl_gemm_fetch){0};
+    const char *data = a->data;
+    if (a->transposed)
+        return fetch_rows(data + (to_k * a->leading + at->row + to_row) * bytes, a->leading * bytes, depth,
+                          height * bytes, times);
+    return fetch_rows(data + ((at->row + to_row) * a->leading + to_k) * bytes, a->leading * bytes, height,
+                      depth * bytes, times);
+}
+
 /* One work tile, tile_rows x tile_columns. A is packed k block by k block into the same place; or, `groups`, each into its
- * own, and not again if `packed`. */
+ * own, and not again if `packed`. Behind the last k a panel's sums go to C while they are in L1; if that is behind the
+ * first too, all panels have their sums in one place. */
 static void multiply_columns(const block *at, int64_t row, int64_t column, bool groups, bool packed, char *packed_a,
                              float *sums)
 {
@@ -150,17 +254,28 @@ static void multiply_columns(const block *at, int64_t row, int64_t column, bool 
     const blocking *cut = at->cut;
     const int64_t rows = min64(cut->tile_rows, at->rows - row),
                   columns = min64(cut->tile_columns, at->columns - column);
-    const int64_t register_floats = (int64_t) isa->mr * isa->nr, panel_floats = SL_ROUND_UP(columns, isa->nr) * isa->mr;
+    const int64_t register_floats = (int64_t) isa->mr * isa->nr;
+    const bool once = cut->kc >= at->gemm->k;
+    const int64_t next_panel = once ? 0 : register_floats;
+    const int64_t panel_floats = once ? register_floats : SL_DIV_UP(columns, isa->nr) * register_floats;
     for (int64_t k = 0; k < at->k_count; k += cut->kc) {
-        const int64_t count = min64(cut->kc, at->k_count - k);
+        const int64_t count = min64(cut->kc, at->k_count - k), deep = SL_ROUND_UP(count, isa->k_step);
         char *place = packed_a + (groups ? (size_t) (k / cut->kc) * isa->a_bytes : 0);
         const sl_gemm_rows a = isa->pack_a(&at->gemm->a, at->row + row, rows, at->k0 + k, count, place, packed);
-        for (int64_t j = 0; j < columns; j += isa->nr)
-            isa->multiply(rows, a, packed_panel(at, k, column + j, count), SL_ROUND_UP(count, isa->k_step),
-                          at->k0 + k == 0, sums + j / isa->nr * register_floats, panel_floats);
+        const int64_t times = deep / isa->k_step * SL_DIV_UP(rows, isa->mr) * SL_DIV_UP(columns, isa->nr);
+        sl_gemm_fetch own = {0};
+        if (isa->few_rows && !at->stripe_fetch && !packed)
+            own = next_of_a(at, row, k, count, times);
+        sl_gemm_fetch *fetch = at->stripe_fetch ? at->stripe_fetch : &own;
+        float *tiles = sums;
+        for (int64_t j = 0; j < columns; j += isa->nr, tiles += next_panel) {
+            isa->multiply(rows, a, packed_panel(at, k, column + j, count), deep, at->k0 + k == 0, tiles, panel_floats,
+                          fetch);
+            if (at->k0 + k + count == at->gemm->k)
+                finish_panel(at, at->row + row, rows, at->column + column + j, min64(isa->nr, columns - j), tiles,
+                             panel_floats);
+        }
     }
-    if (at->k0 + at->k_count == at->gemm->k)
-        isa->finish(at->gemm, at->row + row, rows, at->column + column, columns, sums);
 }
 
 /* Tile = `group` work tiles side by side. */
@@ -180,6 +295,21 @@ static void multiply_tile(void *context, int64_t tile, int thread)
         at->isa->leave();
 }
 
+/* B's next k of the stripe, or the first k of the stripe that this thread will probably take. */
+static sl_gemm_fetch next_of_stripe(const block *at)
+{
+    const blocking *cut = at->cut;
+    const sl_gemm_matrix *b = &at->gemm->b;
+    const bool ends = at->k0 + at->k_count >= at->gemm->k;
+    const int64_t k = ends ? 0 : at->k0 + at->k_count, column = at->column + (ends ? at->threads * cut->nb : 0);
+    const int64_t depth = min64(cut->kb, at->gemm->k - k), width = min64(cut->nb, at->gemm->n - column);
+    if (!at->isa->few_rows || b->transposed || width <= 0)
+        return (sl_gemm_fetch){0};
+    const int64_t bytes = (int64_t) sl_dtype_bytes(b->dtype), steps = SL_DIV_UP(at->k_count, at->isa->k_step);
+    return fetch_rows((const char *) b->data + (k * b->leading + column) * bytes, b->leading * bytes, depth,
+                      width * bytes, steps * SL_DIV_UP(at->rows, at->isa->mr) * SL_DIV_UP(at->columns, at->isa->nr));
+}
+
 /* Tile = a stripe. `at` is the thread's own: its memory stands for the shared one, and it is thread 0 of it. */
 static void stripe_tile(void *context, int64_t tile, int thread)
 {
@@ -196,6 +326,8 @@ static void stripe_tile(void *context, int64_t tile, int thread)
         at.k_count = min64(cut->kb, at.gemm->k - at.k0);
         for (int64_t i = 0; i < SL_DIV_UP(at.columns, at.isa->nr) * SL_DIV_UP(at.k_count, cut->kc); i++)
             pack_b_tile(&at, i, 0);
+        sl_gemm_fetch fetch = next_of_stripe(&at);
+        at.stripe_fetch = &fetch;
         for (int64_t i = 0; i < SL_DIV_UP(at.rows, cut->tile_rows); i++)
             multiply_tile(&at, i, 0);
     }
@@ -207,7 +339,7 @@ static void finish_empty(const sl_gemm_isa *isa, const sl_gemm *gemm)
     static const float zeros[64 * 64];
     for (int64_t i = 0; i < gemm->m; i += isa->mr)
         for (int64_t j = 0; j < gemm->n; j += isa->nr)
-            isa->finish(gemm, i, min64(isa->mr, gemm->m - i), j, min64(isa->nr, gemm->n - j), zeros);
+            isa->finish(gemm, false, i, min64(isa->mr, gemm->m - i), j, min64(isa->nr, gemm->n - j), zeros, 0);
 }
 
 void sl_gemm_run(const sl_gemm_isa *isa, const sl_gemm *gemm, void *workspace, sl_pool *pool)
@@ -219,8 +351,13 @@ void sl_gemm_run(const sl_gemm_isa *isa, const sl_gemm *gemm, void *workspace, s
         return;
     }
     const size_t threads = (size_t) sl_pool_threads(pool);
-    const blocking cut = choose_blocking(isa, gemm, (int) threads);
-    block at = {.isa = isa, .gemm = gemm, .cut = &cut, .packed_b = workspace};
+    sl_gemm product;
+    const bool turned = turn_product(isa, gemm, &product);
+    const blocking cut = choose_blocking(isa, &product, turned, (int) threads);
+    block at = {.isa = isa, .gemm = &product, .cut = &cut, .threads = (int) threads, .packed_b = workspace};
+    if (turned)
+        at.turned_from = gemm;
+    gemm = &product;
     if (cut.striped) {
         sl_pool_run(pool, stripe_tile, &at, SL_DIV_UP(gemm->n, cut.nb));
         return;

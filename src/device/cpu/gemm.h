@@ -38,6 +38,16 @@ typedef struct sl_gemm_rows {
     bool across;
 } sl_gemm_rows;
 
+/* Memory that a thread will read soon, asked for a few lines at a time between products. */
+typedef struct sl_gemm_fetch {
+    const char *at;    /* the next line */
+    int64_t row_lines; /* 64-byte lines of a row */
+    int64_t skip;      /* bytes from behind a row to the next */
+    int64_t in_row;    /* lines left of this row */
+    int64_t rows;      /* rows left, this one included */
+    int pace;          /* lines to ask for at a time */
+} sl_gemm_fetch;
+
 /* What an instruction set brings. B is packed in panels of nr columns, k outermost, padded with zeros to full panels
  * and to k_step; how the rows of a work tile of A are packed is its own affair. Sums of C are f32 tiles [mr][nr],
  * contiguous. */
@@ -45,9 +55,12 @@ typedef struct sl_gemm_isa {
     int mr, nr;                  /* register tile */
     int k_step;                  /* packed k is a multiple of this */
     int kc;                      /* most k of one pass over a register tile: a panel of B stays in L1 */
+    int few_rows;                /* products of at most so many rows are cut as said in gemm.c; 0: none */
+    int few_kc;                  /* kc of those */
     int tile_rows, tile_columns; /* most of a work tile, about */
     int stripe_rows[2];          /* most rows of C for which threads take stripes; [1]: B is stored along k */
-    int stripe_columns;          /* of a stripe, about */
+    int stripe_columns;          /* of a stripe, about, at least */
+    int stripe_sums;             /* sums of a stripe of few rows, about */
     int block_k;                 /* most k packed of B at once */
     int block_rows;              /* most rows whose sums are kept when k is cut */
     int64_t block_elements;      /* of packed B, about */
@@ -60,12 +73,16 @@ typedef struct sl_gemm_isa {
     /* Packs the panel of op(B) whose first column is `first`, `width` of them present. */
     void (*pack_b)(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_t k0, int64_t count, void *packed);
     /* `rows` rows of A, b: one panel, `count` (a multiple of k_step) deep. tiles: the sums, `tile_stride` floats from
-     * one mr rows to the next; started from zero when `fresh`. */
+     * one mr rows to the next; started from zero when `fresh`. `fetch`: to be asked for meanwhile, if the set does. */
     void (*multiply)(int64_t rows, sl_gemm_rows a, const void *b, int64_t count, bool fresh, float *tiles,
-                     int64_t tile_stride);
-    /* Writes rows [row, row + rows) x columns [column, column + columns) of C from tiles [row panel][column panel]. */
-    void (*finish)(const sl_gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns, const float *tiles);
-    /* Around a thread's run of multiply calls (AMX tile configuration); may be NULL. */
+                     int64_t tile_stride, sl_gemm_fetch *fetch);
+    /* Writes rows [row, row + rows) x columns [column, column + columns) of C, at most nr columns, from tiles `tile_stride`
+     * floats apart. `stream`: C is not read soon. */
+    void (*finish)(const sl_gemm *gemm, bool stream, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                   const float *tiles, int64_t tile_stride);
+    /* Transposes the sums of a register tile, where mr = nr; needed for few rows alone. */
+    void (*turn)(const float *from, float *to);
+    /* Around a thread's run of multiply and finish calls (AMX tile configuration, streamed stores); may be NULL. */
     void (*enter)(void);
     void (*leave)(void);
 } sl_gemm_isa;

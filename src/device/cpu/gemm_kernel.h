@@ -217,8 +217,9 @@ SL_INLINE void multiply_rows(const bool across, int64_t rows, const float *a, in
 }
 
 static void multiply(int64_t rows, sl_gemm_rows a, const void *b, int64_t count, bool fresh, float *tiles,
-                     int64_t tile_stride)
+                     int64_t tile_stride, sl_gemm_fetch *fetch)
 {
+    (void) fetch;
     if (a.across)
         multiply_rows(true, rows, a.data, TILE_ROWS, b, count, fresh, tiles, tile_stride);
     else
@@ -243,4 +244,5 @@ const sl_gemm_isa GEMM_ISA = {
     .pack_b = pack_b,
     .multiply = multiply,
     .finish = finish,
+    .leave = finish_end,
 };

@@ -22,9 +22,10 @@ typedef struct head {
     const sl_head_isa *isa;
     const sl_launch *launch;
     int64_t n, d, vocabulary, block;
+    int64_t leading; /* of logits: rows begin on cache lines, f32 and bf16 ones */
     bool backward;
     sl_dtype dtype;
-    float *logits;  /* [block, vocabulary] */
+    float *logits;  /* [block, leading] */
     double *losses; /* [n] */
     char *gemm_workspace;
     int64_t first, count; /* tokens of the block at work */
@@ -36,6 +37,7 @@ static head head_of(const sl_head_isa *isa, const sl_launch *launch)
     at.n = launch->in[0].type.dim[0];
     at.d = launch->in[0].type.dim[1];
     at.vocabulary = launch->in[1].type.dim[0];
+    at.leading = SL_ROUND_UP(at.vocabulary, 32);
     at.backward = launch->op == SL_OP_HEAD_LOSS_BWD;
     const int64_t asked = launch->attrs.head.block;
     at.block = asked > 0 ? SL_MIN(asked, at.n) : at.n;
@@ -51,7 +53,7 @@ static const void *token_rows(const head *at, const void *data)
 
 static sl_gemm logits_product(const head *at)
 {
-    sl_gemm gemm = {.m = at->count, .n = at->vocabulary, .k = at->d, .c = at->logits, .c_leading = at->vocabulary};
+    sl_gemm gemm = {.m = at->count, .n = at->vocabulary, .k = at->d, .c = at->logits, .c_leading = at->leading};
     gemm.a = (sl_gemm_matrix){token_rows(at, at->launch->in[0].data), at->d, at->dtype, false};
     gemm.b = (sl_gemm_matrix){at->launch->in[1].data, at->d, at->dtype, true};
     gemm.c_dtype = SL_F32;
@@ -61,7 +63,7 @@ static sl_gemm logits_product(const head *at)
 /* dlogits [count, vocabulary]: a bf16 row starts where its f32 row did. */
 static sl_gemm_matrix dlogits(const head *at, bool transposed)
 {
-    const int64_t leading = at->dtype == SL_BF16 ? 2 * at->vocabulary : at->vocabulary;
+    const int64_t leading = at->dtype == SL_BF16 ? 2 * at->leading : at->leading;
     return (sl_gemm_matrix){at->logits, leading, at->dtype, transposed};
 }
 
@@ -100,7 +102,7 @@ static size_t products_workspace(head at, int64_t count, int threads)
 
 static size_t logits_bytes(const head *at)
 {
-    return SL_ROUND_UP((size_t) (at->block * at->vocabulary) * 4, 64);
+    return (size_t) (at->block * at->leading) * 4;
 }
 static size_t losses_bytes(const head *at)
 {
@@ -123,7 +125,7 @@ static void row_tile(void *context, int64_t tile, int thread)
     const head *at = context;
     const int64_t token = at->first + tile;
     const int32_t target = ((const int32_t *) at->launch->in[2].data)[token];
-    float *row = at->logits + tile * at->vocabulary;
+    float *row = at->logits + tile * at->leading;
     at->losses[token] = 0;
     if (target == at->launch->attrs.head.ignore || target < 0 || target >= at->vocabulary) {
         if (at->backward)
