@@ -21,14 +21,37 @@ static sl_status reserve(sl_arena *arena, int32_t count)
     return SL_OK;
 }
 
-sl_status sl_arena_reset(sl_arena *arena, size_t budget)
+static void replace(sl_arena *arena, int32_t first, int32_t n_old, const sl_segment *with, int32_t n_new)
+{
+    sl_segment *at = arena->segments + first;
+    memmove(at + n_new, at + n_old, (size_t) (arena->count - first - n_old) * sizeof *at);
+    memcpy(at, with, (size_t) n_new * sizeof *at);
+    arena->count += n_new - n_old;
+}
+
+/* A free segment that lies on both sides of the fence becomes two. */
+static void split(sl_arena *arena, int32_t i)
+{
+    const sl_segment *segment = &arena->segments[i];
+    if (segment->address >= arena->fence || segment->address + segment->bytes <= arena->fence)
+        return;
+    sl_segment parts[2] = {*segment, *segment};
+    parts[0].bytes = arena->fence - segment->address;
+    parts[1].address = arena->fence;
+    parts[1].bytes -= parts[0].bytes;
+    replace(arena, i, 1, parts, 2);
+}
+
+sl_status sl_arena_reset(sl_arena *arena, size_t budget, size_t fence)
 {
     SL_TRY(reserve(arena, 64));
     arena->count = 1;
     arena->peak = 0;
+    arena->fence = fence;
     arena->segments[0] = (sl_segment){.address = 0, .bytes = budget / SL_ALIGN * SL_ALIGN, .place = -1};
     for (int s = 0; s < SL_STREAM_COUNT; s++)
         arena->segments[0].last[s] = -1;
+    split(arena, 0);
     return SL_OK;
 }
 
@@ -42,16 +65,25 @@ static bool usable(const sl_segment *segment, double ready_s)
     return segment->place < 0 && segment->ready_s <= ready_s;
 }
 
-int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, bool low, bool best)
+/* Segments below the address `end`. */
+static int32_t count_below(const sl_arena *arena, size_t end)
 {
-    int32_t found = -1;
+    int32_t count = arena->count;
+    while (count > 0 && arena->segments[count - 1].address >= end)
+        count--;
+    return count;
+}
+
+int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, size_t end, bool low, bool best)
+{
+    int32_t found = -1, count = count_below(arena, end);
     size_t found_bytes = 0;
-    for (int32_t i = 0; i < arena->count; i++) {
+    for (int32_t i = 0; i < count; i++) {
         if (!usable(&arena->segments[i], ready_s))
             continue;
         int32_t begin = i;
         size_t run = 0;
-        for (; i < arena->count && usable(&arena->segments[i], ready_s); i++)
+        for (; i < count && usable(&arena->segments[i], ready_s); i++)
             run += arena->segments[i].bytes;
         if (run < bytes)
             continue;
@@ -76,14 +108,15 @@ static double apart(double a, double b)
     return a > b ? a / b : b / a;
 }
 
-int32_t sl_arena_find_beside(const sl_arena *arena, size_t bytes, double ready_s, int32_t now, int32_t until, bool *low)
+int32_t sl_arena_find_beside(const sl_arena *arena, size_t bytes, double ready_s, size_t end, int32_t now,
+                             int32_t until, bool *low)
 {
-    int32_t found = -1;
+    int32_t found = -1, count = count_below(arena, end);
     double best = INFINITY, own = how_long(until, now);
-    for (int32_t i = 0; i < arena->count; i++) {
+    for (int32_t i = 0; i < count; i++) {
         int32_t begin = i;
         size_t run = 0;
-        for (; i < arena->count && usable(&arena->segments[i], ready_s); i++)
+        for (; i < count && usable(&arena->segments[i], ready_s); i++)
             run += arena->segments[i].bytes;
         if (run < bytes)
             continue;
@@ -92,7 +125,7 @@ int32_t sl_arena_find_beside(const sl_arena *arena, size_t bytes, double ready_s
             double other = 1;
             if (beside < 0)
                 other = how_long(INT32_MAX, 0);
-            else if (beside < arena->count && arena->segments[beside].place >= 0)
+            else if (beside < count && arena->segments[beside].place >= 0)
                 other = how_long(arena->segments[beside].until, now);
             if (apart(other, own) < best) {
                 best = apart(other, own);
@@ -123,18 +156,10 @@ size_t sl_arena_largest(const sl_arena *arena)
     return largest;
 }
 
-static void replace(sl_arena *arena, int32_t first, int32_t n_old, const sl_segment *with, int32_t n_new)
-{
-    sl_segment *at = arena->segments + first;
-    memmove(at + n_new, at + n_old, (size_t) (arena->count - first - n_old) * sizeof *at);
-    memcpy(at, with, (size_t) n_new * sizeof *at);
-    arena->count += n_new - n_old;
-}
-
 sl_status sl_arena_take(sl_arena *arena, int32_t at, size_t bytes, bool low, int32_t place, int32_t until,
                         int32_t last[SL_STREAM_COUNT], size_t *address)
 {
-    SL_TRY(reserve(arena, arena->count + 2));
+    SL_TRY(reserve(arena, arena->count + 3)); /* one more when it is released across the fence */
     int32_t first = at, end = at;
     size_t have = 0;
     for (int s = 0; s < SL_STREAM_COUNT; s++)
@@ -180,9 +205,10 @@ int32_t sl_arena_index(const sl_arena *arena, size_t address)
     return low;
 }
 
-static bool mergeable(const sl_segment *a, const sl_segment *b, double now_s)
+static bool mergeable(const sl_arena *arena, int32_t i, double now_s)
 {
-    return a->place < 0 && b->place < 0 && a->ready_s <= now_s && b->ready_s <= now_s;
+    const sl_segment *a = &arena->segments[i], *b = a + 1;
+    return b->address != arena->fence && a->place < 0 && b->place < 0 && a->ready_s <= now_s && b->ready_s <= now_s;
 }
 
 static void merge(sl_arena *arena, int32_t i)
@@ -205,8 +231,10 @@ void sl_arena_release(sl_arena *arena, size_t address, const int32_t last[SL_STR
     segment->place = -1;
     segment->ready_s = ready_s;
     memcpy(segment->last, last, sizeof segment->last);
-    if (i + 1 < arena->count && mergeable(segment, &arena->segments[i + 1], now_s))
+    if (address < arena->fence && address + segment->bytes > arena->fence)
+        split(arena, i);
+    if (i + 1 < arena->count && mergeable(arena, i, now_s))
         merge(arena, i);
-    if (i > 0 && mergeable(&arena->segments[i - 1], &arena->segments[i], now_s))
+    if (i > 0 && mergeable(arena, i - 1, now_s))
         merge(arena, i - 1);
 }

@@ -91,17 +91,18 @@ typedef struct sl_arena {
     sl_segment *segments;
     int32_t count, capacity;
     size_t peak;
+    size_t fence; /* no free segment lies on both sides of it: above, only what leaves soon is put */
 } sl_arena;
 
-sl_status sl_arena_reset(sl_arena *arena, size_t budget);
+sl_status sl_arena_reset(sl_arena *arena, size_t budget, size_t fence);
 void sl_arena_free(sl_arena *arena);
 /* Finds `bytes` that are free and ready by `ready_s`; low: towards address 0. -1: none; else the first segment of
  * the run. */
-int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, bool low, bool best);
+int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, size_t end, bool low, bool best);
 /* The same beside a neighbour that leaves at about the task `until`; sets `low`. The low end of the arena counts as staying for
  * ever, the high end as free at once. */
-int32_t sl_arena_find_beside(const sl_arena *arena, size_t bytes, double ready_s, int32_t now, int32_t until,
-                             bool *low);
+int32_t sl_arena_find_beside(const sl_arena *arena, size_t bytes, double ready_s, size_t end, int32_t now,
+                             int32_t until, bool *low);
 double sl_arena_leaving(const sl_arena *arena, double now_s); /* bytes free but not ready yet */
 size_t sl_arena_largest(const sl_arena *arena);               /* free run, ready or not */
 /* Takes [segments[at].address (or the run's end when !low), bytes) out of a free run for `place`; fills last[] with the

@@ -232,10 +232,16 @@ sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier 
         by = SL_MAX(by, s->stream_free_s[tier == SL_TIER_DEVICE ? SL_STREAM_IN : SL_STREAM_OUT]);
     bool tiny = beside && (double) rounded < 4 * s->a->costs->link_latency_s * s->a->costs->link_bytes_per_s_both[0];
     low = low || tiny;
-    int32_t at = beside && !tiny ? sl_arena_find_beside(arena, rounded, by, s->task, until, &low)
-                                 : sl_arena_find(arena, rounded, by, low, best || tiny); /* crumbs into crannies */
+    int32_t large = s->next_large[s->task];
+    bool stays = beside && object >= 0 &&
+                 (tiny || until >= large || (large < s->a->program->n_tasks && s->gone_s > s->task_start_s[large]));
+    size_t end = stays ? arena->fence : SIZE_MAX;
+    int32_t at = beside && !tiny ? sl_arena_find_beside(arena, rounded, by, end, s->task, until, &low)
+                                 : sl_arena_find(arena, rounded, by, end, low, best || tiny); /* crumbs into crannies */
     if (at < 0 && (tier != SL_TIER_DEVICE || s->choice->on_demand))
-        at = sl_arena_find(arena, rounded, INFINITY, low, best);
+        at = sl_arena_find(arena, rounded, INFINITY, SIZE_MAX, low, best);
+    if (at < 0 && stays && force)
+        at = sl_arena_find(arena, rounded, by, SIZE_MAX, low = true, false);
     if (at < 0 && tier == SL_TIER_DEVICE && force) {
         SL_TRY(force_room(s, rounded, &at));
         low = true;
@@ -323,6 +329,16 @@ sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *do
     return SL_OK;
 }
 
+void sl_sweep_foresee(sl_sweep *s, int32_t entry)
+{
+    const sl_analysis *a = s->a;
+    int32_t last = s->stays[entry];
+    s->until = a->entries[last].task;
+    s->gone_s = s->task_start_s[SL_MIN(s->until + 1, a->program->n_tasks - 1)];
+    if (s->choice->gap[last] == SL_GAP_EVICT && a->entries[last].next >= 0) /* its copy may have to wait for another */
+        s->gone_s += 2 * link_s(s, a->bytes[a->entries[last].object], 1);
+}
+
 /* How long a place made for the use `entry` will stay decides at which end of the arena it is put: short stays would
  * cut up the long ones' space. */
 bool sl_sweep_goes_low(sl_sweep *s, int32_t entry)
@@ -330,14 +346,11 @@ bool sl_sweep_goes_low(sl_sweep *s, int32_t entry)
     const sl_analysis *a = s->a;
     int32_t stay = SL_MIN(48, SL_MAX(1, a->program->n_tasks / 8));
     s->until = s->task;
+    s->gone_s = s->task_start_s[s->task];
     if (entry < 0)
         return false;
     s->touched[entry] |= SL_TOUCHED_SIDE;
-    for (int32_t e = entry, hops = 0; e >= 0 && hops < 16; hops++, e = a->entries[e].next) {
-        s->until = a->entries[e].task;
-        if (s->choice->gap[e] != SL_GAP_KEEP)
-            break;
-    }
+    sl_sweep_foresee(s, entry);
     if (s->choice->side[entry] != SL_SIDE_AUTO)
         return s->choice->side[entry] == SL_SIDE_LOW;
     return s->until - s->task > stay;
@@ -382,6 +395,7 @@ sl_status sl_sweep_clear(sl_sweep *s, bool *done)
             first->last[r] = SL_MAX(first->last[r], segment->last[r]);
     }
     arena->count = 1;
+    arena->fence = SIZE_MAX;
     /* Whoever comes next waits for all of it: the point is one whole free range. */
     s->now_s = SL_MAX(s->now_s, arena->segments[0].ready_s);
     return SL_OK;

@@ -34,6 +34,7 @@ typedef struct sl_gap_info {
     double bytes, out_s, in_s;
     double short_s;     /* by how much the gap is too short for leaving and coming back */
     double keep, evict; /* costs at the current prices */
+    double density;     /* worth of keeping it, per byte and second */
     double spread;      /* factor that lets equal gaps choose differently */
     bool written;       /* content was written in this step: no copy in host memory yet */
     bool temporary;     /* leaving takes host memory */
@@ -68,6 +69,7 @@ struct sl_prices {
     double peak[BUCKETS];                         /* device bytes in use */
     double host_peak[BUCKETS], queue[2][BUCKETS]; /* bytes, while filling */
     sl_drop_group **order;
+    sl_gap_info **dearest;
     double waiting[BUCKETS]; /* device bytes of copies done early or late */
 };
 
@@ -202,6 +204,7 @@ static sl_status list_gaps(sl_prices *p)
     const sl_analysis *a = p->a;
     int32_t *group_of_task, *last_gap;
     SL_TRY(sl_region_alloc(p->region, &p->gaps, a->n_entries + 1, sizeof *p->gaps));
+    SL_TRY(sl_region_alloc(p->region, &p->dearest, a->n_entries + 1, sizeof *p->dearest));
     SL_TRY(sl_region_alloc(p->region, &p->groups, a->program->n_tasks + 1, sizeof *p->groups));
     SL_TRY(sl_region_alloc(p->region, &group_of_task, a->program->n_tasks + 1, sizeof(int32_t)));
     SL_TRY(sl_region_alloc(p->region, &last_gap, a->program->n_objects + 1, sizeof(int32_t)));
@@ -541,17 +544,104 @@ static int by_value(const void *a, const void *b)
     return x->spread != y->spread ? (x->spread > y->spread ? -1 : 1) : (x < y ? -1 : x > y);
 }
 
+/* Seconds on the links (and prices of what it takes meanwhile) that keeping saves, per byte and second of device memory. */
+static void find_densities(sl_prices *p)
+{
+    for (int32_t i = 0; i < p->n_gaps; i++) {
+        sl_gap_info *g = &p->gaps[i];
+        double seconds = p->start_s[g->to] - p->start_s[g->from + 1];
+        g->density = (g->evict - g->short_s) * g->spread / fmax(g->bytes * seconds, 1e-30);
+    }
+    for (int32_t i = 0; i < p->n_groups; i++) {
+        double save = 0, room = 0;
+        for (int32_t k = p->groups[i].first; k >= 0; k = p->gaps[k].next) {
+            const sl_gap_info *g = &p->gaps[k];
+            save += g->evict * g->spread;
+            room += g->bytes * (p->start_s[g->to] - p->start_s[g->from + 1]);
+        }
+        double density = fmin(save, p->groups[i].seconds) / fmax(room, 1e-30);
+        for (int32_t k = p->groups[i].first; k >= 0; k = p->gaps[k].next)
+            p->gaps[k].density = density;
+    }
+}
+
+static int by_density(const void *a, const void *b)
+{
+    const sl_gap_info *x = *(const sl_gap_info *const *) a, *y = *(const sl_gap_info *const *) b;
+    return x->density != y->density ? (x->density > y->density ? -1 : 1) : (x < y ? -1 : x > y);
+}
+
+static bool keep_all(sl_prices *p, const sl_price_targets *targets, int32_t group, uint8_t *gap_choice)
+{
+    for (int32_t i = p->groups[group].first; i >= 0; i = p->gaps[i].next) {
+        if (keep_gap(p, targets, &p->gaps[i], 1)) {
+            gap_choice[p->gaps[i].entry] = SL_GAP_KEEP;
+            continue;
+        }
+        for (int32_t k = p->groups[group].first; k != i; k = p->gaps[k].next) {
+            keep_gap(p, targets, &p->gaps[k], -1);
+            gap_choice[p->gaps[k].entry] = SL_GAP_DROP;
+        }
+        return false;
+    }
+    return true;
+}
+
+/* The copies of an eviction are not made, nor the room they take. */
+static void take_back(sl_prices *p, const sl_price_targets *targets, const sl_gap_info *g, bool out, double sign)
+{
+    double width = targets->link_share;
+    add_bytes(p->peak, p, g->come, g->to, sign * g->bytes, INFINITY, true);
+    add_copy(p, 0, p->bucket[g->to], sign * g->in_s, width, INFINITY);
+    if (out) {
+        add_bytes(p->peak, p, g->from + 1, g->gone, sign * g->bytes, INFINITY, true);
+        add_copy(p, 1, p->bucket[g->from], sign * g->out_s, width, INFINITY);
+    }
+}
+
+/* What is worth most per byte and second stays, as far as `share` of the bytes lasts. */
+static void keep_dearest(sl_prices *p, const sl_price_targets *targets, uint8_t *gap_choice)
+{
+    sl_price_targets part = *targets;
+    part.bytes[SL_TIER_DEVICE] *= targets->kept;
+    find_densities(p);
+    for (int32_t i = 0; i < p->n_gaps; i++) {
+        p->dearest[i] = &p->gaps[i];
+        gap_choice[p->gaps[i].entry] = p->gaps[i].group >= 0 ? SL_GAP_DROP : SL_GAP_EVICT;
+    }
+    account(p, gap_choice);
+    begin_fill(p, targets);
+    qsort(p->dearest, (size_t) p->n_gaps, sizeof *p->dearest, by_density);
+    for (int32_t i = 0; i < p->n_gaps; i++) {
+        const sl_gap_info *g = p->dearest[i];
+        if (g->group >= 0) {
+            if (gap_choice[g->entry] == SL_GAP_DROP)
+                keep_all(p, &part, g->group, gap_choice);
+            continue;
+        }
+        bool out = leaves_dirty(p, g, gap_choice);
+        take_back(p, &part, g, out, -1);
+        if (keep_gap(p, &part, g, 1))
+            gap_choice[g->entry] = SL_GAP_KEEP;
+        else
+            take_back(p, &part, g, out, 1);
+    }
+}
+
 void sl_prices_fill(sl_prices *p, const sl_price_targets *targets, uint8_t *gap_choice)
 {
     for (int32_t i = 0; i < p->n_gaps; i++)
         if (p->gaps[i].group >= 0)
             gap_choice[p->gaps[i].entry] = SL_GAP_DROP;
+    if (targets->kept > 0)
+        keep_dearest(p, targets, gap_choice);
     account(p, gap_choice);
     begin_fill(p, targets);
     qsort(p->order, (size_t) p->n_groups, sizeof *p->order, by_value);
     for (int32_t i = 0; i < p->n_groups; i++) {
         int32_t group = (int32_t) (p->order[i] - p->groups);
-        p->groups[group].drop = !save_group(p, targets, group, gap_choice);
+        bool kept = targets->kept > 0 && gap_choice[p->gaps[p->groups[group].first].entry] == SL_GAP_KEEP;
+        p->groups[group].drop = !kept && !save_group(p, targets, group, gap_choice);
     }
     time_tasks(p);
 }

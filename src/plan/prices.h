@@ -11,7 +11,8 @@ typedef struct sl_price_targets {
     double link_share;           /* of a link's time that may be planned */
     double in_flight;            /* device bytes that copies may hold by running ahead or behind */
     double lean;                 /* what cannot be recomputed is kept if that costs less than this share of leaving */
-    int rounds;                  /* of price changes */
+    double kept; /* share of the device bytes that is filled with what is worth most; 0: by prices alone */
+    int rounds;  /* of price changes */
 } sl_price_targets;
 
 /* on_host by task, home (sl_tier) by object: both must outlive the prices and stay as they are. */

@@ -357,12 +357,13 @@ static double beside_homes(const sl_search *s, sl_tier tier)
 
 typedef struct sl_shares {
     double device, link, slack;
+    double kept; /* of the device's bytes, filled with what is worth most per byte and second; 0: prices alone decide */
 } sl_shares;
 
-static const sl_shares small_shares[] = {{0.95, 0.95, 0}, {0.98, 0.97, 0}, {0.90, 0.92, 0},
-                                         {0.95, 0.93, 1}, {0.85, 0.95, 0}, {0.80, 0.85, 1}};
-static const sl_shares large_shares[] = {{0.88, 0.92, 0}, {0.90, 0.85, 0}, {0.92, 0.95, 0},
-                                         {0.92, 0.90, 0}, {0.95, 1.00, 0}, {0.97, 0.92, 0}};
+static const sl_shares small_shares[] = {{0.95, 0.95, 0, 0}, {0.98, 0.97, 0, 0}, {0.90, 0.92, 0, 0},
+                                         {0.95, 0.93, 1, 0}, {0.85, 0.95, 0, 0}, {0.80, 0.85, 1, 0}};
+static const sl_shares large_shares[] = {{0.88, 0.92, 0, 0},   {0.92, 0.90, 0, 0.9}, {0.90, 0.85, 0, 0.7},
+                                         {0.97, 0.92, 0, 0.7}, {0.88, 0.92, 0, 0.8}, {0.97, 0.92, 0, 0.9}};
 _Static_assert(SL_COUNT(large_shares) == SL_SEARCH_VARIANTS, "as internal.h says");
 
 static void aim(const sl_search *s, const sl_shares *shares, sl_price_targets *targets)
@@ -371,6 +372,7 @@ static void aim(const sl_search *s, const sl_shares *shares, sl_price_targets *t
     targets->bytes[SL_TIER_HOST] = 0.97 * beside_homes(s, SL_TIER_HOST);
     targets->in_flight = (s->small ? 0.03 : 0.05) * beside_homes(s, SL_TIER_DEVICE);
     targets->link_share = shares->link;
+    targets->kept = shares->kept;
     targets->lean = s->small ? 1 : LEAN;
 }
 

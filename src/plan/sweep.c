@@ -17,6 +17,7 @@
 
 #define OPERANDS (SL_MAX_IN + SL_MAX_OUT)
 #define MAX_CLONE_DEPTH 256
+#define LARGE(room) ((room) / 32) /* workspaces above are large */
 
 static sl_status run_on_device(sl_sweep *s, int32_t t, bool clone, int depth);
 
@@ -92,6 +93,17 @@ static sl_status after_use(sl_sweep *s, int32_t entry)
     return SL_OK;
 }
 
+/* Whether what is recomputed for the task at hand serves the object's next use too. */
+static bool serves_next(const sl_sweep *s, int32_t o)
+{
+    const sl_object_state *state = &s->objects[o];
+    if (state->cursor < 0 || s->a->entries[state->cursor].flags & SL_ENTRY_FRESH)
+        return false;
+    const sl_program *p = s->a->program;
+    const sl_task *next = &p->tasks[s->a->entries[state->cursor].task], *cause = &p->tasks[s->task];
+    return next->block == cause->block && next->chunk == cause->chunk && next->phase == cause->phase;
+}
+
 /* After a recomputation: what was brought only for it goes again, unless the task that caused it belongs to the same
  * piece of backward as the object's next use: then one recomputation serves both. */
 static sl_status after_clone(sl_sweep *s, int32_t o)
@@ -99,12 +111,8 @@ static sl_status after_clone(sl_sweep *s, int32_t o)
     sl_object_state *state = &s->objects[o];
     if (!state->transient || state->wanted || !state->valid[SL_TIER_DEVICE])
         return SL_OK;
-    const sl_program *p = s->a->program;
-    if (state->cursor >= 0 && !(s->a->entries[state->cursor].flags & SL_ENTRY_FRESH)) {
-        const sl_task *next = &p->tasks[s->a->entries[state->cursor].task], *cause = &p->tasks[s->task];
-        if (next->block == cause->block && next->chunk == cause->chunk && next->phase == cause->phase)
-            return SL_OK;
-    }
+    if (serves_next(s, o))
+        return SL_OK;
     state->transient = false;
     sl_sweep_forget(s, o, SL_TIER_DEVICE);
     return SL_OK;
@@ -166,6 +174,8 @@ static sl_status gather(sl_sweep *s, int32_t t, bool clone, int32_t *workspace, 
             state->transient = clone;
         } else if (state->spot[SL_TIER_DEVICE] < 0) {
             bool low = sl_sweep_goes_low(s, clone ? -1 : i);
+            if (clone && serves_next(s, e->object))
+                sl_sweep_foresee(s, state->cursor);
             SL_TRY(sl_sweep_make_room(s, e->object, s->a->program->objects[e->object].bytes, SL_TIER_DEVICE, true, low,
                                       &state->spot[SL_TIER_DEVICE]));
             *done = state->spot[SL_TIER_DEVICE] >= 0;
@@ -444,6 +454,24 @@ static sl_status fetch_ahead(sl_sweep *s)
 
 /* ---- the whole walk -------------------------------------------------------------------------------------------- */
 
+/* A workspace of a gigabyte finds no hole among what stays, however much is free: the highest addresses are for the largest, and
+ * for what leaves before a task with a large one. */
+static size_t fence_off(sl_sweep *s, size_t room)
+{
+    const sl_program *p = s->a->program;
+    const size_t *workspace = s->a->costs->workspace[SL_TIER_DEVICE];
+    size_t largest = 0, large = LARGE(room);
+    int32_t next = p->n_tasks;
+    for (int32_t t = p->n_tasks - 1; t >= 0; t--) {
+        size_t bytes = on_host(s, t) ? 0 : workspace[p->tasks[t].kind];
+        if (bytes > large)
+            next = t;
+        largest = SL_MAX(largest, bytes);
+        s->next_large[t] = next;
+    }
+    return largest > large ? room - SL_MIN(room, SL_ROUND_UP(largest, (size_t) SL_ALIGN)) : SIZE_MAX;
+}
+
 static sl_status begin(sl_sweep *s)
 {
     const sl_program *p = s->a->program;
@@ -481,7 +509,10 @@ static sl_status begin(sl_sweep *s)
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         if (s->base[tier] > s->budget[tier])
             stuck(s, (sl_tier) tier);
-        SL_TRY(sl_arena_reset(&s->arena[tier], s->budget[tier] - SL_MIN(s->base[tier], s->budget[tier])));
+        size_t room = s->budget[tier] - SL_MIN(s->base[tier], s->budget[tier]), fence = SIZE_MAX;
+        if (tier == SL_TIER_DEVICE && s->bounded && s->choice->fit & SL_FIT_FORESEE && room != SIZE_MAX)
+            fence = fence_off(s, room / SL_ALIGN * SL_ALIGN);
+        SL_TRY(sl_arena_reset(&s->arena[tier], room, fence));
     }
     return SL_OK;
 }
@@ -553,6 +584,17 @@ static sl_status bounded_walk(sl_sweep *s, const size_t budget[SL_TIER_COUNT], u
     return SL_OK;
 }
 
+/* As long as its gaps are kept: up to the use after which it leaves. */
+static void foresee_stays(sl_sweep *s)
+{
+    const sl_analysis *a = s->a;
+    for (int32_t e = a->n_entries - 1; e >= 0; e--) {
+        int32_t next = a->entries[e].next;
+        bool kept = s->choice->gap[e] == SL_GAP_KEEP && next >= 0 && !(a->entries[next].flags & SL_ENTRY_FRESH);
+        s->stays[e] = kept ? s->stays[next] : e;
+    }
+}
+
 /* Whether the dry walk never had more on the device than there is. */
 static bool fits_as_it_is(const sl_sweep *s, const size_t budget[SL_TIER_COUNT])
 {
@@ -569,6 +611,7 @@ sl_status sl_sweep_run(sl_sweep *s, const sl_choice *choice, const size_t budget
     s->choice = choice;
     s->outcome = outcome;
     s->n_fetches = 0;
+    foresee_stays(s);
     memset(s->touched, 0, (size_t) s->a->n_entries);
     if (choice->on_demand)
         memset(s->task_start_s, 0, (size_t) s->a->program->n_tasks * sizeof *s->task_start_s);
@@ -593,6 +636,8 @@ sl_status sl_sweep_create(const sl_analysis *analysis, const sl_fixed_homes *fix
     sl_status status;
     SL_TRY_GOTO(sl_alloc(&s->objects, p->n_objects + 1, sizeof *s->objects), destroy);
     SL_TRY_GOTO(sl_alloc(&s->task_start_s, p->n_tasks + 1, sizeof *s->task_start_s), destroy);
+    SL_TRY_GOTO(sl_alloc(&s->stays, analysis->n_entries + 1, sizeof *s->stays), destroy);
+    SL_TRY_GOTO(sl_alloc(&s->next_large, p->n_tasks + 1, sizeof *s->next_large), destroy);
     SL_TRY_GOTO(sl_alloc(&s->committed, p->n_tasks + 1, sizeof *s->committed), destroy);
     SL_TRY_GOTO(sl_alloc(&s->home, p->n_objects + 1, sizeof *s->home), destroy);
     SL_TRY_GOTO(sl_alloc(&s->touched, analysis->n_entries + 1, 1), destroy);
@@ -610,6 +655,8 @@ void sl_sweep_destroy(sl_sweep *s)
     sl_free(s->objects);
     sl_free(s->touched);
     sl_free(s->task_start_s);
+    sl_free(s->stays);
+    sl_free(s->next_large);
     sl_free(s->committed);
     sl_free(s->again);
     sl_free(s->home);

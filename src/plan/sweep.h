@@ -45,7 +45,10 @@ struct sl_sweep {
     double *task_start_s;       /* by program task, in the dry walk */
     double *committed;          /* by program task: device bytes it will see in use, fetches ahead so far included */
     double live;                /* device bytes in use, in the dry walk */
+    int32_t *stays;             /* by entry: the use up to which an object made or fetched for it will stay */
+    int32_t *next_large;        /* by program task: the next one, itself included, with a large workspace */
     int32_t until;              /* how long the place being made will stay (task) */
+    double gone_s;              /* and when it will have left, by the dry walk's clock */
     int32_t *home;              /* by object: spot; -1 */
     size_t base[SL_TIER_COUNT]; /* bytes of homes below the arenas */
     sl_arena arena[SL_TIER_COUNT];
@@ -81,6 +84,8 @@ int32_t sl_sweep_new_spot(sl_sweep *s, int32_t object, sl_tier tier, size_t byte
 /* Room in a tier; on the device, others may be made to leave. *done false: there is none. */
 sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier tier, bool force, bool low,
                              int32_t *spot);
+/* A place is about to be made for the use `entry`: how long it will stay. */
+void sl_sweep_foresee(sl_sweep *s, int32_t entry);
 /* Which end of the arena a place made for the use `entry` goes to, and (`until`) how long it will stay. */
 bool sl_sweep_goes_low(sl_sweep *s, int32_t entry);
 void sl_sweep_release(sl_sweep *s, int32_t spot);
