@@ -83,8 +83,9 @@ static bool choose_stripes(const sl_gemm_isa *isa, const sl_gemm *gemm, int64_t 
 {
     if (gemm->a.transposed || gemm->m > isa->stripe_rows[gemm->b.transposed])
         return false;
-    const int64_t few = is_few(isa, gemm) ? isa->stripe_sums / gemm->m : 0;
-    const int64_t panels = SL_DIV_UP(gemm->n, isa->nr), wide = SL_MAX(few, isa->stripe_columns) / isa->nr;
+    const bool few = is_few(isa, gemm);
+    const int64_t columns = few ? min64(isa->few_columns, isa->stripe_sums / gemm->m) : 0;
+    const int64_t panels = SL_DIV_UP(gemm->n, isa->nr), wide = SL_MAX(columns, isa->stripe_columns) / isa->nr;
     int64_t stripes = SL_ROUND_UP(SL_DIV_UP(panels, wide), threads);
     if (few && threads > 1)
         stripes = SL_MAX(stripes, 2 * threads);

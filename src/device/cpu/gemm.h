@@ -60,7 +60,8 @@ typedef struct sl_gemm_isa {
     int tile_rows, tile_columns; /* most of a work tile, about */
     int stripe_rows[2];          /* most rows of C for which threads take stripes; [1]: B is stored along k */
     int stripe_columns;          /* of a stripe, about, at least */
-    int stripe_sums;             /* sums of a stripe of few rows, about */
+    int few_columns;             /* of a stripe of few rows, at most; */
+    int stripe_sums;             /* and its sums, about */
     int block_k;                 /* most k packed of B at once */
     int block_rows;              /* most rows whose sums are kept when k is cut */
     int64_t block_elements;      /* of packed B, about */

@@ -350,6 +350,7 @@ const sl_gemm_isa sl_gemm_amx = {
     .tile_columns = 768,
     .stripe_rows = {STRIPE_ROWS, STRIPE_ROWS},
     .stripe_columns = STRIPE_COLUMNS,
+    .few_columns = 384,
     .stripe_sums = 96 * 1024,
     .block_k = 1536,
     .block_rows = 1024,
