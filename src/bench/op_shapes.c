@@ -61,7 +61,12 @@ static sl_status add_norm(builder *b, bool backward, bool layernorm)
         c.in[i++] = row;
     if (backward)
         c.in[i++] = row;
-    return add(b, "", &c);
+    SL_TRY(add(b, "", &c));
+    if (!backward || !layernorm)
+        return SL_OK;
+    c.optional_out = true;
+    c.accumulate = 1;
+    return add(b, "added, with sums", &c);
 }
 
 static sl_status add_rope(builder *b, bool backward)

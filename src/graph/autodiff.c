@@ -11,8 +11,11 @@
  * value. More than one, and the sum goes to bytes of its own.
  *
  * Biases. A bias's gradient is the sum of its output gradient's columns. Where the launch that wrote those bytes last, in the
- * same block, can sum what it writes (`sums_after` of its op), it does, and the pass that would read them again is left out. Not
- * across blocks: all chunks of a block run before the next one, and a gradient of that one would have to be at hand all the while.
+ * same block, can sum what it writes (`sums_after` of its op), it does, and the pass that would read them again is left out. Else the
+ * pass is emitted, and taken back when a launch of the same block is about to add to those bytes and can sum what it finds there
+ * (`sums_before`): so a norm's backward, which adds to the residual stream's gradient, yields the gradient of the projection's bias
+ * that this was handed to. Not across blocks: all chunks of a block run before the next one, and a gradient of that one would have
+ * to be at hand all the while.
  *
  * Parameters have one gradient per block that uses them (program.h says why).
  *
@@ -158,6 +161,39 @@ static sl_status sum_where_written(differentiation *d, sl_value dy, int target, 
     return *done ? choose_output(d, def, target, writer, def->sums_after, &add_later) : SL_OK;
 }
 
+static bool writes(const sl_node *node, sl_value value)
+{
+    for (int k = 0; k < node->n_out; k++)
+        if (node->out[k] == value)
+            return true;
+    return false;
+}
+
+/* `node`, about to be appended, adds to bytes whose columns a bias_grad of this block has just summed: it does so itself, and
+ * bias_grad goes. Not where somebody else has written these bytes or that gradient since. */
+static void sum_what_was_there(differentiation *d, sl_node *node, int sums)
+{
+    sl_graph *graph = d->graph;
+    sl_value dx = node->out[0];
+    for (int32_t i = graph->n_nodes - 1; i >= 0; i--) {
+        const sl_node *other = &graph->nodes[i];
+        if (other->block != node->block || other->phase != SL_PHASE_BACKWARD)
+            return;
+        if (other->op == SL_OP_BIAS_GRAD && storage_of(graph, other->in[0]) == storage_of(graph, dx)) {
+            for (int32_t j = i + 1; j < graph->n_nodes; j++)
+                if (writes(&graph->nodes[j], other->out[0]))
+                    return;
+            node->out[sums] = other->out[0];
+            node->accumulate |= (other->accumulate & 1u) << sums;
+            memmove(&graph->nodes[i], &graph->nodes[i + 1], (size_t) (--graph->n_nodes - i) * sizeof *graph->nodes);
+            return;
+        }
+        for (int k = 0; k < other->n_out; k++)
+            if (other->out[k] != SL_NO_VALUE && storage_of(graph, other->out[k]) == storage_of(graph, dx))
+                return;
+    }
+}
+
 static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs, const sl_value *in, int n_in,
                       const int *targets, int n_out)
 {
@@ -185,6 +221,8 @@ static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs,
         node.out[k] = SL_NO_VALUE;
     for (int k = 0; k < n_out; k++)
         SL_TRY(choose_output(d, def, targets[k], &node, k, &add_later[k]));
+    if (def->sums_before && (node.accumulate & 1u))
+        sum_what_was_there(d, &node, def->sums_before);
     SL_TRY(sl_graph_add_node(d->graph, &node));
     for (int k = 0; k < n_out; k++)
         if (add_later[k])

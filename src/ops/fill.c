@@ -28,8 +28,8 @@ sl_status sl_op_case_launch(sl_op_id op, const sl_op_case *op_case, sl_launch *l
     for (int i = 0; i < def->n_in; i++)
         launch->in[i].type = op_case->in[i];
     SL_TRY(def->infer(&op_case->attrs, op_case->in, out));
-    if (op_case->optional_out && def->sums_after) {
-        out[def->sums_after] = sl_column_sums_type(&out[0]);
+    if (op_case->optional_out && (def->sums_after || def->sums_before)) {
+        out[SL_MAX(def->sums_after, def->sums_before)] = sl_column_sums_type(&out[0]);
     } else if (op_case->optional_out) { /* the master, and f32 moments with it */
         int master = def->n_out - 1;
         for (int k = 1; k <= master; k++)

@@ -3,6 +3,7 @@
  *
  * Backward, with u = dy * w and xhat = (x - mean) * rstd:
  *     dx = rstd * (u - mean(u) - xhat * mean(u * xhat))        dw = sum of dy * xhat        db = sum of dy
+ * Where dx is added to, the sums of what its columns held before are one more result, for whom it was a gradient of.
  * The variance is taken around the mean in a second pass; E[x^2] - mean^2 cancels where the mean is large.
  */
 #include <math.h>
@@ -94,6 +95,12 @@ static void layernorm_bwd_reference(const sl_launch *launch)
     const sl_operand *dy = &launch->in[0], *x = &launch->in[1], *w = &launch->in[2];
     const sl_operand *mean = &launch->in[3], *rstd = &launch->in[4];
     int64_t n = x->type.dim[0], d = x->type.dim[1];
+    for (int64_t c = 0; c < d; c++) {
+        double before = 0;
+        for (int64_t i = 0; sl_accumulates(launch, 0) && sl_present(&launch->out[0]) && i < n; i++)
+            before += sl_get(&launch->out[0], i * d + c);
+        sl_put_out(launch, 3, c, before);
+    }
     for (int64_t i = 0; i < n; i++) {
         double center = sl_get(mean, i), r = sl_get(rstd, i), mean_u = 0, mean_ux = 0;
         for (int64_t c = 0; c < d; c++) {
@@ -129,6 +136,37 @@ static const sl_op_case layernorm_bwd_cases[] = {
     {.name = "bf16 tail, accumulate dx", .in = BWD(SL_BF16, 7, 77), .attrs.norm.eps = 1e-5f, .accumulate = 1},
     {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs.norm.eps = 1e-5f},
     {.name = "bf16 many rows, accumulate all", .in = BWD(SL_BF16, 6500, 72), .attrs.norm.eps = 1e-5f, .accumulate = 7},
+    {.name = "f32 tail, sums",
+     .in = BWD(SL_F32, 70, 101),
+     .attrs.norm.eps = 1e-5f,
+     .optional_out = true,
+     .accumulate = 1},
+    {.name = "f32 sums, accumulate all",
+     .in = BWD(SL_F32, 530, 64),
+     .attrs.norm.eps = 1e-5f,
+     .optional_out = true,
+     .accumulate = 15},
+    {.name = "f32 sums of nothing", .in = BWD(SL_F32, 5, 64), .attrs.norm.eps = 1e-5f, .optional_out = true},
+    {.name = "bf16 sums, accumulated",
+     .in = BWD(SL_BF16, 3300, 768),
+     .attrs.norm.eps = 1e-5f,
+     .optional_out = true,
+     .accumulate = 15},
+    {.name = "bf16 tail, sums",
+     .in = BWD(SL_BF16, 70, 77),
+     .attrs.norm.eps = 1e-5f,
+     .optional_out = true,
+     .accumulate = 9},
+    {.name = "bf16 teams, sums",
+     .in = BWD(SL_BF16, 300, 1536),
+     .attrs.norm.eps = 1e-5f,
+     .optional_out = true,
+     .accumulate = 1},
+    {.name = "bf16 wide, sums",
+     .in = BWD(SL_BF16, 40, 8192),
+     .attrs.norm.eps = 1e-5f,
+     .optional_out = true,
+     .accumulate = 1},
 };
 #undef BWD
 
@@ -136,8 +174,10 @@ const sl_op_def sl_op_layernorm_bwd = {
     .name = "layernorm_bwd",
     .category = SL_CAT_REDUCTION,
     .n_in = 5,
-    .n_out = 3,
-    .can_accumulate = 7,
+    .n_out = 4,
+    .optional_out = 1u << 3,
+    .can_accumulate = 15,
+    .sums_before = 3,
     .infer = layernorm_bwd_infer,
     .work = sl_work_bytes,
     .reference = layernorm_bwd_reference,

@@ -219,9 +219,10 @@ typedef struct sl_op_def {
     uint32_t optional_in, optional_out;
     uint32_t can_accumulate; /* outputs that take the accumulate bit */
     uint32_t updates;        /* outputs always read and updated */
-    /* k > 0: the optional output k takes the sums of out[0]'s columns, of all that it holds after the launch and before it is
-     * rounded. The graph asks for them where a bias's gradient would read out[0] only to sum it. */
-    int sums_after;
+    /* k > 0: the optional output k takes the sums of out[0]'s columns: of all that it holds after the launch, before that is
+     * rounded; or of what it held before a launch that adds to it (0 where it does not). The graph asks for them where a bias's
+     * gradient would read out[0] only to sum it. An op has one of the two at most. */
+    int sums_after, sums_before;
     /* Output types from input types, or a message that names op and operand. Optional outputs are left rank 0. */
     sl_status (*infer)(const sl_attrs *attrs, const sl_type *in, sl_type *out);
     void (*work)(const sl_launch *launch, sl_work *work); /* looks at types and attrs only */

@@ -183,11 +183,15 @@ TEST(parameter_gradients)
 
 /* ---- biases: summed by the launch that wrote the gradient last, or by a pass of their own ---- */
 
-/* Finishes a graph that ends in x, and counts the nodes that make the gradient of `bias`: by themselves, or on the way. */
-static void count_sums(sl_graph *graph, sl_value x, sl_value bias, int32_t *alone, int32_t *on_the_way)
+static void finish(sl_graph *graph, sl_value x)
 {
     CHECK_OK(sl_graph_begin_block(graph, "head"));
     CHECK_OK(sl_graph_finish(graph, loss_of(graph, x, param(graph, "head", "head", 9, 8, true))));
+}
+
+/* Counts the nodes that make the gradient of `bias`, by themselves or on the way, and destroys the graph. */
+static void count_sums(sl_graph *graph, sl_value bias, int32_t *alone, int32_t *on_the_way)
+{
     *alone = *on_the_way = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++)
         for (int k = 0; k < graph->nodes[i].n_out; k++) {
@@ -213,7 +217,8 @@ TEST(biases_are_summed_on_the_way)
     sl_value w = param(graph, "layer", "w", 8, 8, true), bias = param(graph, "layer", "b", 8, 0, false);
     x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
     x = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
-    count_sums(graph, x, bias, &alone, &on_the_way);
+    finish(graph, x);
+    count_sums(graph, bias, &alone, &on_the_way);
     CHECK_I64(alone, 0);
     CHECK_I64(on_the_way, 1);
 }
@@ -233,9 +238,38 @@ TEST(biases_are_summed_last)
             part[i] = i == gelu_last ? linear(graph, "other", x, other, SL_NO_VALUE)
                                      : op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
         x = op(graph, SL_OP_ADD, "both", NULL, part, 2);
-        count_sums(graph, x, bias, &alone, &on_the_way);
+        finish(graph, x);
+        count_sums(graph, bias, &alone, &on_the_way);
         CHECK_I64(alone, !gelu_last);
         CHECK_I64(on_the_way, gelu_last);
+    }
+}
+
+/* x + norm(x) W^T + b: the norm's backward adds to the gradient that b's is the sum of. The same bias again: it adds there too. */
+TEST(biases_are_summed_before)
+{
+    int32_t alone, on_the_way;
+    for (int uses = 1; uses <= 2; uses++) {
+        sl_graph *graph = new_graph(SL_F32, true);
+        sl_value x = embedded(graph, 8);
+        CHECK_OK(sl_graph_begin_block(graph, "layer"));
+        sl_value w = param(graph, "layer", "w", 8, 8, true), bias = param(graph, "layer", "b", 8, 0, false);
+        sl_value scale = param(graph, "layer", "scale", 8, 0, false),
+                 shift = param(graph, "layer", "shift", 8, 0, false);
+        for (int i = 0; i < uses; i++) {
+            sl_value h = op(graph, SL_OP_LAYERNORM, "norm", NULL, (const sl_value[]){x, scale, shift}, 3);
+            x = biased(graph, "project", h, w, bias, x);
+        }
+        finish(graph, x);
+        int32_t norms = 0;
+        for (int32_t i = 0; i < graph->n_nodes; i++)
+            if (graph->nodes[i].op == SL_OP_LAYERNORM_BWD) {
+                CHECK_I64(graph->nodes[i].accumulate, norms ? 15 : 1); /* the second adds to every gradient */
+                norms++;
+            }
+        count_sums(graph, bias, &alone, &on_the_way);
+        CHECK_I64(alone, 0);
+        CHECK_I64(on_the_way, uses);
     }
 }
 
@@ -250,7 +284,8 @@ TEST(biases_are_summed_alone)
     x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
     CHECK_OK(sl_graph_begin_block(graph, "next"));
     x = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
-    count_sums(graph, x, bias, &alone, &on_the_way);
+    finish(graph, x);
+    count_sums(graph, bias, &alone, &on_the_way);
     CHECK_I64(alone, 1);
     CHECK_I64(on_the_way, 0);
 
@@ -262,7 +297,8 @@ TEST(biases_are_summed_alone)
         x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
         x = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
     }
-    count_sums(graph, x, bias, &alone, &on_the_way);
+    finish(graph, x);
+    count_sums(graph, bias, &alone, &on_the_way);
     CHECK_I64(alone, 1); /* the first one's: it adds to the other's, which was written before */
     CHECK_I64(on_the_way, 1);
 }
@@ -318,6 +354,7 @@ int main(int argc, char **argv)
     RUN(parameter_gradients);
     RUN(biases_are_summed_on_the_way);
     RUN(biases_are_summed_last);
+    RUN(biases_are_summed_before);
     RUN(biases_are_summed_alone);
     RUN(blocks);
     RUN(wrong_models);

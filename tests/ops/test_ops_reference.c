@@ -71,24 +71,26 @@ TEST(activations)
     check_values(y, (const float[]){0.6224593520f, -0.0347968973f}, 2, "swiglu");
 }
 
-/* Where an op sums its result's columns, it does what bias_grad does with the result. */
+/* Where an op sums the columns of what it writes, or of what it finds there, it does what bias_grad does with that. */
 TEST(column_sums)
 {
     int cases = 0;
     for (int op = 0; op < SL_OP_COUNT; op++) {
         const sl_op_def *def = sl_op((sl_op_id) op);
-        for (int64_t c = 0; def->sums_after && c < def->n_cases; c++) {
+        int sums_at = SL_MAX(def->sums_after, def->sums_before);
+        for (int64_t c = 0; sums_at && c < def->n_cases; c++) {
             test_launch t = {0};
-            if (!def->cases[c].optional_out || def->cases[c].in[0].dtype != SL_F32)
+            bool something = def->sums_after || (def->cases[c].accumulate & 1u);
+            if (!def->cases[c].optional_out || def->cases[c].in[0].dtype != SL_F32 || !something)
                 continue;
             test_prepare(&t, (sl_op_id) op, &def->cases[c], 5);
-            const sl_operand *sums = &t.launch.out[def->sums_after];
+            const sl_operand *sums = &t.launch.out[sums_at];
             sl_launch bias = {.op = SL_OP_BIAS_GRAD, .in = {t.launch.out[0]}, .out = {*sums}};
             CHECK_OK(sl_alloc(&bias.out[0].data, sl_type_bytes(&sums->type), 1));
             memcpy(bias.out[0].data, sums->data, sl_type_bytes(&sums->type));
-            bias.accumulate = t.launch.accumulate >> def->sums_after & 1u;
-            run(&t.launch);
-            run(&bias);
+            bias.accumulate = t.launch.accumulate >> sums_at & 1u;
+            run(def->sums_after ? &t.launch : &bias);
+            run(def->sums_after ? &bias : &t.launch);
             CHECK_MSG(test_error(sums, &bias.out[0]) < 1e-6, "%s %s: other sums than bias_grad", def->name,
                       def->cases[c].name);
             sl_free(bias.out[0].data);

@@ -1,7 +1,8 @@
 /*
  * LayerNorm. Mean and then variance around it, as in the reference: a row is in the first cache after the first pass,
  * so the second costs little, and E[x^2] - mean^2 would cancel. Backward, with u = dy w and xhat = (x - mean) rstd:
- *     dx = rstd (u - mean(u) - xhat mean(u xhat))     dw = sum of dy xhat     db = sum of dy, both by partial rows
+ *     dx = rstd (u - mean(u) - xhat mean(u xhat))     dw = sum of dy xhat     db = sum of dy, both by partial rows, as the sums of
+ * what dx held before, where they are wanted.
  */
 #include <math.h>
 
@@ -11,10 +12,10 @@ typedef struct layernorm_job {
     const void *x, *w, *b, *dy;
     const float *mean, *rstd;
     void *y, *dx;
-    float *mean_out, *rstd_out, *partials; /* partials: [parts][dw | db] */
+    float *mean_out, *rstd_out, *partials; /* partials: [parts][dw | db | before] */
     int64_t rows, width;
     float eps;
-    bool bf16, accumulate;
+    bool bf16, accumulate, before;
 } layernorm_job;
 
 /* Sum of x - center, or of its square, over a row. */
@@ -120,6 +121,11 @@ SL_INLINE void layernorm_bwd_sums(const layernorm_job *job, int64_t at, vf mean,
     *sum_ux = vf_sum(vf_add(b[0], b[1]));
 }
 
+static inline int64_t layernorm_sums(bool before)
+{
+    return before ? 3 : 2;
+}
+
 SL_INLINE void layernorm_bwd_step(const layernorm_job *job, int64_t at, int64_t i, int lanes, const vf row[4],
                                   float *partial, bool bf16)
 {
@@ -133,16 +139,26 @@ SL_INLINE void layernorm_bwd_step(const layernorm_job *job, int64_t at, int64_t 
     }
     if (job->dx) {
         vf u = vf_sub(vf_mul(dy, vf_get(job->w, i, lanes, bf16)), mean_u);
-        vf_put_add(job->dx, at + i, vf_mul(rstd, vf_fnma(xhat, mean_ux, u)), lanes, bf16, job->accumulate);
+        vf dx = vf_mul(rstd, vf_fnma(xhat, mean_ux, u));
+        if (job->accumulate) {
+            vf old = vf_get(job->dx, at + i, lanes, bf16);
+            if (job->before) {
+                float *before = partial + 2 * job->width + i;
+                vf_store(before, vf_add(old, vf_load(before, lanes)), lanes);
+            }
+            dx = vf_add(old, dx);
+        }
+        vf_put(job->dx, at + i, dx, lanes, bf16);
     }
 }
 
 SL_INLINE void layernorm_bwd_rows(const layernorm_job *job, int64_t tile, bool bf16)
 {
     const int64_t width = job->width, end = SL_MIN((tile + 1) * PARTIAL_ROWS, job->rows);
-    float *partial = job->partials ? job->partials + tile * 2 * width : NULL;
+    const int64_t stride = layernorm_sums(job->before) * width;
+    float *partial = job->partials ? job->partials + tile * stride : NULL;
     if (partial)
-        memset(partial, 0, (size_t) (2 * width) * sizeof *partial);
+        memset(partial, 0, (size_t) stride * sizeof *partial);
     for (int64_t row = tile * PARTIAL_ROWS; row < end; row++) {
         const int64_t at = row * width;
         vf mean = vf_set1(job->mean[row]), rstd = vf_set1(job->rstd[row]);
@@ -171,7 +187,8 @@ static size_t layernorm_bwd_workspace(const sl_launch *launch, int threads)
 {
     (void) threads;
     const sl_type *x = &launch->in[1].type;
-    return (size_t) (tile_count(x->dim[0], PARTIAL_ROWS) * 2 * x->dim[1]) * sizeof(float);
+    int64_t sums = layernorm_sums(launch->out[3].type.rank > 0);
+    return (size_t) (tile_count(x->dim[0], PARTIAL_ROWS) * sums * x->dim[1]) * sizeof(float);
 }
 
 static void layernorm_bwd_run(const sl_launch *launch, sl_pool *pool)
@@ -183,16 +200,17 @@ static void layernorm_bwd_run(const sl_launch *launch, sl_pool *pool)
         .mean = launch->in[3].data,
         .rstd = launch->in[4].data,
         .dx = launch->out[0].data,
-        .partials = launch->out[1].data || launch->out[2].data ? launch->workspace : NULL,
+        .partials = launch->out[1].data || launch->out[2].data || launch->out[3].data ? launch->workspace : NULL,
         .rows = launch->in[1].type.dim[0],
         .width = launch->in[1].type.dim[1],
         .bf16 = launch->in[1].type.dtype == SL_BF16,
         .accumulate = launch->accumulate & 1u,
+        .before = launch->out[3].data != NULL,
     };
     int64_t parts = tile_count(job.rows, PARTIAL_ROWS);
     sl_pool_run(pool, layernorm_bwd_tile, &job, parts);
-    for (int k = 1; k <= 2; k++)
+    for (int k = 1; k <= 3; k++)
         if (launch->out[k].data)
-            column_sums_finish(pool, job.partials + (k - 1) * job.width, parts, 2 * job.width, &launch->out[k],
-                               launch->accumulate >> k & 1u);
+            column_sums_finish(pool, job.partials + (k - 1) * job.width, parts, layernorm_sums(job.before) * job.width,
+                               &launch->out[k], launch->accumulate >> k & 1u);
 }

@@ -57,7 +57,7 @@ static sl_status bias_grad_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
             bias_grad<T, W>(launch, groups, stream);
         else
             bias_grad<T, 1>(launch, groups, stream);
-        column_sums<T> to = {{(T *) launch->out[0].data, NULL}, {(launch->accumulate & 1) != 0, false}};
+        column_sums<T> to = {{(T *) launch->out[0].data}, {(launch->accumulate & 1) != 0}};
         column_sum<T>(launch->workspace, groups, d, 1, to, stream);
     });
     SL_CUDA_LAUNCHED();

@@ -53,10 +53,10 @@ __device__ __forceinline__ void sum_block(const float (&sum)[W], float *__restri
 
 static constexpr int COLUMN_SUM_ROWS = 32;
 
-/* Up to two sums at a time (gradients of weight and bias), the second one's partials behind the first one's. */
+/* Up to three sums at a time (gradients of weight and bias, and what was there before), each one's partials behind the last one's. */
 template <typename T> struct column_sums {
-    T *out[2]; /* NULL: not wanted */
-    bool accumulate[2];
+    T *out[3]; /* NULL: not wanted */
+    bool accumulate[3];
 };
 
 template <typename T>

@@ -247,7 +247,7 @@ template <typename F, typename T> static sl_status map_sums(F f, const sl_launch
         map_sums_kernel<F, T, W><<<sum_grid<W>(d, groups), threads, 0, stream>>>(f, a, b, y, partial, n, d, accumulate);
     else
         map_sums_kernel<F, T, 1><<<sum_grid<1>(d, groups), threads, 0, stream>>>(f, a, b, y, partial, n, d, accumulate);
-    column_sums<T> to = {{(T *) launch->out[1].data, NULL}, {(launch->accumulate & 2) != 0, false}};
+    column_sums<T> to = {{(T *) launch->out[1].data}, {(launch->accumulate & 2) != 0}};
     column_sum<T>(partial, groups, d, 1, to, stream);
     SL_CUDA_LAUNCHED();
     return SL_OK;

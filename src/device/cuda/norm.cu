@@ -14,6 +14,8 @@
  * slower, and blocks waiting at barriers ask for nothing); the ring can, and since a lane copies exactly what it reads itself, it
  * needs no barrier.
  *
+ * Where a bias wants the sums of what dx held before it was added to, they are a third sum beside dw and db.
+ *
  * Every block leaves one row of partial sums, its teams' added in order; column_sum.cuh adds the blocks'. Numbers of teams and
  * blocks, and so the tree of every sum, follow from the shape alone. How many rows the ring has does not touch the bits.
  */
@@ -164,7 +166,9 @@ struct team_shape {
     int each;  /* columns per lane, of the template that runs it */
 };
 
-template <typename T> static constexpr int block_warps = 32 / (int) sizeof(T); /* a ring row must fit an old GPU too */
+template <typename T> static constexpr int most_warps = 32 / (int) sizeof(T); /* a ring row must fit an old GPU too */
+/* With a third sum in registers and many columns per lane, fewer warps where teams allow: 16 would keep it in local memory. */
+static constexpr int FEW_WARPS = 12;
 
 template <int W> static team_shape team_for(int64_t d)
 {
@@ -259,13 +263,14 @@ template <typename T> struct norm_bwd_args {
     bool accumulate;
 };
 
-template <typename T, int W, int P, bool LAYER>
-__global__ void __launch_bounds__(block_warps<T> * 32, 1) norm_bwd_kernel(const __grid_constant__ norm_bwd_args<T> a)
+/* SUMS: also the sums of what dx held before, where it is added to. */
+template <typename T, int W, int P, bool LAYER, bool SUMS, int WARPS>
+__global__ void __launch_bounds__(WARPS * 32, 1) norm_bwd_kernel(const __grid_constant__ norm_bwd_args<T> a)
 {
     typedef raw<T, W> piece;
-    constexpr int threads = block_warps<T> * 32;
+    constexpr int threads = WARPS * 32;
     extern __shared__ uint4 shared[];
-    __shared__ float2 scratch[2][block_warps<T>];
+    __shared__ float2 scratch[2][WARPS];
     int lanes = a.team_warps * 32, team = threadIdx.x / lanes, teams = threads / lanes, d = (int) a.d;
     /* A warp has P * 32 neighbouring pieces of the row; this lane's piece p begins at column + p * 32 * W. */
     int column = ((threadIdx.x & (lanes - 1)) / 32 * P * 32 + threadIdx.x % 32) * W;
@@ -273,7 +278,7 @@ __global__ void __launch_bounds__(block_warps<T> * 32, 1) norm_bwd_kernel(const 
     piece *ring = reinterpret_cast<piece *>(shared) + threadIdx.x;
     int slot_pieces = (a.accumulate ? 3 : 2) * P * threads;
     int64_t stride = (int64_t) gridDim.x * teams, first = (int64_t) team * gridDim.x + blockIdx.x;
-    float dw[P][W] = {}, db[LAYER ? P : 1][W] = {};
+    float dw[P][W] = {}, db[LAYER ? P : 1][W] = {}, before[SUMS ? P : 1][W] = {};
     piece weight[P];
 #pragma unroll
     for (int p = 0; p < P; p++)
@@ -336,8 +341,11 @@ __global__ void __launch_bounds__(block_warps<T> * 32, 1) norm_bwd_kernel(const 
                 for (int j = 0; j < W; j++) {
                     float u = pg[j] * weight[p][j], hat = (LAYER ? px[j] - mean : px[j]) * rstd;
                     out[j] = rstd * fmaf(-hat, slope, LAYER ? u - shift : u);
-                    if (a.accumulate)
+                    if (a.accumulate) {
                         out[j] += old[j];
+                        if (SUMS)
+                            before[SUMS ? p : 0][j] += old[j];
+                    }
                 }
                 store<W>(a.dx + row * d + column + p * 32 * W, out);
             }
@@ -349,13 +357,15 @@ __global__ void __launch_bounds__(block_warps<T> * 32, 1) norm_bwd_kernel(const 
     leave_sums<W, P>(dw, free, partial, d, column, lanes * P * W, team);
     if constexpr (LAYER)
         leave_sums<W, P>(db, free, partial + (int64_t) gridDim.x * d, d, column, lanes * P * W, team);
+    if constexpr (SUMS)
+        leave_sums<W, P>(before, free, partial + 2 * (int64_t) gridDim.x * d, d, column, lanes * P * W, team);
 }
 
-template <typename T, int W, int P, bool LAYER>
+template <typename T, int W, int P, bool LAYER, bool SUMS, int WARPS>
 static sl_status bwd_launch(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1];
-    constexpr int threads = block_warps<T> * 32;
+    constexpr int threads = WARPS * 32;
     norm_bwd_args<T> a = {(const T *) launch->in[0].data,
                           (const T *) launch->in[1].data,
                           (const T *) launch->in[2].data,
@@ -369,13 +379,27 @@ static sl_status bwd_launch(sl_cuda *cuda, const sl_launch *launch, cudaStream_t
                           0,
                           launch->out[0].data && (launch->accumulate & 1)};
     size_t row_bytes = (size_t) threads * P * W * sizeof(T) * (a.accumulate ? 3 : 2);
-    size_t room = sl_cuda_get_info(cuda)->shared_bytes - sizeof(float2) * 2 * block_warps<T>;
+    size_t room = sl_cuda_get_info(cuda)->shared_bytes - sizeof(float2) * 2 * WARPS;
     a.ring = (int) (room / row_bytes < MOST_ROWS ? room / row_bytes : MOST_ROWS);
-    SL_CUDA(cudaFuncSetAttribute(norm_bwd_kernel<T, W, P, LAYER>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int) (a.ring * row_bytes)));
-    norm_bwd_kernel<T, W, P, LAYER><<<(unsigned) groups_for(n), threads, a.ring * row_bytes, stream>>>(a);
+    SL_CUDA(cudaFuncSetAttribute(norm_bwd_kernel<T, W, P, LAYER, SUMS, WARPS>,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int) (a.ring * row_bytes)));
+    norm_bwd_kernel<T, W, P, LAYER, SUMS, WARPS><<<(unsigned) groups_for(n), threads, a.ring * row_bytes, stream>>>(a);
     SL_CUDA_LAUNCHED();
     return SL_OK;
+}
+
+template <typename T, int W, int P, bool LAYER>
+static sl_status bwd_sums(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    if constexpr (LAYER) {
+        int team = team_for<W>(launch->in[0].type.dim[1]).warps;
+        if constexpr (sizeof(T) == 2 && P * W > 16)
+            if (launch->out[3].data && FEW_WARPS % team == 0)
+                return bwd_launch<T, W, P, LAYER, true, FEW_WARPS>(cuda, launch, stream);
+        if (launch->out[3].data)
+            return bwd_launch<T, W, P, LAYER, true, most_warps<T>>(cuda, launch, stream);
+    }
+    return bwd_launch<T, W, P, LAYER, false, most_warps<T>>(cuda, launch, stream);
 }
 
 template <typename T, int W, bool LAYER>
@@ -383,26 +407,27 @@ static sl_status bwd_pieces(sl_cuda *cuda, const sl_launch *launch, cudaStream_t
 {
     int64_t n = launch->in[0].type.dim[0], d = launch->in[0].type.dim[1], groups = groups_for(n);
     if constexpr (W == 1)
-        SL_TRY((bwd_launch<T, 1, 16, LAYER>(cuda, launch, stream)));
+        SL_TRY((bwd_sums<T, 1, 16, LAYER>(cuda, launch, stream)));
     else
         switch (team_for<W>(d).each) {
         case 8:
-            SL_TRY((bwd_launch<T, W, 8 / W, LAYER>(cuda, launch, stream)));
+            SL_TRY((bwd_sums<T, W, 8 / W, LAYER>(cuda, launch, stream)));
             break;
         case 16:
-            SL_TRY((bwd_launch<T, W, 16 / W, LAYER>(cuda, launch, stream)));
+            SL_TRY((bwd_sums<T, W, 16 / W, LAYER>(cuda, launch, stream)));
             break;
         case 24:
-            SL_TRY((bwd_launch<T, W, 24 / W, LAYER>(cuda, launch, stream)));
+            SL_TRY((bwd_sums<T, W, 24 / W, LAYER>(cuda, launch, stream)));
             break;
         default:
-            SL_TRY((bwd_launch<T, W, 32 / W, LAYER>(cuda, launch, stream)));
+            SL_TRY((bwd_sums<T, W, 32 / W, LAYER>(cuda, launch, stream)));
             break;
         }
-    column_sums<T> to = {{(T *) launch->out[1].data, LAYER ? (T *) launch->out[2].data : NULL},
-                         {(launch->accumulate & 2) != 0, (launch->accumulate & 4) != 0}};
-    if (to.out[0] || to.out[1])
-        column_sum<T>(launch->workspace, groups, d, LAYER ? 2 : 1, to, stream);
+    column_sums<T> to = {
+        {(T *) launch->out[1].data, LAYER ? (T *) launch->out[2].data : NULL, LAYER ? (T *) launch->out[3].data : NULL},
+        {(launch->accumulate & 2) != 0, (launch->accumulate & 4) != 0, (launch->accumulate & 8) != 0}};
+    if (to.out[0] || to.out[1] || to.out[2])
+        column_sum<T>(launch->workspace, groups, d, to.out[2] ? 3 : LAYER ? 2 : 1, to, stream);
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -423,8 +448,8 @@ template <typename T, bool LAYER> static sl_status bwd_any(sl_cuda *cuda, const 
 template <bool LAYER> static size_t bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     (void) cuda;
-    return (size_t) (groups_for(launch->in[0].type.dim[0]) * launch->in[0].type.dim[1]) * (LAYER ? 2 : 1) *
-           sizeof(float);
+    size_t sums = !LAYER ? 1 : launch->out[3].type.rank ? 3 : 2;
+    return (size_t) (groups_for(launch->in[0].type.dim[0]) * launch->in[0].type.dim[1]) * sums * sizeof(float);
 }
 
 static sl_status rmsnorm_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
