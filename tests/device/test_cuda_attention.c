@@ -1,0 +1,144 @@
+/*
+ * The plain attention kernels of CUDA where conformance's small cases do not take them: enough heads that a block gets 64 rows, in
+ * every size that a head dim is filled up to. And what their tiles could break:
+ *   - rows of the context behind the slice hold anything (here NaN), and nobody sees them;
+ *   - heads do not depend on how many there are, bit for bit, though with a few of them a block gets 32 rows.
+ */
+#include "device/device.h"
+#include "ops/launch.h"
+
+enum { MANY = 140, FEW = 8, N = 66, OFFSET = 2, BEHIND = 2, M = OFFSET + N + BEHIND };
+#define ARENA_BYTES ((size_t) 96 << 20)
+
+static sl_device *device;
+static unsigned char *arena;
+
+/* The backward of a slice, o and lse as the reference has them. */
+static void prepare(int heads, int head_dim, test_launch *t)
+{
+    int64_t width = (int64_t) heads * head_dim;
+    sl_op_case slice = {
+        .name = "slice",
+        .in = {SL_T2(SL_F32, N, width), SL_T2(SL_F32, N, width), SL_T2(SL_F32, M, 2 * width), SL_T2(SL_F32, N, width),
+               SL_T2(SL_F32, heads, N), SL_T1(SL_I32, 2)},
+        .segments = 1,
+        .attrs.attention = {
+            .heads = heads, .kv_heads = heads, .head_dim = head_dim, .causal = 1, .q_offset = OFFSET, .scale = 0.2f}};
+    test_prepare(t, SL_OP_ATTENTION_BWD, &slice, (uint64_t) head_dim);
+}
+
+static sl_launch forward_of(const test_launch *t)
+{
+    sl_launch forward = {.op = SL_OP_ATTENTION, .attrs = t->launch.attrs};
+    forward.in[0] = t->launch.in[1];
+    forward.in[1] = t->launch.in[2];
+    forward.in[2] = t->launch.in[5];
+    forward.out[0] = t->launch.in[3];
+    forward.out[1] = t->launch.in[4];
+    return forward;
+}
+
+/* Runs a launch whose operands lie in t's memory; they come back to where they were. */
+static void run(const test_launch *t, sl_launch launch)
+{
+    const sl_device_class *class = device->class;
+    sl_span span;
+    size_t at = SL_ROUND_UP(t->bytes, (size_t) GUARD_BYTES);
+    for (int k = 0; k < SL_MAX_IN + SL_MAX_OUT; k++) {
+        sl_operand *x = k < SL_MAX_IN ? &launch.in[k] : &launch.out[k - SL_MAX_IN];
+        x->data = x->data ? arena + ((unsigned char *) x->data - t->memory) : NULL;
+    }
+    launch.workspace_bytes = 0;
+    launch.workspace_bytes = class->workspace(device, &launch, SL_STREAM_COMPUTE);
+    launch.workspace = arena + at;
+    REQUIRE(at + launch.workspace_bytes <= ARENA_BYTES);
+    CHECK_OK(class->write(device, SL_TIER_DEVICE, arena, t->memory, t->bytes));
+    CHECK_OK(class->step_begin(device));
+    CHECK_OK(class->launch(device, SL_STREAM_COMPUTE, &launch, &span));
+    CHECK_OK(class->step_end(device));
+    CHECK_OK(class->read(device, SL_TIER_DEVICE, t->memory, arena, t->bytes));
+}
+
+static void spoil_rows_behind(const test_launch *t)
+{
+    const sl_operand *kv = &t->launch.in[2];
+    int64_t width = kv->type.dim[1];
+    for (int64_t i = (OFFSET + N) * width; i < M * width; i++)
+        sl_put(kv, i, NAN);
+}
+
+static void check(const char *what, int head_dim, const sl_operand *got, const sl_operand *want, double tolerance)
+{
+    double error = test_error(got, want);
+    CHECK_MSG(error <= tolerance, "head dim %d: %s is off by %.3g of its largest value, allowed %.3g", head_dim, what,
+              error, tolerance);
+}
+
+/* The first FEW heads of MANY: `to` has only those. Parts of a row: q and o have one, kv has two. */
+static void copy_heads(const sl_operand *from, const sl_operand *to, int parts, int head_dim)
+{
+    int64_t wide = from->type.dim[1] / parts, narrow = (int64_t) FEW * head_dim;
+    for (int64_t row = 0; row < from->type.dim[0]; row++)
+        for (int part = 0; part < parts; part++)
+            memcpy((float *) to->data + (row * parts + part) * narrow,
+                   (const float *) from->data + (row * parts + part) * wide, (size_t) narrow * sizeof(float));
+}
+
+static void check_bits(const char *what, const sl_operand *many, const sl_operand *few, int parts, int head_dim)
+{
+    sl_operand cut = *few;
+    CHECK_OK(sl_alloc(&cut.data, sl_type_count(&few->type), sizeof(float)));
+    copy_heads(many, &cut, parts, head_dim);
+    CHECK_MSG(memcmp(cut.data, few->data, sl_type_bytes(&few->type)) == 0,
+              "head dim %d: %s has other bits with %d heads than with %d", head_dim, what, FEW, MANY);
+    sl_free(cut.data);
+}
+
+static void check_head_dim(int head_dim)
+{
+    test_launch want = {0}, many = {0}, few = {0};
+    prepare(MANY, head_dim, &want);
+    sl_op(SL_OP_ATTENTION_BWD)->reference(&want.launch);
+    prepare(MANY, head_dim, &many);
+    prepare(FEW, head_dim, &few);
+    copy_heads(&many.launch.in[0], &few.launch.in[0], 1, head_dim);
+    copy_heads(&many.launch.in[1], &few.launch.in[1], 1, head_dim);
+    copy_heads(&many.launch.in[2], &few.launch.in[2], 2, head_dim);
+    spoil_rows_behind(&many);
+    spoil_rows_behind(&few);
+    run(&many, forward_of(&many));
+    run(&few, forward_of(&few));
+    const double *tolerance[] = {sl_op(SL_OP_ATTENTION)->tolerance, sl_op(SL_OP_ATTENTION_BWD)->tolerance};
+    check("o", head_dim, &many.launch.in[3], &want.launch.in[3], tolerance[0][0]);
+    check("lse", head_dim, &many.launch.in[4], &want.launch.in[4], tolerance[0][0]);
+    run(&many, many.launch);
+    run(&few, few.launch);
+    check("dq", head_dim, &many.launch.out[0], &want.launch.out[0], tolerance[1][0]);
+    check("dkv", head_dim, &many.launch.out[1], &want.launch.out[1], tolerance[1][0]);
+    check_bits("o", &many.launch.in[3], &few.launch.in[3], 1, head_dim);
+    check_bits("dq", &many.launch.out[0], &few.launch.out[0], 1, head_dim);
+    check_bits("dkv", &many.launch.out[1], &few.launch.out[1], 2, head_dim);
+    test_release(&want);
+    test_release(&many);
+    test_release(&few);
+}
+
+TEST(many_heads)
+{
+    static const int head_dims[] = {24, 30, 64, 128};
+    for (int i = 0; i < (int) SL_COUNT(head_dims); i++)
+        check_head_dim(head_dims[i]);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    sl_device_config config = {.max_commands = 64, .max_events = 8};
+    config.arena_bytes[SL_TIER_DEVICE] = ARENA_BYTES;
+    if (sl_device_open("cuda", &config, &device) != SL_OK)
+        SKIP("no CUDA device: %s", sl_error_message());
+    arena = device->class->arena(device, SL_TIER_DEVICE);
+    RUN(many_heads);
+    sl_device_close(device);
+    return test_end();
+}
