@@ -262,6 +262,7 @@ static sl_status search_plan(const sl_program *program, const sl_costs *costs, c
         return refuse(search);
     search->deadline_s = sl_search_clock_s() + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
     search->quick = config->quick;
+    search->rival_s = config->rival_s;
     search->max_evaluations = config->max_evaluations;
     if (!search->max_evaluations)
         search->max_evaluations =
@@ -321,6 +322,7 @@ sl_status sl_guide_refine(sl_guide *guide, const sl_plan_config *config, sl_plan
     const sl_analysis *a = guide->planning.a;
     guide->planning.search->deadline_s =
         sl_search_clock_s() + (config->time_limit_s > 0 ? config->time_limit_s : DEFAULT_TIME_S);
+    guide->planning.search->rival_s = 0;
     SL_TRY(sl_search_refine(guide->planning.search, &better));
     if (!better)
         return SL_OK;
@@ -365,7 +367,7 @@ static sl_status consider_twice(sl_search *search)
     for (int i = 0; i < 2 && again; i++) {
         sl_outcome outcome;
         SL_TRY(sl_search_consider(search, &outcome));
-        again = !outcome.feasible && outcome.forced;
+        again = !outcome.feasible && outcome.forced && !outcome.behind;
         if (again)
             memcpy(search->trial.gap, search->actual, (size_t) search->a->n_entries);
     }
@@ -394,6 +396,7 @@ sl_status sl_guide_follow(const sl_guide *guide, const sl_program *program, cons
     SL_TRY_GOTO(sl_region_alloc(planning.a->region, &match, program->n_tasks + 1, sizeof *match), end);
     SL_TRY_GOTO(sl_unroll_match(guide->planning.a->program, program, match, &follows), end);
     search->max_evaluations = INT64_MAX;
+    search->paced = true;
     for (int i = 0; i < promising->n_shortlist && follows && !lost_little(search); i++)
         if (spread(guide, &promising->shortlist[i], search, match))
             SL_TRY_GOTO(consider_twice(search), end);

@@ -81,10 +81,10 @@ typedef struct sl_choice {
  * action per stream) and when, by the sweep's clock, it is really free; neighbours stay apart until both are. */
 typedef struct sl_segment {
     size_t address, bytes;
-    int32_t place; /* -1: free */
-    int32_t last[SL_STREAM_COUNT];
     double ready_s;
+    int32_t place; /* -1: free */
     int32_t until; /* task up to which a place will stay, as far as one can tell */
+    int32_t last[SL_STREAM_COUNT];
 } sl_segment;
 
 typedef struct sl_arena {
@@ -121,6 +121,7 @@ typedef struct sl_outcome {
     bool feasible;
     bool best;          /* the fastest so far (set by the search) */
     bool forced;        /* gaps had to be changed; `actual` says how */
+    bool behind;        /* not feasible since another is faster */
     int32_t stuck_task; /* where it failed */
     sl_tier stuck_tier;
     double step_s; /* simulated; of the larger step where the program stands for one */
@@ -142,6 +143,8 @@ sl_status sl_sweep_run(sl_sweep *sweep, const sl_choice *choice, const size_t bu
 /* By entry, for the last run: whether its side and its lead were asked for. Changing others changes nothing. */
 enum { SL_TOUCHED_SIDE = 1, SL_TOUCHED_LEAD = 2 };
 const uint8_t *sl_sweep_touched(const sl_sweep *sweep);
+/* From now on runs that fall behind the last one are given up: infeasible, for what they are asked for. */
+void sl_sweep_set_pace(sl_sweep *sweep);
 double sl_sweep_round_end_s(const sl_sweep *sweep, int32_t round); /* of its last task on the device, in the last run */
 /* The last run as a plan. */
 sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
@@ -150,7 +153,7 @@ sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
 
 /* Shares of bytes and link time that choices by prices of a large step aim for: how many there are, and how many are tried
  * before it is known whether the step's rounds are worth more. And how many choices for a part of a step are tried on all of it. */
-enum { SL_SEARCH_VARIANTS = 6, SL_SEARCH_QUICK = 1, SL_SEARCH_SHORTLIST = 3 };
+enum { SL_SEARCH_VARIANTS = 6, SL_SEARCH_QUICK = 2, SL_SEARCH_SHORTLIST = 4 };
 
 typedef struct sl_search {
     const sl_analysis *a;
@@ -171,10 +174,13 @@ typedef struct sl_search {
     bool forced;                         /* the best did not fit as chosen */
     bool settled;                        /* nothing can be faster but updates elsewhere */
     bool small;                          /* evaluations are cheap: try much */
+    bool paced;                          /* what falls behind the best is given up halfway */
     bool quick;                          /* no small changes: another program may be better */
     int first_variant, end_variant;      /* of the shares that prices of a large step aim for */
     double best_s, deadline_s, enough_s; /* enough: not worth improving */
-    double bound_s;                      /* no plan is faster */
+    double pass_s, at_home_s; /* the best of the choices by prices in hand; of those with all at home on the device */
+    double rival_s;           /* of another program; 0: none */
+    double bound_s;           /* no plan is faster */
     int64_t evaluated, max_evaluations;
 } sl_search;
 

@@ -117,6 +117,7 @@ typedef struct sl_plan_config {
     int64_t max_evaluations; /* bound that makes the result independent of the machine's speed; 0 = default */
     bool no_advice;          /* refuse without looking for the smallest budgets that would work */
     bool quick;              /* a first look, to compare programs: small steps are not polished */
+    double rival_s; /* step time that another program reaches: far behind it, large steps are looked at less; 0: none */
     int32_t
         stands_for; /* rounds of a larger step that this program is a part of, its middle rounds repeated: judged and
                            searched as that would be; 0: it is the whole step */

@@ -24,6 +24,7 @@
 #define MANY_TASKS 10000 /* in the step; below, there is time to plan all of them */
 #define COSTLY 1.08      /* times the bound: worth trying the rounds one after the other */
 #define CLOSE 1.03       /* times the best first look: may be better in the end */
+#define AS_GOOD 1.01     /* times the best: a first look that a search to the end may better */
 #define TOLERANCE 0.03   /* by how much the whole step may be slower than four rounds promise */
 
 typedef struct sl_candidate {
@@ -163,6 +164,16 @@ static void estimate(const sl_rounds *r, sl_candidate *c)
         c->step_s += (double) (rounds_of(r, c) - SL_UNROLL_ROUNDS) * (round_end(c, 2) - round_end(c, 1));
 }
 
+/* Of the candidates so far; 0: none. */
+static double fastest_s(const sl_rounds *r)
+{
+    double fastest = 0;
+    for (int i = 0; i < r->count; i++)
+        if (r->list[i].plan && (fastest == 0 || r->list[i].step_s < fastest))
+            fastest = r->list[i].step_s;
+    return fastest;
+}
+
 /* Plans a candidate; one that does not fit is no error. */
 static sl_status try_candidate(sl_rounds *r, sl_candidate *c)
 {
@@ -173,6 +184,7 @@ static sl_status try_candidate(sl_rounds *r, sl_candidate *c)
     c->cut = is_cut(r, c);
     sl_plan_config config = config_for(r, c);
     config.quick = r->quick;
+    config.rival_s = fastest_s(r);
     SL_TRY(make(r, c, c->cut));
     sl_status status = c->cut ? sl_guide_create(c->program, c->costs, &config, &c->guide, &c->plan)
                               : sl_plan_create(c->program, c->costs, &config, &c->plan);
@@ -412,14 +424,16 @@ static sl_status run(sl_rounds *r, int *best)
     return SL_OK;
 }
 
-/* The whole step by the best candidate; if it does not keep its promise, and the second promised more, by that one too. */
+/* The whole step by the best candidate; by the second too, if that promised as much: its first look was short. */
 static sl_status unroll_best(sl_rounds *r, int *best)
 {
     sl_candidate *c = &r->list[*best], *other = r->second >= 0 ? &r->list[r->second] : NULL;
     SL_TRY(unroll(r, c));
-    if (!other || !other->guide || other->step_s >= c->step_s || nothing_lost(r, c))
+    if (!other || !other->guide || other->step_s > AS_GOOD * c->step_s || nothing_lost(r, c))
         return SL_OK;
     SL_TRY(refine(r, other));
+    if (other->step_s >= c->step_s)
+        return SL_OK;
     sl_status status = unroll(r, other);
     if (status == SL_OK && other->step_s < c->step_s)
         *best = r->second;

@@ -283,6 +283,8 @@ sl_status sl_search_consider(sl_search *s, sl_outcome *outcome)
     if (s->like && outcome->feasible)
         outcome->step_s += s->repeat * (sl_sweep_round_end_s(s->sweep, 2) - sl_sweep_round_end_s(s->sweep, 1));
     s->evaluated++;
+    if (outcome->feasible)
+        s->pass_s = fmin(s->pass_s, outcome->step_s);
     if (s->like && outcome->feasible)
         SL_TRY(shortlist(s, outcome->step_s));
     outcome->best = outcome->feasible && (!s->found || outcome->step_s < s->best_s * (1 - 1e-9));
@@ -290,6 +292,8 @@ sl_status sl_search_consider(sl_search *s, sl_outcome *outcome)
         s->found = true;
         s->forced = outcome->forced;
         s->best_s = outcome->step_s;
+        if (s->paced)
+            sl_sweep_set_pace(s->sweep);
         sl_choice_copy(s->a, &s->best, &s->trial);
         sl_plan_destroy(s->plan);
         s->plan = NULL;
@@ -353,6 +357,7 @@ static double beside_homes(const sl_search *s, sl_tier tier)
 
 /* Shares of the device's bytes and of the links' time to plan for: what the layout and the order of copies really leave, and how
  * early prefetches aim to end. Best guesses first. */
+#define FAR 1.03 /* times another program's step: not worth a second look */
 #define LEAN 0.3 /* prices of few rounds keep weights and gradients where activations would save recomputations */
 
 typedef struct sl_shares {
@@ -390,6 +395,8 @@ static sl_status try_prices(sl_search *s, bool on_host)
     s->trial.on_demand = false;
     int first = s->small ? 0 : s->first_variant, end = s->small ? (int) SL_COUNT(small_shares) : s->end_variant;
     for (int i = first; i < end && status == SL_OK && !sl_search_over(s); i++) {
+        if (i > first && !s->small && s->rival_s > 0 && s->best_s > FAR * s->rival_s)
+            break;
         s->origin++;
         aim(s, s->small ? &small_shares[i] : &large_shares[i], &targets);
         if (!s->small || i == first)
@@ -441,10 +448,13 @@ static sl_status try_homes_and_prices(sl_search *s)
     if (s->small)
         return SL_OK;
     size_t persistent = persistent_bytes(s);
-    if (!s->fixed && persistent / 10 <= s->budget[SL_TIER_DEVICE] / 11 &&
-        !sl_search_over(s)) { /* all live on the device, updates too */
+    bool room = !s->fixed && persistent / 10 <= s->budget[SL_TIER_DEVICE] / 11;
+    bool hopeless = s->first_variant > 0 && s->at_home_s > 1.05 * s->best_s;
+    if (room && !hopeless && !sl_search_over(s)) { /* all live on the device, updates too */
         set_homes(s, &s->trial, persistent);
+        s->pass_s = INFINITY;
         SL_TRY(try_prices(s, false));
+        s->at_home_s = s->pass_s;
     }
     return try_blame(s);
 }

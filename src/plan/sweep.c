@@ -538,6 +538,17 @@ static sl_status finish(sl_sweep *s)
     return SL_OK;
 }
 
+/* Rounds are alike: who is behind after a few of them stays behind. */
+static void keep_pace(sl_sweep *s)
+{
+    const double behind = 1.004;
+    s->clock_s[s->task] = s->now_s;
+    if (s->paced && s->task > s->a->program->n_tasks / 4 && s->now_s > behind * s->pace_s[s->task]) {
+        stuck(s, SL_TIER_DEVICE);
+        s->outcome->behind = true;
+    }
+}
+
 static sl_status walk(sl_sweep *s)
 {
     const sl_program *p = s->a->program;
@@ -545,9 +556,10 @@ static sl_status walk(sl_sweep *s)
     if (!s->bounded)
         s->n_fetches = 0;
     for (s->task = 0; s->task < p->n_tasks && s->outcome->feasible; s->task++) {
-        if (s->bounded)
+        if (s->bounded) {
+            keep_pace(s);
             SL_TRY(fetch_ahead(s));
-        else {
+        } else {
             s->task_start_s[s->task] = s->now_s;
             s->committed[s->task] = s->live;
         }
@@ -636,6 +648,8 @@ sl_status sl_sweep_create(const sl_analysis *analysis, const sl_fixed_homes *fix
     sl_status status;
     SL_TRY_GOTO(sl_alloc(&s->objects, p->n_objects + 1, sizeof *s->objects), destroy);
     SL_TRY_GOTO(sl_alloc(&s->task_start_s, p->n_tasks + 1, sizeof *s->task_start_s), destroy);
+    SL_TRY_GOTO(sl_alloc(&s->clock_s, p->n_tasks + 1, sizeof *s->clock_s), destroy);
+    SL_TRY_GOTO(sl_alloc(&s->pace_s, p->n_tasks + 1, sizeof *s->pace_s), destroy);
     SL_TRY_GOTO(sl_alloc(&s->stays, analysis->n_entries + 1, sizeof *s->stays), destroy);
     SL_TRY_GOTO(sl_alloc(&s->next_large, p->n_tasks + 1, sizeof *s->next_large), destroy);
     SL_TRY_GOTO(sl_alloc(&s->committed, p->n_tasks + 1, sizeof *s->committed), destroy);
@@ -655,6 +669,8 @@ void sl_sweep_destroy(sl_sweep *s)
     sl_free(s->objects);
     sl_free(s->touched);
     sl_free(s->task_start_s);
+    sl_free(s->clock_s);
+    sl_free(s->pace_s);
     sl_free(s->stays);
     sl_free(s->next_large);
     sl_free(s->committed);
@@ -675,6 +691,14 @@ void sl_sweep_destroy(sl_sweep *s)
 const uint8_t *sl_sweep_touched(const sl_sweep *s)
 {
     return s->touched;
+}
+
+void sl_sweep_set_pace(sl_sweep *s)
+{
+    double *before = s->pace_s;
+    s->pace_s = s->clock_s;
+    s->clock_s = before;
+    s->paced = true;
 }
 
 double sl_sweep_round_end_s(const sl_sweep *s, int32_t round)

@@ -42,7 +42,9 @@ struct sl_sweep {
     sl_outcome *outcome;
     int32_t task; /* program task being walked */
     sl_object_state *objects;
-    double *task_start_s;       /* by program task, in the dry walk */
+    double *task_start_s;     /* by program task, in the dry walk */
+    double *clock_s, *pace_s; /* by program task, in the bounded walk: of this run, of the one to compete with */
+    bool paced;
     double *committed;          /* by program task: device bytes it will see in use, fetches ahead so far included */
     double live;                /* device bytes in use, in the dry walk */
     int32_t *stays;             /* by entry: the use up to which an object made or fetched for it will stay */
