@@ -36,7 +36,7 @@
 #define FEW_ROWS 512
 #endif
 #ifndef FEW_KC
-#define FEW_KC 256
+#define FEW_KC 768
 #endif
 #define A_STRIDE (KC + 32) /* no power of two: the rows of a tile must not share a cache set */
 #include "device/cpu/gemm_finish.h"
