@@ -153,7 +153,7 @@ sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
 
 /* Shares of bytes and link time that choices by prices of a large step aim for: how many there are, and how many are tried
  * before it is known whether the step's rounds are worth more. And how many choices for a part of a step are tried on all of it. */
-enum { SL_SEARCH_VARIANTS = 6, SL_SEARCH_QUICK = 2, SL_SEARCH_SHORTLIST = 4 };
+enum { SL_SEARCH_VARIANTS = 6, SL_SEARCH_QUICK = 2, SL_SEARCH_SHORTLIST = 3 };
 
 typedef struct sl_search {
     const sl_analysis *a;
