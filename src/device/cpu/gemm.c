@@ -323,12 +323,13 @@ static void stripe_tile(void *context, int64_t tile, int thread)
     at.column = tile * cut->nb;
     at.columns = min64(cut->nb, at.gemm->n - at.column);
     at.rows = at.gemm->m;
+    sl_gemm_fetch fetch = {0};
+    at.stripe_fetch = &fetch;
     for (at.k0 = 0; at.k0 < at.gemm->k; at.k0 += cut->kb) {
         at.k_count = min64(cut->kb, at.gemm->k - at.k0);
         for (int64_t i = 0; i < SL_DIV_UP(at.columns, at.isa->nr) * SL_DIV_UP(at.k_count, cut->kc); i++)
             pack_b_tile(&at, i, 0);
-        sl_gemm_fetch fetch = next_of_stripe(&at);
-        at.stripe_fetch = &fetch;
+        fetch = next_of_stripe(&at);
         for (int64_t i = 0; i < SL_DIV_UP(at.rows, cut->tile_rows); i++)
             multiply_tile(&at, i, 0);
     }
