@@ -571,7 +571,8 @@ static int by_density(const void *a, const void *b)
     return x->density != y->density ? (x->density > y->density ? -1 : 1) : (x < y ? -1 : x > y);
 }
 
-static bool keep_all(sl_prices *p, const sl_price_targets *targets, int32_t group, uint8_t *gap_choice)
+/* The whole group stays, or, where there is no room for one of them, none of it. */
+static void keep_all(sl_prices *p, const sl_price_targets *targets, int32_t group, uint8_t *gap_choice)
 {
     for (int32_t i = p->groups[group].first; i >= 0; i = p->gaps[i].next) {
         if (keep_gap(p, targets, &p->gaps[i], 1)) {
@@ -582,9 +583,8 @@ static bool keep_all(sl_prices *p, const sl_price_targets *targets, int32_t grou
             keep_gap(p, targets, &p->gaps[k], -1);
             gap_choice[p->gaps[k].entry] = SL_GAP_DROP;
         }
-        return false;
+        return;
     }
-    return true;
 }
 
 /* The copies of an eviction are not made, nor the room they take. */
@@ -599,7 +599,7 @@ static void take_back(sl_prices *p, const sl_price_targets *targets, const sl_ga
     }
 }
 
-/* What is worth most per byte and second stays, as far as `share` of the bytes lasts. */
+/* What is worth most per byte and second stays, as far as the share `kept` of the bytes lasts. */
 static void keep_dearest(sl_prices *p, const sl_price_targets *targets, uint8_t *gap_choice)
 {
     sl_price_targets part = *targets;

@@ -6,6 +6,7 @@
  *   - every output within the op's tolerance of the reference (0: the same bits), no element forgotten, NaN patterns underneath;
  *   - guard bytes around operands and workspace untouched, inputs unchanged;
  *   - the same bits again at another address and on a dirty workspace, and with the least workspace the kernel can do with;
+ *     not where the case allows sums in any order;
  *   - the same bits with 1, 2 and 3 threads.
  * Contenders: each device class as it dispatches, for the CPU once per instruction set; and each CPU kernel by itself, also
  * those that dispatch would pass over.

@@ -208,13 +208,21 @@ static void count_sums(sl_graph *graph, sl_value bias, int32_t *alone, int32_t *
     sl_graph_destroy(graph);
 }
 
+/* Begins a block with a weight and a bias; its input. */
+static sl_value biased_layer(sl_graph *graph, sl_value *w, sl_value *bias)
+{
+    sl_value x = embedded(graph, 8);
+    CHECK_OK(sl_graph_begin_block(graph, "layer"));
+    *w = param(graph, "layer", "w", 8, 8, true);
+    *bias = param(graph, "layer", "b", 8, 0, false);
+    return x;
+}
+
 TEST(biases_are_summed_on_the_way)
 {
     int32_t alone, on_the_way;
     sl_graph *graph = new_graph(SL_F32, true);
-    sl_value x = embedded(graph, 8);
-    CHECK_OK(sl_graph_begin_block(graph, "layer"));
-    sl_value w = param(graph, "layer", "w", 8, 8, true), bias = param(graph, "layer", "b", 8, 0, false);
+    sl_value w, bias, x = biased_layer(graph, &w, &bias);
     x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
     x = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
     finish(graph, x);
@@ -229,10 +237,8 @@ TEST(biases_are_summed_last)
     for (int gelu_last = 0; gelu_last < 2; gelu_last++) { /* of the backward: first of the forward */
         int32_t alone, on_the_way;
         sl_graph *graph = new_graph(SL_F32, true);
-        sl_value x = embedded(graph, 8), part[2];
-        CHECK_OK(sl_graph_begin_block(graph, "layer"));
-        sl_value w = param(graph, "layer", "w", 8, 8, true), other = param(graph, "layer", "other", 8, 8, true);
-        sl_value bias = param(graph, "layer", "b", 8, 0, false);
+        sl_value w, bias, part[2], x = biased_layer(graph, &w, &bias);
+        sl_value other = param(graph, "layer", "other", 8, 8, true);
         x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
         for (int i = 0; i < 2; i++)
             part[i] = i == gelu_last ? linear(graph, "other", x, other, SL_NO_VALUE)
@@ -251,9 +257,7 @@ TEST(biases_are_summed_before)
     int32_t alone, on_the_way;
     for (int uses = 1; uses <= 2; uses++) {
         sl_graph *graph = new_graph(SL_F32, true);
-        sl_value x = embedded(graph, 8);
-        CHECK_OK(sl_graph_begin_block(graph, "layer"));
-        sl_value w = param(graph, "layer", "w", 8, 8, true), bias = param(graph, "layer", "b", 8, 0, false);
+        sl_value w, bias, x = biased_layer(graph, &w, &bias);
         sl_value scale = param(graph, "layer", "scale", 8, 0, false),
                  shift = param(graph, "layer", "shift", 8, 0, false);
         for (int i = 0; i < uses; i++) {
@@ -278,9 +282,7 @@ TEST(biases_are_summed_alone)
 {
     int32_t alone, on_the_way;
     sl_graph *graph = new_graph(SL_F32, true);
-    sl_value x = embedded(graph, 8);
-    CHECK_OK(sl_graph_begin_block(graph, "layer"));
-    sl_value w = param(graph, "layer", "w", 8, 8, true), bias = param(graph, "layer", "b", 8, 0, false);
+    sl_value w, bias, x = biased_layer(graph, &w, &bias);
     x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
     CHECK_OK(sl_graph_begin_block(graph, "next"));
     x = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
@@ -290,9 +292,7 @@ TEST(biases_are_summed_alone)
     CHECK_I64(on_the_way, 0);
 
     graph = new_graph(SL_F32, true);
-    x = embedded(graph, 8);
-    CHECK_OK(sl_graph_begin_block(graph, "layer"));
-    w = param(graph, "layer", "w", 8, 8, true), bias = param(graph, "layer", "b", 8, 0, false);
+    x = biased_layer(graph, &w, &bias);
     for (int i = 0; i < 2; i++) {
         x = biased(graph, "up", x, w, bias, SL_NO_VALUE);
         x = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);

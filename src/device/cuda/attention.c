@@ -132,7 +132,7 @@ static sl_status choose_course(sl_cuda *cuda, const sl_graph_shape *all, size_t 
 {
     size_t scores = all->any_order ? 0 : 2 * (size_t) (all->batch * all->q_rows * all->kv_rows); /* of a head */
     for (int32_t kv_heads = all->kv_heads, lanes = 1; kv_heads > 0; kv_heads--, lanes = 2) {
-        course c = {.s = *all, .first_key = out->first_key, .lanes = lanes};
+        course c = {.s = *all, .lanes = lanes};
         if (all->kv_heads % kv_heads)
             continue;
         c.s.kv_heads = kv_heads;
@@ -170,8 +170,8 @@ static sl_status choose_backward(sl_cuda *cuda, const sl_launch *launch, backwar
         sl_graph_shape part = all;
         if (b.n_parts > 1)
             part.kv_rows = i ? all.q_rows : all.kv_rows - all.q_rows, part.causal = i;
-        b.parts[i].first_key = i ? all.kv_rows - all.q_rows : 0;
         SL_TRY(choose_course(cuda, &part, most, &b.parts[i]));
+        b.parts[i].first_key = i ? all.kv_rows - all.q_rows : 0;
         if (!b.parts[i].graph)
             return SL_OK;
         largest = SL_MAX(largest, (size_t) b.parts[i].lanes * b.parts[i].lane_bytes);

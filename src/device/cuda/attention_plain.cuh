@@ -309,18 +309,6 @@ static inline unsigned blocks_of(shape *s, int64_t n, int heads, int rows, int64
     return (unsigned) (s->per * s->sequences * heads);
 }
 
-static inline shape shape_of(const sl_launch *launch, const sl_attention_layout *at, int64_t n, const sl_type *segments)
-{
-    shape s = {};
-    s.n = (int) n, s.m = (int) at->m, s.q_offset = (int) launch->attrs.attention.q_offset;
-    s.width = at->q_stride, s.o_width = at->o_stride, s.kv_width = at->kv_stride;
-    s.heads = launch->attrs.attention.heads, s.kv_heads = launch->attrs.attention.kv_heads;
-    s.e = launch->attrs.attention.head_dim, s.causal = launch->attrs.attention.causal;
-    s.segments = (int) segments->dim[0];
-    s.scale = launch->attrs.attention.scale;
-    return s;
-}
-
 /* Whether all operands with rows of the head dim can be read and written four elements at a time. */
 static inline bool in_fours(const sl_launch *launch, int head_dim)
 {
@@ -330,6 +318,19 @@ static inline bool in_fours(const sl_launch *launch, int head_dim)
     for (int i = 0; i < SL_MAX_OUT; i++)
         fine &= ((uintptr_t) launch->out[i].data & (4 * sl_dtype_bytes(launch->out[i].type.dtype) - 1)) == 0;
     return fine;
+}
+
+static inline shape shape_of(const sl_launch *launch, const sl_attention_layout *at, int64_t n, const sl_type *segments)
+{
+    shape s = {};
+    s.n = (int) n, s.m = (int) at->m, s.q_offset = (int) launch->attrs.attention.q_offset;
+    s.width = at->q_stride, s.o_width = at->o_stride, s.kv_width = at->kv_stride;
+    s.heads = launch->attrs.attention.heads, s.kv_heads = launch->attrs.attention.kv_heads;
+    s.e = launch->attrs.attention.head_dim, s.causal = launch->attrs.attention.causal;
+    s.segments = (int) segments->dim[0];
+    s.scale = launch->attrs.attention.scale;
+    s.fours = in_fours(launch, s.e);
+    return s;
 }
 
 /* The opt-in for more than 48 KiB, with our own words where a device has less. */

@@ -134,7 +134,6 @@ extern "C" sl_status sl_cuda_attention_plain_bwd(sl_cuda *cuda, const sl_launch 
 {
     sl_attention_layout at = sl_attention_places(&launch->attrs, &launch->in[1].type, &launch->in[2].type);
     shape s = shape_of(launch, &at, launch->in[1].type.dim[0], &launch->in[5].type);
-    s.fours = in_fours(launch, s.e);
     unsigned blocks = (unsigned) ((s.n + WARPS - 1) / WARPS * s.heads);
     SL_DISPATCH(launch->in[0].type.dtype, T,
                 (delta_kernel<T><<<blocks, WARPS * 32, 0, stream>>>(

@@ -131,7 +131,6 @@ extern "C" sl_status sl_cuda_attention_plain(sl_cuda *cuda, const sl_launch *lau
 {
     sl_attention_layout at = sl_attention_places(&launch->attrs, &launch->in[0].type, &launch->in[1].type);
     shape s = shape_of(launch, &at, launch->in[0].type.dim[0], &launch->in[2].type);
-    s.fours = in_fours(launch, s.e);
     SL_DISPATCH(launch->in[0].type.dtype, T, SL_ATTENTION_DISPATCH(s.e, E, {
                     using ra = variants<T, E>;
                     if (wants_more_blocks(cuda, s.n, s.heads, shared_bytes(E, ra::most, tile(E), 1, 2)))
