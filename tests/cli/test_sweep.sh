@@ -20,18 +20,28 @@ grep -q '"feasible":false.*"min_device_bytes":' whole.jsonl || fail "no cell tha
 grep -q '"feasible":true.*"tokens_per_s":[1-9]' whole.jsonl || fail "no cell that fits"
 [ "$(wc -l <whole.csv)" = $((cells + 1)) ] || fail "the CSV has not a line for each cell"
 
+# Killed at any moment: before the file is there, before its first line, and after each of the next ones.
 kills=0
-for delay in 0.01 0.03 0.05 0.1 0.2 0.3 0.5 0.8; do
+for lines in 0 0 0 1 2 3 5 7; do
     cp killed.jsonl before.jsonl 2>/dev/null || : >before.jsonl
     "$SLUICE" sweep "${grid[@]}" --out killed.jsonl --quiet >/dev/null &
-    sleep $delay
-    kill -KILL $! 2>/dev/null && kills=$((kills + 1))
-    wait $! 2>/dev/null || true
+    run=$!
+    sleep 0.0$((RANDOM % 10))
+    while [ "$(cat killed.jsonl 2>/dev/null | wc -l)" -lt $lines ] && kill -0 $run 2>/dev/null; do sleep 0.002; done
+    kill -KILL $run 2>/dev/null || true
+    code=0; wait $run 2>/dev/null || code=$?
+    [ $code = 137 ] && kills=$((kills + 1))
+    [ $code = 137 ] || [ $code = 0 ] || fail "a sweep of $lines lines and more ended with $code"
     [ -e killed.jsonl ] || continue
     # Only whole lines count; those that were there are there still.
     head -c "$(head -n "$(wc -l <before.jsonl)" before.jsonl | wc -c)" killed.jsonl | cmp - <(head -n "$(wc -l <before.jsonl)" before.jsonl) ||
         fail "a kill spoiled lines that were written"
-    printf '{"event":"cell","cell":"half a li' >>killed.jsonl # as if the write had been cut
+    # As if a write had been cut, where this kill did not cut one: the first line's, or a cell's behind whole lines.
+    if [ ! -s killed.jsonl ]; then
+        printf '{"event":"swe' >>killed.jsonl
+    elif [ -z "$(tail -c 1 killed.jsonl)" ]; then
+        printf '{"event":"cell","cell":"half a li' >>killed.jsonl
+    fi
 done
 [ $kills -ge 3 ] || fail "only $kills kills came in time"
 had=$(($(grep -c '"event":"cell".*}$' killed.jsonl || true)))
