@@ -159,14 +159,20 @@ static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
     return SL_OK;
 }
 
-/* Two sweeps into one file would do cells twice. */
+/* Two sweeps into one file would do cells twice. The process of a cell has the lock too until it first runs and closes it; where
+ * its sweep is killed before that, the lock is nobody's for a moment, so it is worth a little patience. */
 static sl_status lock(const char *path, int *fd)
 {
+    const double patience_s = 3, start = sl_clock_s();
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0)
         return sl_fail(SL_E_IO, "cannot write %s: %s", path, strerror(errno));
-    if (flock(*fd, LOCK_EX | LOCK_NB) != 0)
-        return sl_fail(SL_E_USAGE, "%s is being written by another sweep: wait for it, or give another --out", path);
+    while (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
+        if (sl_clock_s() - start > patience_s)
+            return sl_fail(SL_E_USAGE, "%s is being written by another sweep: wait for it, or give another --out",
+                           path);
+        usleep(5000);
+    }
     return SL_OK;
 }
 
@@ -260,7 +266,7 @@ static sl_status start(sweep *s, worker *w)
     pid_t pid = fork();
     if (pid == 0) {
         close(ends[0]);
-        close(s->lock);                   /* or it would outlive a killed sweep by a moment */
+        close(s->lock);                   /* or it would outlive a killed sweep by a cell's time */
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a sweep that is killed leaves nobody behind */
         if (getppid() != parent)
             _exit(1);

@@ -2,6 +2,7 @@
 # A sweep that is killed again and again comes to the same cells as one that is not, does none of them twice, and never spoils a
 # line it has written. Beside that: what does not fit is a row, grids can grow, other options and other files are refused.
 set -euo pipefail
+export LC_ALL=C
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -20,36 +21,61 @@ grep -q '"feasible":false.*"min_device_bytes":' whole.jsonl || fail "no cell tha
 grep -q '"feasible":true.*"tokens_per_s":[1-9]' whole.jsonl || fail "no cell that fits"
 [ "$(wc -l <whole.csv)" = $((cells + 1)) ] || fail "the CSV has not a line for each cell"
 
-# Killed at any moment: before the file is there, before its first line, and after each of the next ones.
+# Killed again and again: at once, before the file's first line or behind it, and after each of the next ones. One cell at a time, so
+# that there is always something left to kill; where a kill came too late all the same, the sweep begins anew.
 kills=0
-for lines in 0 0 0 1 2 3 5 7; do
+attempts=0
+wanted=(0 0 0 1 2 3 5 7) # whole lines, of the sweep that is killed next
+delays=(0 0.02 0.05 0 0 0.01 0 0)
+while [ $kills -lt ${#wanted[@]} ]; do
+    attempts=$((attempts + 1))
+    [ $attempts -le 40 ] || fail "only $kills kills of $attempts came in time"
     cp killed.jsonl before.jsonl 2>/dev/null || : >before.jsonl
-    "$SLUICE" sweep "${grid[@]}" --out killed.jsonl --quiet >/dev/null &
+    "$SLUICE" sweep "${grid[@]}" --jobs 1 --out killed.jsonl --quiet >/dev/null 2>killed.err &
     run=$!
-    sleep 0.0$((RANDOM % 10))
-    while [ "$(cat killed.jsonl 2>/dev/null | wc -l)" -lt $lines ] && kill -0 $run 2>/dev/null; do sleep 0.002; done
+    sleep ${delays[kills]}
+    while [ "$(cat killed.jsonl 2>/dev/null | wc -l)" -lt ${wanted[kills]} ] && kill -0 $run 2>/dev/null; do sleep 0.002; done
     kill -KILL $run 2>/dev/null || true
     code=0; wait $run 2>/dev/null || code=$?
-    [ $code = 137 ] && kills=$((kills + 1))
-    [ $code = 137 ] || [ $code = 0 ] || fail "a sweep of $lines lines and more ended with $code"
-    [ -e killed.jsonl ] || continue
+    [ $code = 137 ] || [ $code = 0 ] || fail "a sweep to be killed after ${wanted[kills]} lines ended with $code: $(cat killed.err)"
     # Only whole lines count; those that were there are there still.
-    head -c "$(head -n "$(wc -l <before.jsonl)" before.jsonl | wc -c)" killed.jsonl | cmp - <(head -n "$(wc -l <before.jsonl)" before.jsonl) ||
-        fail "a kill spoiled lines that were written"
+    if [ -e killed.jsonl ]; then
+        head -c "$(head -n "$(wc -l <before.jsonl)" before.jsonl | wc -c)" killed.jsonl | cmp - <(head -n "$(wc -l <before.jsonl)" before.jsonl) ||
+            fail "a kill spoiled lines that were written"
+    fi
+    if [ $code = 0 ]; then
+        cmp <(plain whole.jsonl) <(plain killed.jsonl) || fail "after $kills kills the sweep came to other cells"
+        rm killed.jsonl
+        continue
+    fi
+    kills=$((kills + 1))
     # As if a write had been cut, where this kill did not cut one: the first line's, or a cell's behind whole lines.
-    if [ ! -s killed.jsonl ]; then
+    if [ -e killed.jsonl ] && [ ! -s killed.jsonl ]; then
         printf '{"event":"swe' >>killed.jsonl
-    elif [ -z "$(tail -c 1 killed.jsonl)" ]; then
+    elif [ -e killed.jsonl ] && [ -z "$(tail -c 1 killed.jsonl)" ]; then
         printf '{"event":"cell","cell":"half a li' >>killed.jsonl
     fi
 done
-[ $kills -ge 3 ] || fail "only $kills kills came in time"
 had=$(($(grep -c '"event":"cell".*}$' killed.jsonl || true)))
 "$SLUICE" sweep "${grid[@]}" --out killed.jsonl --quiet >end.log
 grep -q "; $((cells - had)) done in" end.log || fail "cells were done again: $(head -1 end.log), of which $had were there"
 cmp <(plain whole.jsonl) <(plain killed.jsonl) || fail "the killed sweep came to other cells"
 "$SLUICE" sweep "${grid[@]}" --out killed.jsonl --quiet >again.log
 grep -q "; 0 done in" again.log || fail "a finished sweep was done again"
+
+# One sweep at a time writes a file. A lock that is gone in a moment, as a killed sweep's is, is waited for.
+if command -v flock >/dev/null; then
+    exec 9<>killed.jsonl
+    flock 9
+    "$SLUICE" sweep "${grid[@]}" --out killed.jsonl --quiet 9>&- >again.log &
+    sleep 0.2
+    flock -u 9
+    wait $! || fail "a lock that was there for a moment was not waited for"
+    flock 9
+    code=0; "$SLUICE" sweep "${grid[@]}" --out killed.jsonl 9>&- >/dev/null 2>err.log || code=$?
+    exec 9>&-
+    [ $code = 2 ] && grep -q "another sweep" err.log || fail "two sweeps may write one file: exit code $code, $(cat err.log)"
+fi
 
 # A larger grid goes into the same file; other options do not.
 "$SLUICE" sweep "${grid[@]}" --device-mem 64KiB:1152KiB:64KiB --host-mem 4MiB --out killed.jsonl --quiet >more.log
