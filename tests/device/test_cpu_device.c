@@ -51,25 +51,59 @@ static sl_status push_event(sl_cpu_streams *s, sl_stream stream, sl_cpu_command_
     return sl_cpu_streams_push(s, stream, &c);
 }
 
+/* A kernel that ends only when `want` kernels of its meeting have begun: it shows what runs at once on a machine as busy as you
+ * like, where naps would have to be longer than any delay. Nobody comes for half a minute: `missed`. */
+typedef struct meeting {
+    atomic_int come, missed;
+    int want;
+} meeting;
+
+static void run_meet(const sl_launch *launch, sl_pool *pool)
+{
+    (void) pool;
+    meeting *m = launch->workspace;
+    atomic_fetch_add(&m->come, 1);
+    for (int i = 0; i < 30000 && atomic_load(&m->come) < m->want; i++)
+        nap(1e-3);
+    if (atomic_load(&m->come) < m->want)
+        atomic_fetch_add(&m->missed, 1);
+}
+
+static const sl_cpu_kernel meet_kernel = {.name = "meet", .run = run_meet};
+
+/* Four kernels and the host meet: had issuing waited for a kernel, or one stream for another, somebody would be missed. */
 TEST(streams_overlap)
 {
     sl_cpu_streams *s = make_streams(4, 1);
-    sl_launch launch = {.workspace_bytes = 60000};
+    meeting m = {.want = SL_STREAM_COUNT + 1};
+    sl_launch launch = {.workspace = &m};
     sl_span spans[SL_STREAM_COUNT];
     sl_cpu_streams_begin(s);
-    double start = sl_clock_s();
     for (int i = 0; i < SL_STREAM_COUNT; i++)
-        push_run(s, (sl_stream) i, &nap_kernel, &launch, &spans[i]);
-    CHECK(sl_clock_s() - start < 0.05); /* issuing does not wait */
+        push_run(s, (sl_stream) i, &meet_kernel, &launch, &spans[i]);
+    run_meet(&launch, NULL);
     sl_cpu_streams_finish(s);
-    double latest_start = 0, first_end = 1e9;
-    for (int i = 0; i < SL_STREAM_COUNT; i++) {
-        latest_start = SL_MAX(latest_start, spans[i].start);
-        first_end = SL_MIN(first_end, spans[i].end);
-        CHECK(spans[i].end - spans[i].start >= 0.055);
-    }
-    CHECK_MSG(latest_start < first_end, "all four at once: the last began at %g s, the first ended at %g s",
-              latest_start, first_end);
+    CHECK_MSG(m.missed == 0, "%d of %d waited in vain for the others", m.missed, m.want);
+    for (int i = 0; i < SL_STREAM_COUNT; i++)
+        for (int j = 0; j < SL_STREAM_COUNT; j++)
+            CHECK_MSG(spans[i].start <= spans[j].end, "stream %d began at %g s, stream %d ended at %g s", i,
+                      spans[i].start, j, spans[j].end);
+    sl_cpu_streams_destroy(s);
+}
+
+/* A span holds the kernel's time. */
+TEST(a_span_is_as_long_as_its_kernel)
+{
+    sl_cpu_streams *s = make_streams(1, 1);
+    sl_launch launch = {.workspace_bytes = 60000};
+    sl_span span;
+    double start = sl_clock_s();
+    sl_cpu_streams_begin(s);
+    push_run(s, SL_STREAM_COMPUTE, &nap_kernel, &launch, &span);
+    sl_cpu_streams_finish(s);
+    double took = sl_clock_s() - start;
+    CHECK_MSG(span.start >= 0 && span.end - span.start >= 0.055 && span.end <= took, "from %g to %g s of %g s",
+              span.start, span.end, took);
     sl_cpu_streams_destroy(s);
 }
 
@@ -87,21 +121,25 @@ TEST(a_stream_runs_in_order)
     sl_cpu_streams_destroy(s);
 }
 
+/* `second` waits for `first` by an event; `beside` waits for nobody: `first` ends only when it has begun. */
 TEST(an_event_orders_two_streams)
 {
     sl_cpu_streams *s = make_streams(8, 4);
-    sl_launch launch = {.workspace_bytes = 20000};
-    sl_span first, second, beside;
     for (int step = 0; step < 3; step++) { /* events need no reset between steps */
+        meeting m = {.want = 2};
+        sl_launch meet = {.workspace = &m}, rest = {.workspace_bytes = 1000};
+        sl_span first, second, beside;
         sl_cpu_streams_begin(s);
-        push_run(s, SL_STREAM_IN, &nap_kernel, &launch, &first);
+        push_run(s, SL_STREAM_IN, &meet_kernel, &meet, &first);
         CHECK_OK(push_event(s, SL_STREAM_IN, SL_CPU_RECORD, 2));
-        push_run(s, SL_STREAM_OUT, &nap_kernel, &launch, &beside);
         CHECK_OK(push_event(s, SL_STREAM_COMPUTE, SL_CPU_WAIT, 2));
-        push_run(s, SL_STREAM_COMPUTE, &nap_kernel, &launch, &second);
+        push_run(s, SL_STREAM_COMPUTE, &nap_kernel, &rest, &second);
+        nap(5e-3); /* time to begin too early in */
+        push_run(s, SL_STREAM_OUT, &meet_kernel, &meet, &beside);
         sl_cpu_streams_finish(s);
+        CHECK(m.missed == 0);
         CHECK(second.start >= first.end);
-        CHECK(beside.start < first.end);
+        CHECK(beside.start <= first.end);
     }
     sl_cpu_streams_destroy(s);
 }
@@ -285,6 +323,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(streams_overlap);
+    RUN(a_span_is_as_long_as_its_kernel);
     RUN(a_stream_runs_in_order);
     RUN(an_event_orders_two_streams);
     RUN(no_wakeup_is_lost);
