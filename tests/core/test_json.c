@@ -1,7 +1,8 @@
 /* JSON: what is accepted, what is refused and where, and that what is written reads back. */
 #include "core/json.h"
 
-#include "core/clock.h"
+#include <time.h>
+
 #include "core/fault.h"
 #include "test.h"
 
@@ -197,12 +198,13 @@ TEST(many_keys)
         for (int i = 0; i < 200000; i++)
             sl_text_printf(&text, "\"k%d\":%d,", i, i);
         sl_text_printf(&text, "\"k%d\":0}", twice ? 77777 : 200000);
-        double start = sl_clock_s();
+        clock_t start = clock(); /* processor time: other programs are no business of this test's */
         if (twice)
             CHECK_FAILS(parse(text.data, &root), SL_E_FORMAT);
         else
             CHECK_OK(parse(text.data, &root));
-        CHECK_MSG(sl_clock_s() - start < 5, "%.1f s for 200,000 keys", sl_clock_s() - start);
+        double took = (double) (clock() - start) / CLOCKS_PER_SEC;
+        CHECK_MSG(took < 5, "%.1f s for 200,000 keys", took);
         sl_text_free(&text);
     }
 }

@@ -1,6 +1,7 @@
 /* Pages, traces and CSV of everything that can be read: whole logs, cut logs, empty ones, huge ones, ones full of odd names and
  * numbers. Every page is well formed, asks for nothing from elsewhere, and says what the log says. */
-#include "core/clock.h"
+#include <time.h>
+
 #include "logs.h"
 #include "report/panels.h"
 #include "report/report.h"
@@ -162,7 +163,7 @@ TEST(resumed)
 TEST(huge)
 {
     sl_text text = {0};
-    double start = sl_clock_s();
+    clock_t start = clock(); /* processor time: other programs are no business of this test's */
     sl_text_printf(&text, MADE_RUN MADE_PLAN);
     for (int i = 1; i <= 100000; i++)
         sl_text_printf(&text,
@@ -187,7 +188,8 @@ TEST(huge)
     CHECK_MSG(page.length < 3 << 20, "the page has %zu bytes", page.length);
     CHECK_CONTAINS(page.data, "id=\"timeline\"");
     CHECK_CONTAINS(page.data, "id=\"memory-device\"");
-    CHECK_MSG(sl_clock_s() - start < 60, "it took %.1f s", sl_clock_s() - start);
+    double took = (double) (clock() - start) / CLOCKS_PER_SEC;
+    CHECK_MSG(took < 60, "it took %.1f s", took);
     sl_text_free(&page);
     sl_text_free(&text);
 }
