@@ -87,7 +87,34 @@ TEST(nothing_waits)
     check_summary("heap allocations", 0, 0);
     int64_t row = bench_row("profile_summary", "question", "device's clock over host's");
     double share = bench_number("profile_summary", row, "step");
-    CHECK_MSG(share > 50 && share <= 100.01, "the device's clock shows %g %% of the host's", share);
+    CHECK_MSG(share > 0 && share <= 100.01, "the device's clock shows %g %% of the host's", share);
+}
+
+/* A step is nearly all device's time. Where others want the cores too, the host may sleep on for longer than a step takes, so one
+ * step in many is asked to show it. */
+TEST(clocks_agree)
+{
+    sl_model model;
+    sl_trial trial;
+    sl_profile p = {0};
+    double most = 0;
+    CHECK_OK(sl_model_find("byte-nano", &model));
+    sl_trial_config config = {.model = &model,
+                              .seqlen = 64,
+                              .batch = 4,
+                              .precision = SL_PRECISION_F32,
+                              .device = "cpu",
+                              .threads = 1,
+                              .seed = 1};
+    CHECK_OK(sl_trial_open(&config, &trial));
+    for (int i = 0; i < 200 && most <= 0.5; i++) {
+        CHECK_OK(sl_profile_run(&trial, 1, &p));
+        CHECK_MSG(p.end_s <= p.wall_s, "the device ended %g s after the step's begin, the host %g s", p.end_s,
+                  p.wall_s);
+        most = fmax(most, p.end_s / p.wall_s);
+    }
+    CHECK_MSG(most > 0.5, "the device's clock shows at most %g of the host's", most);
+    sl_trial_close(&trial);
 }
 
 /* The watch sees what it is there for. */
@@ -170,6 +197,7 @@ int main(int argc, char **argv)
     RUN(warmup);
     RUN(profile);
     RUN(nothing_waits);
+    RUN(clocks_agree);
     RUN(watch_counts);
     CHECK_FAILS(bench_try("lm", "--quick --device cpu --precisions f64"), SL_E_USAGE);
     RUN(too_large_is_a_row);
