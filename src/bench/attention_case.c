@@ -5,6 +5,7 @@
 
 #include "bench/guard.h"
 #include "core/bf16.h"
+#include "core/pages.h"
 #include "core/rng.h"
 
 static int64_t items_of(const sl_attention_shape *s)

@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/mem.h"
+#include "core/pages.h"
 #include "ops/fill.h"
 
 enum { SCRUB_BYTES = 24 << 20, MOST_STEPS = 10000, MOST_HEATS = 64 };

@@ -14,6 +14,7 @@
 #include "bench/roofline.h"
 #include "bench/system.h"
 #include "core/clock.h"
+#include "core/pages.h"
 #include "core/pool.h"
 
 static sl_cell rate_cell(double rate, double unit)

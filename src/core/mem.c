@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "core/fault.h"
 #include "core/text.h"
@@ -209,26 +208,4 @@ sl_status sl_region_printf(sl_region *region, const char **out, const char *form
     va_end(arguments);
     *out = text;
     return SL_OK;
-}
-
-/* ---- pages ---- */
-
-sl_status sl_pages_map(size_t bytes, void **out)
-{
-    char need[32];
-    void *pages = MAP_FAILED;
-    if (!sl_fault_hit(SL_FAULT_ALLOC))
-        pages = mmap(NULL, SL_MAX(bytes, (size_t) 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED)
-        return sl_fail(SL_E_MEMORY, "the system has no %s for an arena; lower --device-mem or --host-mem",
-                       sl_format_bytes(bytes, need));
-    madvise(pages, bytes, MADV_HUGEPAGE); /* a wish: fewer TLB misses where the kernel grants it */
-    *out = pages;
-    return SL_OK;
-}
-
-void sl_pages_unmap(void *memory, size_t bytes)
-{
-    if (memory)
-        munmap(memory, SL_MAX(bytes, (size_t) 1));
 }

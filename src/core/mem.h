@@ -39,9 +39,4 @@ sl_status sl_region_strdup(sl_region *region, const char *text, const char **out
 sl_status sl_region_printf(sl_region *region, const char **out, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Large page-backed memory for a tier's arena: huge pages where the system grants them, touched by nobody yet.
- * Not counted by sl_heap_*: arenas have their own budgets. */
-sl_status sl_pages_map(size_t bytes, void **out);
-void sl_pages_unmap(void *memory, size_t bytes);
-
 #endif

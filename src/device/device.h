@@ -13,6 +13,7 @@
 #ifndef SL_DEVICE_DEVICE_H
 #define SL_DEVICE_DEVICE_H
 
+#include "core/pages.h"
 #include "ops/op.h"
 
 /* Nearest to the compute first. Code loops over tiers; nothing may assume that there are exactly two. */
@@ -37,7 +38,8 @@ typedef struct sl_device_config {
     int threads;                       /* CPU threads for kernels; 0 = one per core */
     int64_t max_commands;              /* commands per stream and step, waits and records included */
     int64_t max_events;
-    uint64_t seed; /* sim: which of the allowed orders to run */
+    uint64_t seed;         /* sim: which of the allowed orders to run */
+    sl_pages_ahead *ahead; /* where a device that pins its host arena takes it from; NULL: from the system */
 } sl_device_config;
 
 /* What the planner needs to know of a machine. Rates in units/s, sizes in bytes. Also the file format of --hw FILE. */
@@ -59,6 +61,8 @@ typedef struct sl_device sl_device;
 typedef struct sl_device_class {
     const char *name;     /* "cpu", "cuda", "sim" */
     const char *describe; /* one line for people */
+    bool
+        pins_host; /* opening touches the whole host arena, which may take many seconds: begin early (sl_pages_ahead) */
     sl_status (*open)(const sl_device_config *config, sl_device **device);
     void (*close)(sl_device *device);
     void *(*arena)(sl_device *device, sl_tier tier); /* base address */

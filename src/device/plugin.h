@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 
-#define SL_PLUGIN_ABI 3
+#define SL_PLUGIN_ABI 4
 
 typedef struct sl_plugin_host {
     /* These three stay where they are in every version, so that a plugin of another one can refuse in words. */
@@ -20,7 +20,7 @@ typedef struct sl_plugin_host {
     sl_status (*fail_at)(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
     const sl_op_def *(*op)(sl_op_id id);
     const char *(*launch_describe)(const sl_launch *launch, char out[320]);
-    sl_status (*pages_map)(size_t bytes, void **out);
+    sl_status (*pages_take)(sl_pages_ahead *ahead, size_t bytes, void **out);
     void (*pages_unmap)(void *memory, size_t bytes);
     double (*clock_s)(void);
     sl_status (*hardware_find)(const char *name, sl_hardware *hardware); /* a built-in profile */

@@ -22,8 +22,7 @@
 
 typedef struct job {
     const sl_program *program;
-    const char *device;
-    int threads;
+    const sl_measure_config *config;
     sl_costs *costs;
     sl_measure_cache *cache;
     sl_region *region;
@@ -280,10 +279,11 @@ static sl_status open_bench(job *j, size_t kind_bytes, size_t copy_bytes)
     int32_t kind = hottest(j);
     sl_launch heavy;
     if (kind < 0)
-        return sl_bench_open(&j->bench, j->device, j->threads, kind_bytes, copy_bytes);
+        return sl_bench_open(&j->bench, j->config->device, j->config->threads, kind_bytes, copy_bytes);
     size_t workspace = j->costs->workspace[SL_TIER_DEVICE][kind];
     sl_costs_launch(j->program, kind, &heavy);
-    return sl_bench_open_hot(&j->bench, j->device, j->threads, kind_bytes, copy_bytes, &heavy, workspace);
+    return sl_bench_open_hot(&j->bench, j->config->device, j->config->threads, kind_bytes, copy_bytes, &heavy,
+                             workspace);
 }
 
 /* Figures on file may come from a machine that was busy, or slower, or another one. One kind is timed again; if it disagrees
@@ -406,6 +406,8 @@ static sl_status measure_unknown(job *j)
         all &= j->known[k];
     if (all)
         return SL_OK;
+    if (j->config->begins)
+        j->config->begins(j->config->context);
     SL_TRY(open_bench(j, largest_kind(j), 2 * j->piece));
     bool *fresh;
     SL_TRY(sl_region_alloc(j->region, &fresh, j->program->n_kinds + 1, sizeof *fresh));
@@ -458,18 +460,18 @@ static sl_status resolve_threads(int *threads)
     return SL_OK;
 }
 
-sl_status sl_costs_measure(const sl_program *program, const char *device_name, int threads, const char *cache,
-                           sl_costs **costs)
+sl_status sl_costs_measure(const sl_program *program, const sl_measure_config *config, sl_costs **costs)
 {
-    job j = {.program = program, .device = device_name, .threads = threads, .piece = typical_piece(program)};
+    job j = {.program = program, .config = config, .piece = typical_piece(program)};
     sl_device *device;
     sl_status status;
-    sl_device_config config = {.threads = threads, .max_commands = 1, .max_events = 1};
-    SL_TRY(sl_device_open(device_name, &config, &device)); /* without memory: to ask, not to run */
+    int threads = config->threads;
+    sl_device_config idle = {.threads = threads, .max_commands = 1, .max_events = 1};
+    SL_TRY(sl_device_open(config->device, &idle, &device)); /* without memory: to ask, not to run */
     SL_TRY_GOTO(sl_region_create(&j.region), done);
     SL_TRY_GOTO(sl_costs_new(program->n_kinds, &j.costs), done);
     SL_TRY_GOTO(resolve_threads(&threads), done);
-    SL_TRY_GOTO(sl_measure_cache_open(cache, device->class->numerics(device), threads, &j.cache), done);
+    SL_TRY_GOTO(sl_measure_cache_open(config->cache, device->class->numerics(device), threads, &j.cache), done);
     status = measure(&j, device);
     sl_measure_cache_close(j.cache); /* keeps what was measured even if something failed later */
 done:

@@ -36,10 +36,16 @@ typedef struct sl_costs {
 /* From a hardware profile. `device` may be NULL (planning for a machine elsewhere): workspaces are then estimated. */
 sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardware, sl_device *device,
                             sl_costs **costs);
-/* Times each kind once on random data and the links alone and together, on scratch memory of its own (a device it opens
- * itself by class name). Results are kept in `cache` (a file; NULL: none) per device numerics, threads and kind. */
-sl_status sl_costs_measure(const sl_program *program, const char *device, int threads, const char *cache,
-                           sl_costs **costs);
+typedef struct sl_measure_config {
+    const char *device; /* class name: it is opened with scratch memory of its own */
+    int threads;
+    const char *cache; /* file that keeps results per device numerics, threads and kind; NULL: none */
+    void (*begins)(
+        void *context); /* called once if not everything is on file, before the seconds that it takes; may be NULL */
+    void *context;
+} sl_measure_config;
+/* Times each kind once on random data, and the links alone and together. */
+sl_status sl_costs_measure(const sl_program *program, const sl_measure_config *config, sl_costs **costs);
 void sl_costs_destroy(sl_costs *costs);
 
 typedef struct sl_place {

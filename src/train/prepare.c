@@ -48,35 +48,25 @@ static bool cache_path(const char *name, char out[1024])
     return true;
 }
 
-static sl_status measure_costs(const sl_setup *setup, sl_cost_memo *memo, const sl_program *program, sl_costs **costs)
+/* The device without memory: to ask, not to run. */
+static sl_status ask_device(const sl_setup *setup, sl_device **device, sl_hardware *hardware)
 {
-    char cache[1024];
-    SL_TRY(sl_cost_memo_get(memo, program, costs));
-    if (*costs)
-        return SL_OK;
-    bool kept = cache_path("costs.json", cache);
-    SL_TRY(sl_costs_measure(program, setup->device, setup->threads, kept ? cache : NULL, costs));
-    sl_status status = sl_cost_memo_add(memo, program, *costs);
-    if (status != SL_OK) {
-        sl_costs_destroy(*costs);
-        *costs = NULL;
-    }
-    return status;
+    sl_device_config config = {.threads = setup->threads, .max_commands = 1, .max_events = 1};
+    SL_TRY(sl_device_open(setup->device, &config, device));
+    (*device)->class->hardware(*device, hardware);
+    return SL_OK;
 }
 
 /* From a profile: the one asked for, or the device's own. The device, where the plan is for it, tells the workspaces its kernels
- * really need; it is opened without memory. */
+ * really need. */
 static sl_status roofline_costs(const sl_setup *setup, const sl_program *program, sl_costs **costs)
 {
     bool named = setup->hardware && strcmp(setup->hardware, "this") != 0;
     sl_hardware hardware = {0};
     sl_device *device = NULL;
     sl_status status = SL_OK;
-    if (setup->runs || !named) {
-        sl_device_config config = {.threads = setup->threads, .max_commands = 1, .max_events = 1};
-        SL_TRY(sl_device_open(setup->device, &config, &device));
-        device->class->hardware(device, &hardware);
-    }
+    if (setup->runs || !named)
+        SL_TRY(ask_device(setup, &device, &hardware));
     if (named)
         status = sl_hardware_find(setup->hardware, &hardware);
     if (status == SL_OK)
@@ -90,12 +80,72 @@ typedef struct costs_context {
     sl_prepared *prepared;
 } costs_context;
 
+/* Asking a GPU's libraries for workspaces takes seconds: not for a guess. */
+static sl_status guess_costs(void *hardware, const sl_program *program, sl_costs **costs)
+{
+    return sl_costs_roofline(program, hardware, NULL, costs);
+}
+
+/* A device that pins its host arena takes as long for that as for measuring, and needs other parts of the machine: the two go on
+ * at the same time. How large the arena will be is known before the measured costs are, nearly, from a plan with the
+ * roofline's. An eighth of the budget is left for the memory that measuring takes. What fails here is no failure: the arena
+ * is then mapped when it is wanted. */
+static void touch_ahead(void *context)
+{
+    costs_context *c = context;
+    sl_model model = c->setup->model;
+    sl_hardware hardware;
+    sl_device *device;
+    sl_plan_config config = {0};
+    sl_program *program = NULL;
+    sl_costs *costs = NULL;
+    sl_plan *plan = NULL;
+    size_t bytes[SL_TIER_COUNT];
+    char text[32];
+    if (ask_device(c->setup, &device, &hardware) != SL_OK)
+        return;
+    sl_device_close(device);
+    memcpy(config.budget, c->prepared->plan_budget, sizeof config.budget);
+    if (sl_plan_best(&c->setup->program, build, &model, guess_costs, &hardware, &config, &program, &costs, &plan) ==
+        SL_OK) {
+        sl_plan_extent(plan, bytes);
+        size_t early = SL_MIN(bytes[SL_TIER_HOST], config.budget[SL_TIER_HOST] / 8 * 7);
+        if (early && sl_pages_ahead_begin(early, &c->prepared->ahead) == SL_OK)
+            sl_info("%s of host memory are touched while costs are measured", sl_format_bytes(early, text));
+    }
+    sl_plan_destroy(plan);
+    sl_costs_destroy(costs);
+    sl_program_destroy(program);
+}
+
+static sl_status measure_costs(costs_context *c, const sl_program *program, sl_costs **costs)
+{
+    const sl_setup *setup = c->setup;
+    const sl_device_class *class;
+    char cache[1024];
+    SL_TRY(sl_cost_memo_get(&c->prepared->memo, program, costs));
+    if (*costs)
+        return SL_OK;
+    SL_TRY(sl_device_find(setup->device, &class));
+    sl_measure_config config = {.device = setup->device, .threads = setup->threads, .context = c};
+    if (cache_path("costs.json", cache))
+        config.cache = cache;
+    if (setup->runs && class->pins_host && !c->prepared->ahead)
+        config.begins = touch_ahead;
+    SL_TRY(sl_costs_measure(program, &config, costs));
+    sl_status status = sl_cost_memo_add(&c->prepared->memo, program, *costs);
+    if (status != SL_OK) {
+        sl_costs_destroy(*costs);
+        *costs = NULL;
+    }
+    return status;
+}
+
 static sl_status find_costs(void *context, const sl_program *program, sl_costs **costs)
 {
     costs_context *c = context;
     double start = sl_clock_s();
-    sl_status status = c->setup->measured ? measure_costs(c->setup, &c->prepared->memo, program, costs)
-                                          : roofline_costs(c->setup, program, costs);
+    sl_status status = c->setup->measured ? measure_costs(c, program, costs) : roofline_costs(c->setup, program, costs);
     c->prepared->measure_s += sl_clock_s() - start;
     return status;
 }
@@ -254,6 +304,7 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
 
 void sl_prepared_destroy(sl_prepared *prepared)
 {
+    sl_pages_ahead_end(prepared->ahead);
     sl_plan_destroy(prepared->val_plan);
     sl_costs_destroy(prepared->val_costs);
     sl_program_destroy(prepared->val_program);

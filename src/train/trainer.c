@@ -73,7 +73,7 @@ static sl_status open_folder(sl_trainer *t)
 static sl_status open_device(sl_trainer *t)
 {
     const sl_prepared *p = &t->prepared;
-    sl_device_config config = {.threads = t->setup.threads, .seed = t->setup.seed};
+    sl_device_config config = {.threads = t->setup.threads, .seed = t->setup.seed, .ahead = p->ahead};
     sl_plan_extent(p->plan, config.arena_bytes);
     sl_engine_needs(p->plan, &config.max_commands, &config.max_events);
     if (p->val_plan) {
@@ -86,8 +86,8 @@ static sl_status open_device(sl_trainer *t)
         config.max_commands = SL_MAX(config.max_commands, commands);
         config.max_events = SL_MAX(config.max_events, events);
     }
-    /* Up to here the heap was all there was on the host; from here on it stands beside the arena. */
-    t->heap_before_peak = sl_heap_peak_bytes();
+    /* Up to here the heap was all there was on the host, but for an arena touched ahead; from here on it stands beside the arena. */
+    t->heap_before_peak = sl_heap_peak_bytes() + sl_pages_ahead_bytes(p->ahead);
     sl_heap_peak_reset();
     SL_TRY(sl_device_open(t->setup.device, &config, &t->device));
     t->train = (sl_run_side){p->program, p->plan, NULL};

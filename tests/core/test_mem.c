@@ -76,7 +76,6 @@ TEST(absurd_sizes_are_refused)
     CHECK_FAILS(sl_region_alloc(region, &memory, SIZE_MAX / 2, 3), SL_E_MEMORY);
     CHECK_FAILS(sl_region_alloc(region, &memory, SIZE_MAX - 3, 1), SL_E_MEMORY);
     sl_region_destroy(region);
-    CHECK_FAILS(sl_pages_map((size_t) 1 << 60, &memory), SL_E_MEMORY);
     CHECK(memory == NULL);
 }
 
@@ -106,18 +105,6 @@ TEST(regions_hold_everything_until_the_end)
     sl_region_destroy(region);
     sl_region_destroy(NULL);
     CHECK_I64(sl_heap_bytes(), 0);
-}
-
-TEST(pages_are_zero_and_uncounted)
-{
-    char *pages;
-    size_t before = sl_heap_bytes(), bytes = (size_t) 8 << 20;
-    CHECK_OK(sl_pages_map(bytes, (void **) &pages));
-    CHECK_I64(sl_heap_bytes(), before);
-    CHECK(pages[0] == 0 && pages[bytes - 1] == 0);
-    pages[bytes - 1] = 1;
-    sl_pages_unmap(pages, bytes);
-    sl_pages_unmap(NULL, 0);
 }
 
 static void *churn(void *argument)
@@ -195,7 +182,6 @@ int main(int argc, char **argv)
     RUN(growing_keeps_and_zeroes);
     RUN(absurd_sizes_are_refused);
     RUN(regions_hold_everything_until_the_end);
-    RUN(pages_are_zero_and_uncounted);
     RUN(threads_count_together);
     RUN(messages);
     RUN(faults_from_the_environment);

@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "core/mem.h"
+#include "core/pages.h"
 #include "device/cpu/cpu.h"
 
 typedef struct cpu_device {

@@ -395,6 +395,7 @@ static const char *cuda_numerics(sl_device *device)
 const sl_device_class sl_cuda_class = {
     .name = "cuda",
     .describe = "NVIDIA GPU (cuBLASLt, cuDNN, own kernels)",
+    .pins_host = true,
     .open = sl_cuda_open,
     .close = sl_cuda_close,
     .arena = cuda_arena,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/mem.h"
+#include "core/pages.h"
 #include "core/rng.h"
 #include "device/sim/sim.h"
 
