@@ -8,6 +8,10 @@
 #if defined(SL_HAVE_HWLOC)
 #include <hwloc.h>
 
+#if HWLOC_API_VERSION < 0x00020100
+#define HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED HWLOC_TOPOLOGY_FLAG_WHOLE_SYSTEM
+#endif
+
 static void take_caches(hwloc_topology_t topology, sl_machine *m)
 {
     static const struct {
@@ -75,6 +79,8 @@ bool sl_machine_probe_hwloc(sl_machine *m)
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0)
         return false;
+    /* The machine is told whole, as /sys tells it, also to a container that may use a part; usable_threads is that part. */
+    hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     hwloc_topology_set_icache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL);
     if (hwloc_topology_load(topology) != 0) {
