@@ -140,21 +140,23 @@ void sl_dnn_reshape(sl_dnn_graph *g, sl_dnn_tensor x, sl_dnn_tensor y)
     add_op(g, op);
 }
 
-/* The first engine configuration that becomes a plan. */
+enum { CONFIGS = 8 }; /* looked at */
+
+/* The first engine configuration that becomes a plan. `found` is how many the library has, which may be more than asked for. */
 static void choose_plan(sl_dnn_graph *g, cudnnHandle_t handle, cudnnBackendDescriptor_t graph)
 {
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-    cudnnBackendDescriptor_t heuristic = create(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), configs[8] = {0};
+    cudnnBackendDescriptor_t heuristic = create(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), configs[CONFIGS] = {0};
     set_descriptor(g, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     set(g, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     finalize(g, heuristic);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < CONFIGS; i++)
         configs[i] = create(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     int64_t found = 0;
     if (g->status == CUDNN_STATUS_SUCCESS)
-        CHECK(g, cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 8,
-                                          &found, configs));
-    for (int64_t i = 0; i < found && g->status == CUDNN_STATUS_SUCCESS; i++) {
+        CHECK(g, cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                          CONFIGS, &found, configs));
+    for (int64_t i = 0; i < SL_MIN(found, CONFIGS) && g->status == CUDNN_STATUS_SUCCESS; i++) {
         cudnnBackendDescriptor_t plan = create(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
         if (cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) ==
                 CUDNN_STATUS_SUCCESS &&
