@@ -8,6 +8,7 @@
  * STAND_IN_FAIL=OP:N: the N-th launch of that op is refused by its library.
  * A kernel that writes to UNMAPPED kills the context: from then on every call fails.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +33,11 @@ typedef struct queue {
     int64_t count, capacity;
 } queue;
 
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* weights are written by several threads at a time */
 static queue waiting, *captured; /* captured: not NULL while a capture is on */
 static cudaError_t dead;         /* what killed the context */
 static int64_t refusals;         /* launches of the op that STAND_IN_FAIL names */
+static int64_t executed;         /* commands: the clock's microseconds, so that nobody else makes a step launch-bound */
 
 static void push(queue *q, const command *c)
 {
@@ -53,8 +56,14 @@ static bool kills(const command *c)
     return false;
 }
 
+static double clock_s(void)
+{
+    return 1e-6 * (double) executed;
+}
+
 static void execute(const command *c)
 {
+    executed++;
     if (kills(c)) {
         dead = cudaErrorIllegalAddress;
         return;
@@ -77,14 +86,17 @@ static void execute(const command *c)
 
 static void drain(void)
 {
+    pthread_mutex_lock(&lock);
     for (int64_t i = 0; i < waiting.count && !dead; i++)
         execute(&waiting.commands[i]);
     waiting.count = 0;
+    pthread_mutex_unlock(&lock);
 }
 
 static cudaError_t issue(command c)
 {
     const char *mode = getenv("STAND_IN");
+    pthread_mutex_lock(&lock);
     if (captured)
         push(captured, &c);
     else if (mode && strcmp(mode, "late") == 0)
@@ -93,6 +105,7 @@ static cudaError_t issue(command c)
         execute(&c);
     if (waiting.count >= NOTICED && kills(&waiting.commands[waiting.count - NOTICED]))
         drain();
+    pthread_mutex_unlock(&lock);
     return cudaSuccess; /* what ran may have died; the next call says so */
 }
 
@@ -143,8 +156,13 @@ static size_t workspace(sl_cuda *cuda, const sl_launch *launch)
 
 /* ---- the runtime: what the device's files call, each as its manual says as far as they depend on it ---- */
 
+/* The first call of all. */
 cudaError_t cudaGetDeviceCount(int *count)
 {
+    static sl_plugin_host host;
+    host = *sl_cuda_host;
+    host.clock_s = clock_s;
+    sl_cuda_host = &host;
     *count = 1;
     return cudaSuccess;
 }
