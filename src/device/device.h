@@ -86,8 +86,8 @@ typedef struct sl_device_class {
      * closes the innermost, which is of that level (`name` NULL). False when a step's scope is opened: nobody looks, so the
      * caller leaves out all others until the next step. */
     bool (*scope)(sl_device *device, sl_scope level, const char *name);
-    /* Outside steps: host program's memory to and from any tier, synchronous (initialisation, checkpoints, data). `from` NULL
-     * writes zeros. */
+    /* Outside steps: host program's memory to and from any tier, synchronous, from any thread (initialisation, checkpoints,
+     * data). `from` NULL writes zeros. */
     sl_status (*write)(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes);
     sl_status (*read)(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes);
     /* The machine's profile as far as the device can tell without measuring. */

@@ -6,6 +6,8 @@
 #include "train/store.h"
 
 #include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,7 +179,7 @@ sl_status sl_store_read_drawn(void *drawn, size_t offset, void *bytes, size_t le
 }
 
 /* Drawn elements into every part that holds weights. */
-static sl_status put_values(sl_store *store, int32_t param, const draw *d)
+static sl_status put_values(const sl_store *store, int32_t param, const draw *d)
 {
     sl_store_part weight = {store, param, SL_PART_WEIGHT}, master = {store, param, SL_PART_MASTER};
     size_t first = (size_t) d->first, count = (size_t) d->count;
@@ -188,24 +190,52 @@ static sl_status put_values(sl_store *store, int32_t param, const draw *d)
     return sl_store_write_part(&weight, first * 4, d->out, count * 4);
 }
 
+/* Drawing a parameter: every thread has a share of the store's buffer, draws a piece into it and brings it to its place. (One
+ * bufferful after the other, drawn by all and written by the caller, left 16 cores waiting most of the time: 10 s for 8B.) */
+typedef struct drawing {
+    const sl_store *store;
+    draw draw;
+    int32_t param;
+    bool floats, rounded; /* which of them are wanted */
+    size_t share_bytes;   /* of a thread */
+    int64_t piece;        /* elements that fit it */
+    atomic_flag failed;
+    sl_status status; /* of the first that failed, and its message: those are a thread's own */
+    char message[512];
+} drawing;
+
+static void draw_piece(void *context, int64_t tile, int thread)
+{
+    drawing *all = context;
+    draw d = all->draw;
+    char *share = (char *) all->store->buffer + (size_t) thread * all->share_bytes;
+    d.first = tile * all->piece;
+    d.count = SL_MIN(sl_type_count(&d.param->type) - d.first, all->piece);
+    d.out = all->floats ? (float *) (void *) share : NULL;
+    d.rounded = all->rounded ? (sl_bf16 *) (void *) (share + (all->floats ? all->piece * 4 : 0)) : NULL;
+    for (int64_t i = 0; i < SL_DIV_UP(d.count, TILE); i++)
+        draw_tile(&d, i, thread);
+    sl_status status = put_values(all->store, all->param, &d);
+    if (status == SL_OK || atomic_flag_test_and_set(&all->failed))
+        return;
+    all->status = status;
+    snprintf(all->message, sizeof all->message, "%s", sl_error_message());
+}
+
 sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
 {
-    enum { PIECE = SL_PARAM_BUFFER_BYTES / 8 };
     SL_TRY(sl_store_zero(store));
-    for (int32_t p = 0; p < store->program->n_params; p++) {
-        const sl_param *param = &store->program->params[p];
-        draw d = {.param = param, .seed = seed, .out = store->buffer};
-        if (sl_store_dtype(store, SL_PART_WEIGHT) == SL_BF16)
-            d.rounded = (sl_bf16 *) (d.out + PIECE);
-        d.name = sl_hash64(param->name, strlen(param->name), 0);
-        int64_t elements = sl_type_count(&param->type);
-        for (d.first = 0; d.first < elements; d.first += d.count) {
-            d.count = SL_MIN(elements - d.first, (int64_t) PIECE);
-            sl_pool_run(pool, draw_tile, &d, SL_DIV_UP(d.count, TILE));
-            SL_TRY(put_values(store, p, &d));
-        }
+    drawing all = {
+        .store = store, .failed = ATOMIC_FLAG_INIT, .rounded = sl_store_dtype(store, SL_PART_WEIGHT) == SL_BF16};
+    all.floats = !all.rounded || sl_store_has(store, SL_PART_MASTER);
+    all.share_bytes = SL_PARAM_BUFFER_BYTES / (size_t) sl_pool_threads(pool) / 64 * 64;
+    all.piece = (int64_t) all.share_bytes / (4 * all.floats + 2 * all.rounded) / 16 * 16;
+    for (; all.param < store->program->n_params && all.status == SL_OK; all.param++) {
+        const sl_param *param = &store->program->params[all.param];
+        all.draw = (draw){.param = param, .seed = seed, .name = sl_hash64(param->name, strlen(param->name), 0)};
+        sl_pool_run(pool, draw_piece, &all, SL_DIV_UP(sl_type_count(&param->type), all.piece));
     }
-    return SL_OK;
+    return all.status == SL_OK ? SL_OK : sl_fail(all.status, "%s", all.message);
 }
 
 /* ---- weights from elsewhere ---- */

@@ -26,7 +26,7 @@ const char *sl_part_prefix(sl_part part);
 
 /* Bytes of a persistent object, between steps: the engine, or plain memory in tests. */
 typedef struct sl_store_access {
-    void *context;
+    void *context; /* both may be called from several threads at a time */
     sl_status (*read)(void *context, int32_t object, size_t offset, void *bytes, size_t length);
     sl_status (*write)(void *context, int32_t object, size_t offset, const void *bytes,
                        size_t length); /* NULL: zeros */

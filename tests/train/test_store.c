@@ -68,6 +68,28 @@ TEST(threads_do_not_matter)
 }
 
 /* The f32 master is the value drawn, the bf16 weight its rounding; moments begin at zero. */
+/* The message of a write that fails is the caller's, whichever thread it was. */
+static sl_status failing_write(void *context, int32_t object, size_t offset, const void *bytes, size_t length)
+{
+    memory_store *m = context;
+    if (bytes && length > 1024 && offset > m->program->objects[object].bytes / 2)
+        return sl_fail(SL_E_DEVICE, "object %d cannot be written", object);
+    return memory_write(context, object, offset, bytes, length);
+}
+
+TEST(a_write_fails)
+{
+    memory_store m;
+    sl_pool *pool;
+    CHECK_OK(sl_pool_create(3, &pool));
+    memory_open(&m, "byte-test", SL_PRECISION_BF16_MASTER, SL_OPTIMIZER_ADAMW);
+    m.store.access.write = failing_write;
+    CHECK_FAILS(sl_store_init_random(&m.store, 1, pool), SL_E_DEVICE);
+    CHECK_CONTAINS(sl_error_message(), "cannot be written");
+    memory_close(&m);
+    sl_pool_destroy(pool);
+}
+
 TEST(parts_agree)
 {
     memory_store m, f;
@@ -131,6 +153,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(distribution);
     RUN(threads_do_not_matter);
+    RUN(a_write_fails);
     RUN(parts_agree);
     RUN(hash_sees_one_bit);
     return test_end();
