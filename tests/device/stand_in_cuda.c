@@ -33,7 +33,8 @@ typedef struct queue {
     int64_t count, capacity;
 } queue;
 
-static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* weights are written by several threads at a time */
+/* Weights are written by several threads at a time. */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static queue waiting, *captured; /* captured: not NULL while a capture is on */
 static cudaError_t dead;         /* what killed the context */
 static int64_t refusals;         /* launches of the op that STAND_IN_FAIL names */
