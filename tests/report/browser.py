@@ -83,7 +83,7 @@ class Browser:
         self.process = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe",
              "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-sync",
-             "--user-data-dir=" + self.folder, "about:blank"],
+             "--disable-dev-shm-usage", "--user-data-dir=" + self.folder, "about:blank"],
             preexec_fn=child, close_fds=False, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.buffer, self.number, self.events, self.session = b"", 0, [], None
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
 # Pages of a real run, a sweep and a bench, looked at in a headless browser (browser.py); the trace of the run beside them.
-# Skipped where there is no browser or no python.
+# Skipped where there is no browser that runs or no python.
 set -euo pipefail
+export LC_ALL=C.UTF-8
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 command -v python3 >/dev/null && [ -n "$browser" ] || { echo "skipped: no chromium or no python3"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 export XDG_CACHE_HOME=$work/cache
+# A name is not a browser yet: it may be a note where to get one, or want what a container does not give.
+timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/try" --dump-dom about:blank >try.html 2>try.err </dev/null &&
+    grep -q '<html>' try.html || { echo "skipped: $browser does not run here: $(tail -n 1 try.err)"; exit 77; }
 
 "$SLUICE" train --model byte-test --data "$SLUICE_SOURCE/README.md" --seqlen 64 --tokens-per-step 512 --steps 60 --val-every 20 \
     --chunk-tokens 128 --device-mem 3MiB --out run --quiet >/dev/null
