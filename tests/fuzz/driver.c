@@ -4,8 +4,9 @@
  *
  * Inputs are drawn from a pool that starts as the corpus and grows by mutants whose outcome (the value sl_fuzz_one returns,
  * folded with the input's size class) was not seen before: a poor man's coverage, but it keeps what got further. Everything
- * follows from the seed. A crash, a sanitizer report, or an input that takes more than a few seconds ends the program; the
- * input is then in fuzz-crash-<target> in the current folder. With SL_LIBFUZZER the same targets link to libFuzzer instead. */
+ * follows from the seed. A crash, a sanitizer report, or an input that takes more than a few seconds of processor time ends the
+ * program; the input is then in fuzz-crash-<target> in the current folder. With SL_LIBFUZZER the same targets link to libFuzzer
+ * instead. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -107,15 +109,22 @@ static int size_class(size_t size)
     return bits;
 }
 
+/* Of processor time: other programs are no fault of the input's. 0: no limit. */
+static void limit_time(int seconds)
+{
+    const struct itimerval limit = {.it_value.tv_sec = seconds};
+    setitimer(ITIMER_PROF, &limit, NULL);
+}
+
 /* The input is copied to a block of exactly its size, so that ASan sees a read past its end. */
 static void run_current(void)
 {
     uint8_t *exact = malloc(current_size ? current_size : 1);
     FUZZ_REQUIRE(exact);
     memcpy(exact, current, current_size);
-    alarm(SLOW_SECONDS);
+    limit_time(SLOW_SECONDS);
     int result = sl_fuzz_one(exact, current_size);
-    alarm(0);
+    limit_time(0);
     free(exact);
     unsigned key[2] = {(unsigned) result, (unsigned) size_class(current_size)};
     size_t outcome = (size_t) (sl_hash64(key, sizeof key, 0) % OUTCOMES);
@@ -256,7 +265,7 @@ static void mutate_once(void)
 
 static void catch_crashes(void)
 {
-    static const int fatal[] = {SIGALRM, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    static const int fatal[] = {SIGPROF, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     int count = (int) (sizeof fatal / sizeof *fatal);
     if (__sanitizer_set_death_callback) {
         __sanitizer_set_death_callback(save_input);
