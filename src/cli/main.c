@@ -124,6 +124,7 @@ int sl_cli_run(const sl_option *table, int64_t count, const char *usage, int arg
 
 int main(int argc, char **argv)
 {
+    static char help_option[] = "--help";
     setvbuf(stdout, NULL, _IOLBF, 0); /* a run's progress is of use in a pipe or a log, too */
     signal(SIGXFSZ, SIG_IGN);         /* a file over its limit is a failed write with a message, not a kill */
     sl_log_set(print_log, NULL, SL_LOG_INFO);
@@ -133,6 +134,10 @@ int main(int argc, char **argv)
     if (argc < 2) {
         print_help(stderr);
         return 2;
+    }
+    if (strcmp(argv[1], "help") == 0 && argc > 2) { /* help COMMAND: COMMAND --help */
+        argv[1] = argv[2];
+        argv[2] = help_option;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help(stdout);

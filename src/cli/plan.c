@@ -1,8 +1,10 @@
 /* `sluice plan`: the answer before the run. Prints a short page for people, or with --json one object. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
+#include "core/log.h"
 #include "train/forecast.h"
 
 static const char usage[] =
@@ -19,9 +21,9 @@ static const char *const tier_names[SL_TIER_COUNT] = {"device", "host"};
 static void print_tier(sl_tier tier, const sl_forecast_view *f)
 {
     char a[32], b[32], c[32];
-    printf("  %-8s %10s of %s; the least that works is %s\n", tier_names[tier],
+    printf("  %-8s %10s of %s; the least that works is %s (%s as given)\n", tier_names[tier],
            sl_format_bytes(f->predicted.peak_bytes[tier], a), sl_cli_budget(f->budget_bytes[tier], b),
-           sl_format_bytes(f->min_bytes[tier], c));
+           sl_cli_least(f->min_bytes[tier], c), tier_names[!tier]);
 }
 
 static void print_refusal(const sl_forecast_view *f)
@@ -31,7 +33,7 @@ static void print_refusal(const sl_forecast_view *f)
         const char *other = tier_names[!tier];
         char budget[32], least[32], needed[96];
         if (f->min_bytes[tier])
-            snprintf(needed, sizeof needed, "%s (%zu bytes) would do", sl_format_bytes(f->min_bytes[tier], least),
+            snprintf(needed, sizeof needed, "%s (%zu bytes) would do", sl_cli_least(f->min_bytes[tier], least),
                      f->min_bytes[tier]);
         else
             snprintf(needed, sizeof needed, "no amount would do");
@@ -57,14 +59,14 @@ static void print_page(const sl_forecast_view *f)
         return;
     }
     const sl_summary *p = &f->predicted;
-    printf("fits: %lld round%s of %lld chunk%s, %s tasks, planned in %.0f ms; costs: %s\n", (long long) f->rounds,
+    printf("fits: %lld round%s of %lld chunk%s, %s tasks, planned in %s; costs: %s\n", (long long) f->rounds,
            sl_cli_plural(f->rounds), (long long) f->chunks_per_round, sl_cli_plural(f->chunks_per_round),
-           sl_format_count(f->tasks, a), f->plan_ms, f->costs);
+           sl_format_count(f->tasks, a), sl_format_seconds(1e-3 * f->plan_ms, b), f->costs);
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         print_tier((sl_tier) tier, f);
     printf("  step     %10s; no plan can be under %s (%.1f %% above it)\n", sl_format_seconds(p->step_s, a),
            sl_format_seconds(f->lower_bound_s, b), 100 * (p->step_s / f->lower_bound_s - 1));
-    printf("  speed    %10s tok/s, %s, MFU %.1f %%, HFU %.1f %%\n", sl_format_count((int64_t) p->tokens_per_s, a),
+    printf("  speed    %10s tok/s, %s, MFU %.1f %%, HFU %.1f %%\n", sl_cli_speed(p->tokens_per_s, a),
            sl_cli_flops(p->tflops, b), 100 * p->mfu, 100 * p->hfu);
     printf("  traffic  %10s in and %s out a step; %.1f %% of the arithmetic recomputed\n",
            sl_format_bytes((size_t) p->h2d_bytes, c), sl_format_bytes((size_t) p->d2h_bytes, d),
@@ -74,6 +76,17 @@ static void print_page(const sl_forecast_view *f)
         if (f->gib_more[tier] > 0)
             printf("  one GiB more of %s memory would bring %+.1f %%\n", tier_names[tier],
                    100 * (f->gib_more[tier] - 1));
+}
+
+/* Without budgets a plan takes what it likes, and on a CPU both memories are this machine's. */
+static void compare_with_machine(const sl_forecast_view *f)
+{
+    char a[32], b[32];
+    size_t there = (size_t) sysconf(_SC_PHYS_PAGES) * (size_t) sysconf(_SC_PAGESIZE);
+    size_t taken = f->predicted.peak_bytes[SL_TIER_DEVICE] + f->predicted.peak_bytes[SL_TIER_HOST];
+    if (strcmp(f->device, "cpu") == 0 && taken > there)
+        sl_warn("this machine has %s of memory, and the plan takes %s: give --device-mem and --host-mem",
+                sl_format_bytes(there, a), sl_format_bytes(taken, b));
 }
 
 int sl_cli_plan(int argc, char **argv)
@@ -90,11 +103,17 @@ int sl_cli_plan(int argc, char **argv)
         status = sl_job_parse(job, argc, argv);
     if (status == SL_OK) {
         sl_cli_log_level(job->options);
+        sl_cli_status_line(sl_options_is_set(job->options, "hw")
+                               ? "planning ..."
+                               : "measuring this machine and planning ... (--hw NAME plans for another, unmeasured)");
         status = sl_forecast_create(job, &forecast);
+        sl_cli_status_clear();
     }
     if (status == SL_OK) {
         sl_forecast_view view;
         sl_forecast_look(forecast, &view);
+        if (view.feasible && !sl_options_is_set(job->options, "hw"))
+            compare_with_machine(&view);
         if (sl_options_flag(job->options, "json"))
             printf("%s\n", sl_forecast_json(forecast));
         else

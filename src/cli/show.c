@@ -1,4 +1,5 @@
 /* How figures are put into words. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +8,25 @@
 const char *sl_cli_budget(size_t bytes, char out[32])
 {
     return bytes == SIZE_MAX ? "unlimited" : sl_format_bytes(bytes, out);
+}
+
+const char *sl_cli_least(size_t bytes, char out[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    int power = 0;
+    double value = (double) bytes;
+    while (value >= 1024 && power < 6)
+        value /= 1024, power++;
+    snprintf(out, 32, power ? "%.1f %s" : "%.0f %s", power ? ceil(10 * value) / 10 : value, units[power]);
+    return out;
+}
+
+char *sl_cli_speed(double tokens_per_s, char out[32])
+{
+    if (tokens_per_s >= 10)
+        return sl_format_count((int64_t) tokens_per_s, out);
+    snprintf(out, 32, "%.2g", tokens_per_s);
+    return out;
 }
 
 const char *sl_cli_flops(double tflops, char out[32])

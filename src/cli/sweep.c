@@ -57,7 +57,7 @@ typedef struct sweep {
     int n_workers;
     int64_t next, finished, fits, failed, found; /* found: cells that were done before */
     double best, began;
-    char best_key[160];
+    const sl_sweep_cell *best_cell;
 } sweep;
 
 /* ---- the file ---- */
@@ -153,7 +153,7 @@ static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
             s->fits += sl_grid_number(t->grids, row, speed) > 0;
             if (sl_grid_number(t->grids, row, speed) > s->best) {
                 s->best = sl_grid_number(t->grids, row, speed);
-                memcpy(s->best_key, cell->key, sizeof s->best_key);
+                s->best_cell = cell;
             }
         }
     return SL_OK;
@@ -206,15 +206,14 @@ static void show_progress(const sweep *s, const sl_sweep_cell *cell, const sl_sw
     char line[256], speed[32], seconds[32], device[32], host[32];
     if (s->quiet)
         return;
-    snprintf(
-        line, sizeof line, "cell %lld/%lld  %.40s %lld  device %s  host %s  %s  left %s",
-        (long long) (s->found + s->finished), (long long) s->grid.count, cell->model, (long long) cell->seqlen,
-        sl_cli_budget(cell->budget[SL_TIER_DEVICE], device), sl_cli_budget(cell->budget[SL_TIER_HOST], host),
-        r->status == SL_E_DOES_NOT_FIT ? "does not fit"
-        : r->status != SL_OK
-            ? "failed"
-            : strcat(sl_format_count((int64_t) (s->run ? r->measured : r->predicted).tokens_per_s, speed), " tok/s"),
-        sl_format_seconds(pace * (double) left, seconds));
+    snprintf(line, sizeof line, "cell %lld/%lld  %.40s %lld  device %s  host %s  %s  left %s",
+             (long long) (s->found + s->finished), (long long) s->grid.count, cell->model, (long long) cell->seqlen,
+             sl_cli_budget(cell->budget[SL_TIER_DEVICE], device), sl_cli_budget(cell->budget[SL_TIER_HOST], host),
+             r->status == SL_E_DOES_NOT_FIT ? "does not fit"
+             : r->status != SL_OK
+                 ? "failed"
+                 : strcat(sl_cli_speed((s->run ? r->measured : r->predicted).tokens_per_s, speed), " tok/s"),
+             sl_format_seconds(pace * (double) left, seconds));
     if (sl_cli_is_terminal() && left > 0)
         sl_cli_status_line(line);
     else if (s->finished % every == 0 || left == 0) {
@@ -226,7 +225,7 @@ static void show_progress(const sweep *s, const sl_sweep_cell *cell, const sl_sw
 
 static void show_end(const sweep *s, const char *csv)
 {
-    char seconds[32], best[32];
+    char seconds[32], best[32], device[32], host[32];
     sl_cli_status_clear();
     printf("%lld cells: %lld fit, %lld do not%s", (long long) s->grid.count, (long long) s->fits,
            (long long) (s->grid.count - s->fits - s->failed), s->failed ? "" : "; ");
@@ -234,8 +233,10 @@ static void show_end(const sweep *s, const char *csv)
         printf(", %lld failed; ", (long long) s->failed);
     printf("%lld done in %s%s\n", (long long) s->finished, sl_format_seconds(sl_clock_s() - s->began, seconds),
            s->found ? ", the others were there" : "");
-    if (s->fits > 0)
-        printf("best    %s tok/s: %s\n", sl_format_count((int64_t) s->best, best), s->best_key);
+    if (s->best_cell)
+        printf("best    %s tok/s: %s %lld  device %s  host %s\n", sl_cli_speed(s->best, best), s->best_cell->model,
+               (long long) s->best_cell->seqlen, sl_cli_budget(s->best_cell->budget[SL_TIER_DEVICE], device),
+               sl_cli_budget(s->best_cell->budget[SL_TIER_HOST], host));
     printf("cells   %s\n", s->path);
     if (csv)
         printf("csv     %s\n", csv);
@@ -308,7 +309,7 @@ static sl_status finish(sweep *s, worker *w)
     s->failed += r.status != SL_OK && r.status != SL_E_DOES_NOT_FIT;
     if (r.status == SL_OK && speed > s->best) {
         s->best = speed;
-        memcpy(s->best_key, cell->key, sizeof s->best_key);
+        s->best_cell = cell;
     }
     sl_json_writer *line = sl_events_begin(s->events, "cell");
     sl_sweep_put_result(line, cell, &r, s->run);

@@ -5,10 +5,13 @@
  * The first SIGINT or SIGTERM asks the trainer to finish its step and write a checkpoint; the second leaves at once, which
  * costs nothing durable: a checkpoint takes its name only when it is whole.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -59,7 +62,7 @@ static void print_plan(const sl_trainer_view *v)
            100 * p->recompute_fraction);
     printf("        limited by %s\n", sl_cli_limit(v->limit));
     printf("        predicted: %s a step, %s tok/s (planned in %s)\n", sl_format_seconds(p->step_s, a),
-           sl_format_count((int64_t) p->tokens_per_s, b), sl_format_seconds(v->plan_s, c));
+           sl_cli_speed(p->tokens_per_s, b), sl_format_seconds(v->plan_s, c));
     if (v->first_step > 0)
         printf("resume  after step %lld, from %s\n", (long long) v->first_step, v->checkpoint);
     else if (v->setup->resume)
@@ -97,7 +100,7 @@ static void print_progress(const sl_trainer_view *v, const sl_step_result *r, ru
     format_left(v->seconds_left, left);
     snprintf(line, sizeof line, "step %*lld/%s  loss %.4f%s  lr %.1e  %s tok/s  MFU %.0f %%  device %s  left %s",
              digits, (long long) r->step, steps, r->loss, r->skipped ? " (skipped)" : "", r->learning_rate,
-             sl_format_count((int64_t) r->tokens_per_s, speed), 100 * v->measured.mfu,
+             sl_cli_speed(r->tokens_per_s, speed), 100 * v->measured.mfu,
              sl_format_bytes(v->measured.peak_bytes[SL_TIER_DEVICE], memory), left);
     if (stays) {
         sl_cli_status_clear();
@@ -117,15 +120,16 @@ static void print_end(const sl_trainer_view *v, const run_state *state)
 {
     char a[32], b[32], c[32];
     const sl_summary *p = &v->predicted, *m = &v->measured;
-    printf("\nloss %.4f at step %lld, %.4f at step %lld; %s for %lld step%s\n", state->first_loss,
-           (long long) v->first_step + 1, state->last_loss, (long long) v->step,
-           sl_format_seconds(sl_clock_s() - state->began, a), (long long) (v->step - v->first_step),
-           sl_cli_plural(v->step - v->first_step));
+    int64_t steps = v->step - v->first_step;
+    printf("%sloss %.4f at step %lld", state->quiet ? "" : "\n", state->first_loss, (long long) v->first_step + 1);
+    if (steps > 1)
+        printf(", %.4f at step %lld", state->last_loss, (long long) v->step);
+    printf("; %s for %lld step%s\n", sl_format_seconds(sl_clock_s() - state->began, a), (long long) steps,
+           sl_cli_plural(steps));
     print_pair("", "predicted", "measured");
     print_pair("step", sl_format_seconds(p->step_s, a), sl_format_seconds(m->step_s, b));
-    printf(" (%+.1f %%)", 100 * (m->step_s / p->step_s - 1));
-    print_pair("tokens/s", sl_format_count((int64_t) p->tokens_per_s, a),
-               sl_format_count((int64_t) m->tokens_per_s, b));
+    printf(" (%+.1f %%%s)", 100 * (m->step_s / p->step_s - 1), steps > 1 ? "" : ": a first step is slow");
+    print_pair("tokens/s", sl_cli_speed(p->tokens_per_s, a), sl_cli_speed(m->tokens_per_s, b));
     snprintf(a, sizeof a, "%.1f %%", 100 * p->mfu);
     snprintf(b, sizeof b, "%.1f %%", 100 * m->mfu);
     print_pair("MFU", a, b);
@@ -181,6 +185,18 @@ static sl_status run(sl_trainer *trainer, bool quiet)
     return SL_OK;
 }
 
+/* Two runs in one folder would mix their logs and remove each other's checkpoints, so a run holds its folder. A folder that is not
+ * there yet is held once the trainer has made it. Where the file system has no locks, this does nothing. */
+static sl_status hold_folder(const char *out, int *fd)
+{
+    if (!out || *fd >= 0)
+        return SL_OK;
+    *fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return sl_fail(SL_E_USAGE, "another run is writing to %s: wait for its end, or give another --out", out);
+    return SL_OK;
+}
+
 static void catch_signals(sl_trainer *trainer, bool folder)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -198,17 +214,25 @@ int sl_cli_train(int argc, char **argv)
         return 0;
     sl_job *job = NULL;
     sl_trainer *trainer = NULL;
+    const char *out = NULL;
+    int folder = -1;
     sl_status status = sl_job_create(&job);
     if (status == SL_OK)
         status = sl_job_parse(job, argc, argv);
     if (status == SL_OK) {
         sl_cli_log_level(job->options);
+        out = sl_options_string(job->options, "out");
+        status = hold_folder(out, &folder);
+    }
+    if (status == SL_OK) {
         sl_cli_status_line("measuring and planning ...");
         status = sl_trainer_create(job, &trainer);
         sl_cli_status_clear();
     }
+    if (status == SL_OK)
+        status = hold_folder(out, &folder);
     if (status == SL_OK) {
-        catch_signals(trainer, sl_options_is_set(job->options, "out"));
+        catch_signals(trainer, out != NULL);
         status = run(trainer, sl_options_flag(job->options, "quiet"));
     }
     const char *json;
@@ -221,5 +245,7 @@ int sl_cli_train(int argc, char **argv)
     running = NULL;
     sl_trainer_destroy(trainer);
     sl_job_destroy(job);
+    if (folder >= 0)
+        close(folder);
     return code;
 }

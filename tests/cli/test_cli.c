@@ -117,6 +117,8 @@ TEST(help)
 {
     int64_t count;
     const sl_option *table = sl_job_table(&count);
+    CHECK_I64(sluice("help models"), 0);
+    CHECK_CONTAINS(out, "usage: sluice models");
     check_help("train", table, count);
     check_help("plan", table, count);
     static const sl_option init[] = {{.name = "model"}, {.name = "out"},       {.name = "weights"},
@@ -370,6 +372,14 @@ TEST(budgets)
     const sl_json *forecast = last_line();
     CHECK(!sl_json_get(forecast, "feasible")->boolean);
     CHECK(sl_json_get(forecast, "min_device_bytes")->integer > 100 * 1024);
+    /* What the page names, rounded as it is, is enough. */
+    char args[256], *least;
+    sluice("plan " JOB "--device-mem 100KiB");
+    REQUIRE((least = strstr(out, "as given ")) != NULL);
+    least += strlen("as given ");
+    least[strcspn(least, "(")] = 0;
+    snprintf(args, sizeof args, "plan " JOB "--device-mem '%s'", least);
+    CHECK_I64(sluice(args), 0);
     CHECK_I64(sluice("plan --model llama3-1b --seqlen 2048 --hw h100 --precision bf16 --device-mem 16GiB"), 0);
     for (const char *line = out; *line; line += strcspn(line, "\n") + 1)
         CHECK_MSG(strcspn(line, "\n") <= 100, "a line of %zu columns: %s", strcspn(line, "\n"), line);
@@ -497,6 +507,7 @@ TEST(one_signal)
     out[0] = 0;
     pid_t child = start(endless);
     wait_for("step       1/");
+    refused(2, TRAIN "--steps 2 --out stopped --resume", "another run is writing to stopped");
     kill(child, SIGTERM);
     CHECK_I64(finish(child), 0);
     CHECK_CONTAINS(out, "finishing the step and writing a checkpoint");
