@@ -72,8 +72,10 @@ static void *touch(void *argument)
     }
 }
 
-static void stop(sl_pages_ahead *ahead)
+void sl_pages_ahead_stop(sl_pages_ahead *ahead)
 {
+    if (!ahead)
+        return;
     atomic_store(&ahead->stop, true);
     for (; ahead->touchers > 0; ahead->touchers--) {
         set_policy(ahead->threads[ahead->touchers - 1], SCHED_OTHER); /* no longer waits for an idle core */
@@ -117,7 +119,7 @@ sl_status sl_pages_ahead_take(sl_pages_ahead *ahead, size_t bytes, void **out)
 {
     if (!ahead || !ahead->memory)
         return sl_pages_map(bytes, out);
-    stop(ahead);
+    sl_pages_ahead_stop(ahead);
     void *pages = mremap(ahead->memory, SL_MAX(ahead->bytes, (size_t) 1), SL_MAX(bytes, (size_t) 1), MREMAP_MAYMOVE);
     if (pages == MAP_FAILED)
         return no_memory(bytes);
@@ -130,7 +132,7 @@ void sl_pages_ahead_end(sl_pages_ahead *ahead)
 {
     if (!ahead)
         return;
-    stop(ahead);
+    sl_pages_ahead_stop(ahead);
     sl_pages_unmap(ahead->memory, ahead->bytes);
     sl_free(ahead);
 }

@@ -142,7 +142,7 @@ static sl_status look_up(job *j, sl_device *device)
         j->known[k] = recall(j, k);
     }
     sl_text_free(&key);
-    snprintf(j->machine_key, sizeof j->machine_key, "links %zu", j->piece);
+    snprintf(j->machine_key, sizeof j->machine_key, "links beside compute %zu", j->piece);
     j->machine_known = sl_measure_cache_get(j->cache, j->machine_key, (double *) &j->machine, SL_MEASURED_FIGURES);
     return SL_OK;
 }
@@ -216,6 +216,8 @@ static sl_status measure_machine(job *j)
     sl_costs *c = j->costs;
     int32_t load_kind = heaviest(j, false), host_kind = heaviest(j, true);
     sl_launch load, host;
+    if (j->config->quiet)
+        j->config->quiet(j->config->context);
     SL_TRY(sl_bench_links(b, j->piece, &j->machine));
     if (load_kind >= 0) {
         if (host_kind >= 0) { /* an update: any numbers will do, also those the load's operands leave behind */
@@ -226,7 +228,7 @@ static sl_status measure_machine(job *j)
         SL_TRY(sl_bench_fill(b, &load, sequences_of(j->program, load_kind)));
         sl_bench_place(b, &load, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][load_kind]);
         SL_TRY(sl_bench_slowdowns(b, &load, c->device_s[load_kind], host_kind >= 0 ? &host : NULL,
-                                  host_kind >= 0 ? c->host_s[host_kind] : 0, j->piece, !j->hot, &j->machine));
+                                  host_kind >= 0 ? c->host_s[host_kind] : 0, j->piece, &j->machine));
     }
     return sl_measure_cache_put(j->cache, j->machine_key, (const double *) &j->machine, SL_MEASURED_FIGURES);
 }
@@ -274,16 +276,15 @@ static int32_t hottest(const job *j)
     return best;
 }
 
-static sl_status open_bench(job *j, size_t kind_bytes, size_t copy_bytes)
+static sl_status open_bench(job *j, size_t kind_bytes, size_t piece)
 {
     int32_t kind = hottest(j);
     sl_launch heavy;
     if (kind < 0)
-        return sl_bench_open(&j->bench, j->config->device, j->config->threads, kind_bytes, copy_bytes);
+        return sl_bench_open(&j->bench, j->config->device, j->config->threads, kind_bytes, piece);
     size_t workspace = j->costs->workspace[SL_TIER_DEVICE][kind];
     sl_costs_launch(j->program, kind, &heavy);
-    return sl_bench_open_hot(&j->bench, j->config->device, j->config->threads, kind_bytes, copy_bytes, &heavy,
-                             workspace);
+    return sl_bench_open_hot(&j->bench, j->config->device, j->config->threads, kind_bytes, piece, &heavy, workspace);
 }
 
 /* Figures on file may come from a machine that was busy, or slower, or another one. One kind is timed again; if it disagrees
@@ -408,7 +409,7 @@ static sl_status measure_unknown(job *j)
         return SL_OK;
     if (j->config->begins)
         j->config->begins(j->config->context);
-    SL_TRY(open_bench(j, largest_kind(j), 2 * j->piece));
+    SL_TRY(open_bench(j, largest_kind(j), j->piece));
     bool *fresh;
     SL_TRY(sl_region_alloc(j->region, &fresh, j->program->n_kinds + 1, sizeof *fresh));
     for (int pass = 0; pass < 2; pass++)

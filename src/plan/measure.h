@@ -18,16 +18,18 @@ typedef struct sl_bench {
     unsigned char *arena[SL_TIER_COUNT];
     size_t scrub;       /* from here on: memory for copies */
     size_t scrub_bytes; /* copied through to clear the caches */
+    int spread;         /* copies go round so many pieces of each tier, each way */
     size_t heat;        /* from here on: the operands of `heater` */
     sl_launch heater;
     int heats;      /* launches of it before each timed one; 0: none */
     size_t painted; /* bytes from the start of the host arena on that hold any random numbers */
 } sl_bench;
 
-sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t copy_bytes);
+/* Memory for the operands and workspace of a kind, and for copies of `piece` bytes. */
+sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t piece);
 /* The same, and kinds are timed behind a few milliseconds of `heavy`, as in a step at full load: an accelerator that has been idle
  * runs its first products up to a fifth faster than its power allows for long. */
-sl_status sl_bench_open_hot(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t copy_bytes,
+sl_status sl_bench_open_hot(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t piece,
                             const sl_launch *heavy, size_t workspace);
 size_t sl_bench_operand_bytes(const sl_launch *launch);
 /* Operands may be any random numbers. Kinds of this sort are measured first: others spoil the memory painted for them. */
@@ -39,10 +41,10 @@ void sl_bench_place(const sl_bench *bench, sl_launch *launch, sl_tier tier, size
 sl_status sl_bench_time(sl_bench *bench, const sl_launch *launch, sl_stream stream, double *seconds);
 /* Rates and latency of copies of `piece` bytes, nothing else running. */
 sl_status sl_bench_links(sl_bench *bench, size_t piece, sl_measured *measured);
-/* Compute beside copies and beside host tasks (NULL: none); both launches are prepared and take load_s and host_s alone. Where
- * copies share the cores (`shared`) their rates become those beside compute, for that is where they run. */
+/* Compute beside copies and beside host tasks (NULL: none); both launches are prepared and take load_s and host_s alone. The rates
+ * of copies become those beside compute, for that is where they run. */
 sl_status sl_bench_slowdowns(sl_bench *bench, const sl_launch *load, double load_s, const sl_launch *host,
-                             double host_s, size_t piece, bool shared, sl_measured *measured);
+                             double host_s, size_t piece, sl_measured *measured);
 
 /* ---- measure_cache.c ---- */
 

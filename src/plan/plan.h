@@ -26,9 +26,8 @@ typedef struct sl_costs {
     double link_bytes_per_s[2];      /* towards the device, away; while the other is idle */
     double link_bytes_per_s_both[2]; /* while the other is busy */
     double link_latency_s;
-    double peak_flops; /* for MFU, of the program's compute dtype */
-    double
-        copy_slowdown; /* share of a copy's time that it takes from compute running beside it (CPU device); 0 on GPUs */
+    double peak_flops;    /* for MFU, of the program's compute dtype */
+    double copy_slowdown; /* share of a copy's time that it takes from compute beside it; next to 0 on GPUs */
     double host_slowdown; /* the same for host tasks */
     char source[96];      /* "roofline h200", "measured cpu avx512": always stated beside a number */
 } sl_costs;
@@ -36,15 +35,17 @@ typedef struct sl_costs {
 /* From a hardware profile. `device` may be NULL (planning for a machine elsewhere): workspaces are then estimated. */
 sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardware, sl_device *device,
                             sl_costs **costs);
+
 typedef struct sl_measure_config {
     const char *device; /* class name: it is opened with scratch memory of its own */
     int threads;
     const char *cache; /* file that keeps results per device numerics, threads and kind; NULL: none */
-    void (*begins)(
-        void *context); /* called once if not everything is on file, before the seconds that it takes; may be NULL */
+    /* Either may be NULL. `begins` is called if not everything is on file, before the seconds that it takes, in which the host has
+     * little to do; `quiet` before the links are measured, which anything else would spoil. */
+    void (*begins)(void *context), (*quiet)(void *context);
     void *context;
 } sl_measure_config;
-/* Times each kind once on random data, and the links alone and together. */
+/* Times each kind once on random data, and the links, one way and both, beside compute. */
 sl_status sl_costs_measure(const sl_program *program, const sl_measure_config *config, sl_costs **costs);
 void sl_costs_destroy(sl_costs *costs);
 

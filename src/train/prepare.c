@@ -118,6 +118,11 @@ static void touch_ahead(void *context)
     sl_program_destroy(program);
 }
 
+static void touch_no_more(void *context)
+{
+    sl_pages_ahead_stop(((costs_context *) context)->prepared->ahead);
+}
+
 static sl_status measure_costs(costs_context *c, const sl_program *program, sl_costs **costs)
 {
     const sl_setup *setup = c->setup;
@@ -131,7 +136,7 @@ static sl_status measure_costs(costs_context *c, const sl_program *program, sl_c
     if (cache_path("costs.json", cache))
         config.cache = cache;
     if (setup->runs && class->pins_host && !c->prepared->ahead)
-        config.begins = touch_ahead;
+        config.begins = touch_ahead, config.quiet = touch_no_more;
     SL_TRY(sl_costs_measure(program, &config, costs));
     sl_status status = sl_cost_memo_add(&c->prepared->memo, program, *costs);
     if (status != SL_OK) {

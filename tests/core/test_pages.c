@@ -98,6 +98,7 @@ TEST(touched_while_nobody_waits)
     sl_pages_ahead_end(ahead);                                /* nobody took it */
     CHECK_OK(sl_pages_ahead_begin((size_t) 1 << 30, &ahead)); /* given up half way */
     sl_pages_ahead_end(ahead);
+    sl_pages_ahead_stop(NULL);
     sl_pages_ahead_end(NULL);
     CHECK_I64(sl_heap_bytes(), 0);
 }

@@ -31,22 +31,28 @@ TEST(every_kind_gets_a_time)
     test_program_destroy(p);
 }
 
-static void count(void *context)
+static void count_begin(void *context)
 {
-    ++*(int *) context;
+    ((int *) context)[0]++;
+}
+
+static void count_quiet(void *context)
+{
+    ((int *) context)[1]++;
 }
 
 TEST(the_second_time_comes_from_the_file)
 {
-    int begun = 0;
+    int calls[2] = {0};
     sl_program *p = small_program();
     sl_costs *first, *second;
     const char *cache = test_path("costs.jsonl");
-    sl_measure_config config = {.device = "cpu", .threads = 2, .cache = cache, .begins = count, .context = &begun};
+    sl_measure_config config = {
+        .device = "cpu", .threads = 2, .cache = cache, .begins = count_begin, .quiet = count_quiet, .context = calls};
     CHECK_OK(sl_costs_measure(p, &config, &first));
-    CHECK(sl_file_exists(cache) && begun == 1);
+    CHECK(sl_file_exists(cache) && calls[0] == 1 && calls[1] == 1);
     CHECK_OK(sl_costs_measure(p, &config, &second));
-    CHECK_I64(begun, 1);
+    CHECK(calls[0] == 1 && calls[1] == 1);
     for (int32_t k = 0; k < p->n_kinds; k++)
         CHECK(first->device_s[k] == second->device_s[k] && first->host_s[k] == second->host_s[k]);
     CHECK(first->link_bytes_per_s[0] == second->link_bytes_per_s[0] && first->copy_slowdown == second->copy_slowdown &&
