@@ -8,7 +8,8 @@
 # SLUICE: the program, build/sluice. Costs are measured afresh, into a folder of their own.
 set -euo pipefail
 export LC_ALL=C # one order of the files that make the corpus, and so one curve, everywhere
-python=$1 peer=$2 threads=${3:-2} repeats=${4:-3}
+usage='usage: bench/step.sh PYTHON PEER [threads] [repeats] [what...]'
+python=${1:?$usage} peer=${2:?$usage} threads=${3:-2} repeats=${4:-3}
 shift $(($# < 4 ? $# : 4))
 what=("${@:-bf16 f32 gpt2 predict}")
 sluice=${SLUICE:-build/sluice}
