@@ -8,6 +8,7 @@ fi
 sh "$SLUICE_SOURCE/tools/check-symbols" "$SLUICE_BUILD"
 
 dir=$(mktemp -d)
+case $dir in *[[:space:]]*) rmdir "$dir"; dir=$(mktemp -d -p /tmp) ;; esac # pkg-config cannot write such a folder
 trap 'rm -rf "$dir"' EXIT
 prefix=$(sed -n 's/^CMAKE_INSTALL_PREFIX:PATH=//p' "$SLUICE_BUILD/CMakeCache.txt")
 DESTDIR=$dir cmake --install "$SLUICE_BUILD" >/dev/null

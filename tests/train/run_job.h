@@ -29,11 +29,26 @@ static inline const char *corpus_path(void)
     return path;
 }
 
-/* "key value key value ...", on top of the defaults of a small job. Later ones win. SLUICE_TEST_DEVICE=cuda: on a GPU. */
+/* The next word of a text, or what stands between two '; NULL: no more. */
+static inline char *next_word(char **text)
+{
+    char *word = *text + strspn(*text, " ");
+    if (!*word)
+        return NULL;
+    bool quoted = *word == '\'';
+    word += quoted;
+    char *end = word + strcspn(word, quoted ? "'" : " ");
+    *text = end + (*end != 0);
+    *end = 0;
+    return word;
+}
+
+/* "key value key value ...", on top of the defaults of a small job; paths in ', whatever the folder of temporary files is called.
+ * Later ones win. SLUICE_TEST_DEVICE=cuda: on a GPU. */
 static inline sl_job *make_job(const char *options)
 {
     sl_job *job;
-    char copy[2048], *save = NULL;
+    char copy[2048], *rest = copy;
     CHECK_OK(sl_job_create(&job));
     CHECK_OK(sl_job_set(job, "model", "byte-test"));
     CHECK_OK(sl_job_set(job, "data", corpus_path()));
@@ -45,8 +60,8 @@ static inline sl_job *make_job(const char *options)
     CHECK_OK(sl_job_set(job, "device", getenv("SLUICE_TEST_DEVICE") ? getenv("SLUICE_TEST_DEVICE") : "cpu"));
     CHECK_OK(sl_job_set(job, "costs", "roofline"));
     snprintf(copy, sizeof copy, "%s", options);
-    for (char *key = strtok_r(copy, " ", &save); key; key = strtok_r(NULL, " ", &save)) {
-        char *value = strtok_r(NULL, " ", &save);
+    for (char *key; (key = next_word(&rest)) != NULL;) {
+        char *value = next_word(&rest);
         REQUIRE(value != NULL);
         CHECK_OK(sl_job_set(job, key, value));
     }

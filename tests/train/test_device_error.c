@@ -74,7 +74,7 @@ TEST(the_last_checkpoint_stands)
         char folder[512], options[1024];
         sl_step_result result;
         snprintf(folder, sizeof folder, "%s%" PRId64, test_path("failed"), i);
-        snprintf(options, sizeof options, "out %s checkpoint-every 1", folder);
+        snprintf(options, sizeof options, "out '%s' checkpoint-every 1", folder);
         sl_trainer *t = begin(options);
         for (int step = 0; step < 2; step++)
             CHECK_OK(sl_trainer_step(t, &result));
@@ -94,7 +94,7 @@ TEST(the_last_checkpoint_stands)
         check_stays_failed(t, folder);
         t->device->class = inner;
         sl_trainer_destroy(t);
-        snprintf(options, sizeof options, "out %s resume true", folder);
+        snprintf(options, sizeof options, "out '%s' resume true", folder);
         run_job(options, 100, &rest);
         CHECK_I64(rest.view.first_step, 2);
         CHECK_STR(rest.hash, whole.hash);
@@ -115,7 +115,7 @@ static void fail_on_gpu(const char *folder, bool sync)
     char options[1024], tensor[160];
     sl_step_result result;
     setenv("SLUICE_CUDA_SYNC", sync ? "1" : "0", 1);
-    snprintf(options, sizeof options, "device cuda precision bf16 out %s checkpoint-every 1", folder);
+    snprintf(options, sizeof options, "device cuda precision bf16 out '%s' checkpoint-every 1", folder);
     sl_trainer *t = begin(options);
     for (int step = 0; step < 2; step++)
         CHECK_OK(sl_trainer_step(t, &result));
@@ -148,7 +148,7 @@ static void resume_on_gpu(const char *folder)
     char options[1024];
     outcome whole, rest;
     run_job("device cuda precision bf16", 100, &whole);
-    snprintf(options, sizeof options, "device cuda precision bf16 out %s resume true", folder);
+    snprintf(options, sizeof options, "device cuda precision bf16 out '%s' resume true", folder);
     run_job(options, 100, &rest);
     CHECK_I64(rest.view.first_step, 2);
     CHECK_STR(rest.hash, whole.hash);

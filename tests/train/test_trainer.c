@@ -49,7 +49,7 @@ TEST(host_budget_holds)
     forecast_job("val-every 2", &view);
     size_t least = view.min_bytes[SL_TIER_HOST];
     REQUIRE(least > 0);
-    snprintf(options, sizeof options, "val-every 2 host-mem %zu out %s checkpoint-every 2", least, test_path("host"));
+    snprintf(options, sizeof options, "val-every 2 host-mem %zu out '%s' checkpoint-every 2", least, test_path("host"));
     run_job(options, 100, &tight);
     CHECK(same_run(&free, &tight));
     CHECK_MSG(tight.view.measured.peak_bytes[SL_TIER_HOST] <= least, "%zu bytes used of %zu (%zu of them heap)",
@@ -69,13 +69,13 @@ TEST(resume_continues_to_the_same_bits)
         char out[512], options[1024];
         run_job(programs[p], 100, &whole);
         snprintf(out, sizeof out, "%s%" PRId64, test_path("resume"), p);
-        snprintf(options, sizeof options, "%s out %s checkpoint-every 1 resume true", programs[p], out);
+        snprintf(options, sizeof options, "%s out '%s' checkpoint-every 1 resume true", programs[p], out);
         run_job(options, 2, &part); /* nothing to resume yet: begins */
         CHECK_I64(part.view.first_step, 0);
         sl_forecast_view view;
         forecast_job(programs[p], &view);
         size_t budget = view.min_bytes[SL_TIER_DEVICE];
-        snprintf(options, sizeof options, "%s out %s checkpoint-every 2 resume true threads 1 device-mem %zu",
+        snprintf(options, sizeof options, "%s out '%s' checkpoint-every 2 resume true threads 1 device-mem %zu",
                  programs[p], out, budget);
         run_job(options, 100, &rest);
         CHECK_I64(rest.view.first_step, 2);
@@ -90,7 +90,7 @@ TEST(steps_allocate_nothing)
     char options[512];
     sl_trainer *trainer;
     sl_step_result result;
-    snprintf(options, sizeof options, "steps 8 out %s", test_path("quiet"));
+    snprintf(options, sizeof options, "steps 8 out '%s'", test_path("quiet"));
     sl_job *job = make_job(options);
     CHECK_OK(sl_trainer_create(job, &trainer));
     CHECK_OK(sl_trainer_step(trainer, &result));
@@ -114,7 +114,7 @@ TEST(validation_changes_nothing)
     CHECK(with.view.val_loss > 0.5 && with.view.val_loss < 6);
     CHECK(with.view.val_sequences > 0);
     char options[600];
-    snprintf(options, sizeof options, "val-every 3 val-data %s", corpus_path());
+    snprintf(options, sizeof options, "val-every 3 val-data '%s'", corpus_path());
     run_job(options, 100, &with);
     run_job("", 100, &without);
     CHECK(same_run(&with, &without));
@@ -148,7 +148,7 @@ TEST(stop_request)
     sl_trainer *trainer;
     sl_step_result result;
     outcome whole, rest;
-    snprintf(options, sizeof options, "out %s", test_path("stop"));
+    snprintf(options, sizeof options, "out '%s'", test_path("stop"));
     sl_job *job = make_job(options);
     CHECK_OK(sl_trainer_create(job, &trainer));
     CHECK_OK(sl_trainer_step(trainer, &result));
@@ -158,7 +158,7 @@ TEST(stop_request)
     CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_USAGE); /* a run's folder is only ever continued */
     CHECK_CONTAINS(sl_error_message(), "--resume");
     sl_job_destroy(job);
-    snprintf(options, sizeof options, "out %s resume true", test_path("stop"));
+    snprintf(options, sizeof options, "out '%s' resume true", test_path("stop"));
     run_job(options, 100, &rest);
     CHECK_I64(rest.view.first_step, 1);
     run_job("", 100, &whole);
@@ -171,16 +171,16 @@ TEST(init_from_checkpoint)
     outcome first, second;
     char options[1200], path[600];
     snprintf(path, sizeof path, "%s/checkpoints/step-00000005", test_path("origin"));
-    snprintf(options, sizeof options, "precision bf16-master out %s", test_path("origin"));
+    snprintf(options, sizeof options, "precision bf16-master out '%s'", test_path("origin"));
     run_job(options, 100, &first);
-    snprintf(options, sizeof options, "precision bf16-master init-from %s", path);
+    snprintf(options, sizeof options, "precision bf16-master init-from '%s'", path);
     run_job(options, 0, &second);
     CHECK_STR(second.hash, first.hash);
-    snprintf(options, sizeof options, "precision f32 init-from %s", path);
+    snprintf(options, sizeof options, "precision f32 init-from '%s'", path);
     run_job(options, 1, &second);
     CHECK(second.loss[0] < first.loss[0] - 0.5);
     sl_trainer *trainer;
-    snprintf(options, sizeof options, "model byte-nano init-from %s", path);
+    snprintf(options, sizeof options, "model byte-nano init-from '%s'", path);
     sl_job *job = make_job(options);
     CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_FORMAT);
     sl_job_destroy(job);
