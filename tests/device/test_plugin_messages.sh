@@ -32,9 +32,9 @@ fi
 
 # The plugin itself, where it was built and its libraries are. A driver's version is all that it asks of a driver at first.
 parts=3
-if [ -e "$build/libsluice_cuda.so" ] && ! ldd "$build/libsluice_cuda.so" | grep -q "not found"; then
+if [ -e "$build/libsluice_cuda.so" ] && ! ldd "$build/libsluice_cuda.so" | grep "not found" > /dev/null; then # not -q: ldd would die of the closed pipe
     for each in here old empty; do ln -s "$build/libsluice_cuda.so" "$dir/$each/"; done
-    if ! ldconfig -p 2> /dev/null | grep -q libcuda.so.1; then
+    if ! PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null | grep libcuda.so.1 > /dev/null; then
         expect here asked "no driver is installed"
         parts=$((parts + 1))
     fi
