@@ -14,7 +14,8 @@ for each in ${CUDA_HOME:+"$CUDA_HOME/include"} "$(dirname "$(dirname "$(command 
 done
 command -v cc > /dev/null && [ -n "$headers" ] || { echo "skipped: no compiler or no CUDA headers"; exit 77; }
 [ -x "$sluice" ] || { echo "skipped: $sluice is not built"; exit 77; }
-if nm "$sluice" 2> /dev/null | grep __asan_init > /dev/null; then # not -q: nm would die of the closed pipe, and count echo "skipped: the stand-in is for programs without sanitizers"; exit 77; fi
+# Not grep -q: nm would die of the closed pipe, and that would be the answer.
+if nm "$sluice" 2> /dev/null | grep __asan_init > /dev/null; then echo "skipped: the stand-in is for programs without sanitizers"; exit 77; fi
 cuda=$source/src/device/cuda
 cc -std=gnu17 -O2 -g -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-format-truncation -shared -fPIC -fvisibility=hidden -I"$source/src" -I"$source/include" -isystem "$headers" \
     -o "$dir/libsluice_cuda.so" "$source/tests/device/stand_in_cuda.c" "$cuda"/{device,open,nvtx,choices}.c -lpthread -ldl || exit 1
