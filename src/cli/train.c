@@ -16,6 +16,7 @@
 
 #include "cli/cli.h"
 #include "core/clock.h"
+#include "core/file.h"
 #include "train/trainer.h"
 
 static const char usage[] =
@@ -185,15 +186,16 @@ static sl_status run(sl_trainer *trainer, bool quiet)
     return SL_OK;
 }
 
-/* Two runs in one folder would mix their logs and remove each other's checkpoints, so a run holds its folder. A folder that is not
- * there yet is held once the trainer has made it. Where the file system has no locks, this does nothing. */
-static sl_status hold_folder(const char *out, int *fd)
+/* Two runs in one folder would mix their logs and remove each other's checkpoints, so a run makes its folder, if it is not there yet,
+ * and holds it, first of all. Where the file system has no locks, nothing is held. */
+static sl_status hold_folder(const char *out, int *fd, bool *made)
 {
-    if (!out || *fd >= 0)
-        return SL_OK;
+    bool there = access(out, F_OK) == 0;
+    SL_TRY(sl_dir_create(out));
     *fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return sl_fail(SL_E_USAGE, "another run is writing to %s: wait for its end, or give another --out", out);
+    *made = !there;
     return SL_OK;
 }
 
@@ -216,21 +218,22 @@ int sl_cli_train(int argc, char **argv)
     sl_trainer *trainer = NULL;
     const char *out = NULL;
     int folder = -1;
+    bool made = false;
     sl_status status = sl_job_create(&job);
     if (status == SL_OK)
         status = sl_job_parse(job, argc, argv);
     if (status == SL_OK) {
         sl_cli_log_level(job->options);
-        out = sl_options_string(job->options, "out");
-        status = hold_folder(out, &folder);
+        if (sl_options_is_set(job->options, "out"))
+            out = sl_options_string(job->options, "out");
+        if (out)
+            status = hold_folder(out, &folder, &made);
     }
     if (status == SL_OK) {
         sl_cli_status_line("measuring and planning ...");
         status = sl_trainer_create(job, &trainer);
         sl_cli_status_clear();
     }
-    if (status == SL_OK)
-        status = hold_folder(out, &folder);
     if (status == SL_OK) {
         catch_signals(trainer, out != NULL);
         status = run(trainer, sl_options_flag(job->options, "quiet"));
@@ -244,6 +247,8 @@ int sl_cli_train(int argc, char **argv)
     int code = status == SL_OK ? 0 : sl_cli_fail(status);
     running = NULL;
     sl_trainer_destroy(trainer);
+    if (code != 0 && made)
+        rmdir(out); /* where nothing came of it: a folder with anything in it stays */
     sl_job_destroy(job);
     if (folder >= 0)
         close(folder);
