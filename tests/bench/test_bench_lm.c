@@ -143,14 +143,16 @@ TEST(watch_counts)
 
 TEST(too_large_is_a_row)
 {
-    CHECK_OK(bench_try("lm", "--quick --device cpu --contexts 32 --parts times --device-mem 1MiB --host-mem 1MiB"));
+    CHECK_OK(bench_try(
+        "lm", "--quick --device cpu --threads 2 --contexts 32 --parts times --device-mem 1MiB --host-mem 1MiB"));
     CHECK_I64(sl_table_rows(bench_table("times")), 2);
     for (int64_t r = 0; r < 2; r++)
         CHECK_STR(bench_text("times", r, "device_memory"), "out of memory");
     /* Less device memory than everything takes, and room beside it: offloaded, and the loss of the first step stays. */
-    CHECK_OK(bench_try("lm", "--quick --device cpu --contexts 32 --parts times --precisions f32"));
+    CHECK_OK(bench_try("lm", "--quick --device cpu --threads 2 --contexts 32 --parts times --precisions f32"));
     double loss = bench_number("times", 0, "loss");
-    CHECK_OK(bench_try("lm", "--quick --device cpu --contexts 32 --parts times --precisions f32 --device-mem 4MiB"));
+    CHECK_OK(bench_try("lm", "--quick --device cpu --threads 2 --contexts 32 --parts times --precisions f32 "
+                             "--device-mem 4MiB"));
     CHECK_NEAR(bench_number("times", 0, "loss"), loss, 0);
 }
 

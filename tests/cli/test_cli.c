@@ -13,7 +13,8 @@
 #include "test.h"
 #include "train/job.h"
 
-#define JOB "--model byte-test --seqlen 32 --tokens-per-step 64 --costs roofline "
+/* Two threads on any machine: each one more takes its workspace of the budgets below. */
+#define JOB "--model byte-test --seqlen 32 --tokens-per-step 64 --costs roofline --threads 2 "
 #define TRAIN "train " JOB "--data text.txt "
 
 static char out[1 << 16], err[1 << 16];

@@ -7,7 +7,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 fail() { echo "FAILED: $*"; exit 1; }
-grid=(--model byte-test --seqlen 32 --tokens-per-step 64 --costs roofline --device cpu --device-mem 64KiB,1MiB:3MiB:1MiB
+# Two threads on any machine: each one more takes its workspace of the budgets.
+grid=(--model byte-test --seqlen 32 --tokens-per-step 64 --costs roofline --device cpu --threads 2 --device-mem 64KiB,1MiB:3MiB:1MiB
     --host-mem 4MiB,32MiB,unlimited)
 cells=12
 
@@ -92,7 +93,7 @@ done
 
 # Measured instead of planned.
 "$SLUICE" sweep --run --model byte-test --data "$SLUICE_SOURCE/README.md" --seqlen 32 --tokens-per-step 64 --steps 3 --costs roofline \
-    --device-mem 300KiB,8MiB --out run.jsonl --quiet >/dev/null
+    --threads 2 --device-mem 300KiB,8MiB --out run.jsonl --quiet >/dev/null
 [ "$(grep -c '"feasible":true.*"predicted_step_s"' run.jsonl)" = 1 ] || fail "the run's cells: $(cat run.jsonl)"
 [ "$(grep -c '"feasible":false' run.jsonl)" = 1 ] || fail "the run's cell that does not fit"
 echo "sweep: $cells cells, $kills kills, ok"

@@ -25,7 +25,7 @@ cp "$source"/src/core/*.h "$dir/data"
 failures=0
 fail() { echo "$*"; failures=$((failures + 1)); }
 train() { # name, flags
-    "$sluice" train --device cuda --model byte-test --data "$dir/data" --seqlen 32 --tokens-per-step 64 --chunk-tokens 32 --costs roofline \
+    "$sluice" train --device cuda --model byte-test --data "$dir/data" --seqlen 32 --tokens-per-step 64 --chunk-tokens 32 --costs roofline --threads 2 \
         --precision bf16 --json --out "$dir/$1" "${@:2}" > "$dir/$1.out" 2> "$dir/$1.err"
 }
 hash_of() { tail -n 1 "$dir/$1.out" | sed -n 's/.*"weights_hash":"\([0-9a-f]*\)".*/\1/p'; }

@@ -14,7 +14,7 @@ timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-s
     grep -q '<html>' try.html || { echo "skipped: $browser does not run here: $(tail -n 1 try.err)"; exit 77; }
 
 "$SLUICE" train --model byte-test --data "$SLUICE_SOURCE/README.md" --seqlen 64 --tokens-per-step 512 --steps 60 --val-every 20 \
-    --chunk-tokens 128 --device-mem 3MiB --out run --quiet >/dev/null
+    --chunk-tokens 128 --threads 2 --device-mem 3MiB --out run --quiet >/dev/null
 "$SLUICE" report run --trace trace.json --csv steps.csv --quiet >report.log
 grep -q '^page    run/report.html$' report.log
 
@@ -24,7 +24,7 @@ sed 's/"model":"byte-test"/"model":"<b>\\"\&amp;'"'"'<\/script><img src=x>"/' ru
 ! grep -q '<img' odd.html
 
 # A sweep of two real cells, spread over a grid of two lengths by twenty by six budgets.
-"$SLUICE" sweep --model byte-test --seqlen 32 --tokens-per-step 64 --costs roofline --device cpu --device-mem 64KiB,1MiB --out two.jsonl \
+"$SLUICE" sweep --model byte-test --seqlen 32 --tokens-per-step 64 --costs roofline --device cpu --threads 2 --device-mem 64KiB,1MiB --out two.jsonl \
     --quiet >/dev/null
 python3 - <<'END'
 import json

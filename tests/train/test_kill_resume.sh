@@ -21,7 +21,7 @@ number_of() { sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p" <<<"$1"; }
 "$sluice" train "${job[@]}" --out "$dir/whole" --json >"$dir/whole.log"
 want=$(hash_of "$dir/whole.log")
 [ -n "$want" ] || { echo "the uninterrupted run printed no weights_hash"; tail -n 5 "$dir/whole.log"; exit 1; }
-plan=$("$sluice" plan "${job[@]}" --json | tail -n 1)
+plan=$("$sluice" plan "${job[@]}" --threads 2 --json | tail -n 1)
 least=$(number_of "$plan" min_device_bytes)
 most=$(number_of "$plan" device_peak_bytes)
 
