@@ -30,7 +30,7 @@ void sl_link_close(sl_link_rig *rig)
 /* As a plan's costs are measured; the best of three, because what else the machine does only ever takes away. */
 sl_status sl_link_measure(sl_link_rig *r, size_t piece, sl_links *links)
 {
-    sl_bench bench = {.device = r->device, .class = r->class};
+    sl_bench bench = {.device = r->device, .class = r->class, .spread = 1};
     *links = (sl_links){0};
     memcpy(bench.arena, r->arena, sizeof bench.arena);
     for (int i = 0; i < 3; i++) {
