@@ -7,6 +7,13 @@ cd "$(dirname "$0")/.."
 sluice=build/sluice
 [ -x "$sluice" ] || { echo "$sluice is not there; build it with make" >&2; exit 1; }
 
+# Every thread has its own workspace in the device's memory, and this model is small: of many cores eight are enough.
+few=""
+if [ "$(nproc 2>/dev/null || echo 1)" -gt 8 ]; then
+    few=" --threads 8"
+    set -- --threads 8 "$@"
+fi
+
 run=runs/first
 n=2
 while [ -e "$run" ]; do
@@ -25,7 +32,7 @@ cat <<EOF
 
 Open that page in a browser: what limited the run, its timeline and memory (docs/reading-a-report.md explains it).
 What would other budgets do? None of them changes a bit of the result.
-    $sluice plan --config examples/first-run.json --device-mem 10MiB
+    $sluice plan --config examples/first-run.json --device-mem 10MiB$few
 Go on where this run ended, in another budget:
-    $sluice train --config examples/first-run.json --out $run --resume --steps 800 --device-mem 16MiB
+    $sluice train --config examples/first-run.json --out $run --resume --steps 800 --device-mem 16MiB$few
 EOF
