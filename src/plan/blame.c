@@ -3,7 +3,7 @@
  * recomputed instead: a stall of many milliseconds against a recomputation of few. Prices cannot see these stalls,
  * which come from the order of copies and from holes that were not there; the simulated timeline can.
  */
-#include "plan/internal.h"
+#include "plan/search.h"
 
 #include <math.h>
 #include <string.h>

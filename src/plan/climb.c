@@ -5,7 +5,7 @@
  * always; for larger ones it polishes as far as the bound on evaluations allows. The walks draw from a fixed sequence:
  * the same input gives the same plan.
  */
-#include "plan/internal.h"
+#include "plan/search.h"
 
 #include <math.h>
 #include <stdlib.h>

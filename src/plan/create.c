@@ -2,7 +2,7 @@
  * From budgets to a plan, and the smallest budgets. Both ask the same judge (sl_search_feasible), so that a plan is found at the
  * minimum and refused one step below it, whatever the judge's limits are.
  */
-#include "plan/internal.h"
+#include "plan/search.h"
 
 #include <math.h>
 #include <stdio.h>

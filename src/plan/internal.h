@@ -1,9 +1,14 @@
 /*
  * Inside the planner. The pieces, in the order a plan passes through them:
  *
+ *   rounds.c    ways to cut the step into rounds (candidate.c, interleave.c, unroll.c)
+ *   create.c    from the program of one of them and its budgets to a plan, by way of:
  *   analyze.c   the program as arrays: who uses what, which gaps between uses exist, what may be recomputed
  *   search.c    picks choices: per gap keep/evict/drop, per persistent object its home, per update host or device
- *   sweep.c     walks the tasks once and turns choices into places, copies, recomputations and dependencies
+ *               (choice.c, feasible.c, evaluate.c, climb.c, blame.c)
+ *   prices.c    good ones, from prices of bytes and links (gaps.c, demand.c, fill.c)
+ *   sweep.c     turns a choice into places, copies, recomputations and dependencies (walk.c, task.c, prefetch.c,
+ *               room.c, moves.c, issue.c)
  *   arena.c     one tier's addresses during that walk
  *   timeline.c  times a list of actions: streams in order, dependencies, links that slow each other
  *   check.c     proves a finished plan, sharing no code with the above
@@ -145,73 +150,9 @@ enum { SL_TOUCHED_SIDE = 1, SL_TOUCHED_LEAD = 2 };
 const uint8_t *sl_sweep_touched(const sl_sweep *sweep);
 /* From now on runs that fall behind the last one are given up: infeasible, for what they are asked for. */
 void sl_sweep_set_pace(sl_sweep *sweep);
-double sl_sweep_round_end_s(const sl_sweep *sweep, int32_t round); /* of its last task on the device, in the last run */
+double sl_sweep_round_end_s(const sl_sweep *sweep, int32_t round); /* in the last run */
 /* The last run as a plan. */
 sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
-
-/* ---- the search ------------------------------------------------------------------------------------------------ */
-
-/* Shares of bytes and link time that choices by prices of a large step aim for: how many there are, and how many are tried
- * before it is known whether the step's rounds are worth more. And how many choices for a part of a step are tried on all of it. */
-enum { SL_SEARCH_VARIANTS = 6, SL_SEARCH_QUICK = 2, SL_SEARCH_SHORTLIST = 3 };
-
-typedef struct sl_search {
-    const sl_analysis *a;
-    const sl_fixed_homes *fixed;
-    sl_sweep *sweep;
-    size_t budget[SL_TIER_COUNT], used[SL_TIER_COUNT]; /* used: by the plan that showed that it fits */
-    sl_choice best, trial;
-    uint8_t *actual;
-    int32_t
-        *like; /* by task: the task whose choices it makes, where the program stands for a larger one; NULL: its own */
-    int32_t repeat;                           /* how often its middle round comes again in the larger one */
-    sl_plan *plan;                            /* of the best, where it is kept */
-    sl_choice shortlist[SL_SEARCH_SHORTLIST]; /* the best of a program that stands for a larger one, fastest first */
-    double shortlist_s[SL_SEARCH_SHORTLIST];
-    int shortlist_origin[SL_SEARCH_SHORTLIST]; /* one choice of each origin */
-    int n_shortlist, origin;
-    bool found;
-    bool forced;                         /* the best did not fit as chosen */
-    bool settled;                        /* nothing can be faster but updates elsewhere */
-    bool small;                          /* evaluations are cheap: try much */
-    bool paced;                          /* what falls behind the best is given up halfway */
-    bool quick;                          /* no small changes: another program may be better */
-    int first_variant, end_variant;      /* of the shares that prices of a large step aim for */
-    double best_s, deadline_s, enough_s; /* enough: not worth improving */
-    double pass_s, at_home_s; /* the best of the choices by prices in hand; of those with all at home on the device */
-    double rival_s;           /* of another program; 0: none */
-    double bound_s;           /* no plan is faster */
-    int64_t evaluated, max_evaluations;
-} sl_search;
-
-sl_status sl_search_create(const sl_analysis *analysis, const sl_fixed_homes *fixed, const size_t budget[SL_TIER_COUNT],
-                           sl_search **search);
-void sl_search_destroy(sl_search *search);
-/* The one judge of what fits: sl_plan_create and sl_plan_minimum both ask it. On success `best` is a choice that
- * fits. */
-/* Budgets count in steps of this many bytes: for large programs host memory in coarse ones, so that the smallest
- * budget is found in few. */
-size_t sl_search_grain(const sl_search *search, sl_tier tier);
-sl_status sl_search_feasible(sl_search *search, bool *feasible);
-/* Makes `best` better, within the bounds on evaluations and time. */
-sl_status sl_search_improve(sl_search *search);
-/* For large steps, once more with what was not tried yet. */
-sl_status sl_search_refine(sl_search *search, bool *better);
-/* Parts of it: whether to stop, and evaluating `trial` (which becomes `best` if it is faster). */
-bool sl_search_over(const sl_search *search);
-double sl_search_clock_s(void);
-sl_status sl_search_consider(sl_search *search, sl_outcome *outcome);
-/* Changes to `best`, one or two at a time (climb.c). */
-sl_status sl_search_climb(sl_search *search);
-sl_status sl_choice_new(const sl_analysis *analysis, sl_choice *choice);
-void sl_choice_free(sl_choice *choice);
-void sl_choice_copy(const sl_analysis *analysis, sl_choice *to, const sl_choice *from);
-/* Runs `best` and hands it out. */
-sl_status sl_search_plan(sl_search *search, sl_plan **plan);
-
-/* Drops evicted gaps that stalls of a simulated list can be blamed on (blame.c); returns how many. */
-int32_t sl_blame(const sl_analysis *analysis, const sl_action *actions, int32_t n_actions, const int32_t *deps,
-                 uint8_t *gap);
 
 /* ---- timing ---------------------------------------------------------------------------------------------------- */
 
@@ -219,5 +160,7 @@ int32_t sl_blame(const sl_analysis *analysis, const sl_action *actions, int32_t 
  * times. */
 double sl_timeline_run(const sl_program *program, const sl_costs *costs, sl_action *actions, int32_t n_actions,
                        const int32_t *deps, sl_summary *summary);
+/* When the device has done the last task of a round. */
+double sl_timeline_round_end_s(const sl_program *program, const sl_action *actions, int32_t n_actions, int32_t round);
 
 #endif

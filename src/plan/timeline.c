@@ -185,3 +185,12 @@ void sl_plan_simulate(const sl_program *program, const sl_costs *costs, sl_plan 
     }
     plan->predicted = out;
 }
+
+double sl_timeline_round_end_s(const sl_program *program, const sl_action *actions, int32_t n_actions, int32_t round)
+{
+    double end_s = 0;
+    for (int32_t i = 0; i < n_actions; i++)
+        if (actions[i].stream == SL_STREAM_COMPUTE && program->tasks[actions[i].task].round == round)
+            end_s = fmax(end_s, actions[i].end_s);
+    return end_s;
+}
