@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#define OPERANDS (SL_MAX_IN + SL_MAX_OUT)
+
 #define GROW(array, count, capacity, extra)                                 \
     do {                                                                    \
         if ((count) + (extra) > (capacity)) {                               \
@@ -21,7 +23,7 @@ sl_status sl_sweep_reserve(sl_sweep *s)
 {
     GROW(s->spots, s->n_spots, s->capacity_spots, 8);
     GROW(s->deps, s->n_deps, s->capacity_deps, 4 * SL_STREAM_COUNT);
-    GROW(s->use_places, s->n_use_places, s->capacity_use_places, SL_MAX_IN + SL_MAX_OUT);
+    GROW(s->use_places, s->n_use_places, s->capacity_use_places, OPERANDS);
     GROW(s->fetches, s->n_fetches, s->capacity_fetches, 4);
     if (s->n_actions + 4 > s->capacity_actions) {
         int32_t grown = s->capacity_actions * 2 + 256;
@@ -32,7 +34,7 @@ sl_status sl_sweep_reserve(sl_sweep *s)
     return SL_OK;
 }
 
-void sl_sweep_after(sl_sweep *s, int32_t action)
+static void after(sl_sweep *s, int32_t action)
 {
     if (action >= 0) {
         sl_stream stream = s->actions[action].stream;
@@ -40,14 +42,14 @@ void sl_sweep_after(sl_sweep *s, int32_t action)
     }
 }
 
-void sl_sweep_after_all(sl_sweep *s, const int32_t last[SL_STREAM_COUNT])
+static void after_all(sl_sweep *s, const int32_t last[SL_STREAM_COUNT])
 {
     for (int r = 0; r < SL_STREAM_COUNT; r++)
         s->need[r] = SL_MAX(s->need[r], last[r]);
 }
 
 /* Appends the action, with the dependencies collected in `need`, which is emptied. */
-int32_t sl_sweep_issue(sl_sweep *s, const sl_action *action, double seconds)
+static int32_t issue(sl_sweep *s, const sl_action *action, double seconds)
 {
     int32_t index = s->n_actions++, before = s->stream_last[action->stream];
     sl_action *a = &s->actions[index];
@@ -85,16 +87,19 @@ int32_t sl_sweep_issue(sl_sweep *s, const sl_action *action, double seconds)
     return index;
 }
 
-static void touch(sl_spot *spot, sl_stream stream, int32_t action)
+static void touch(sl_spot *spot, sl_stream stream, int32_t action, bool write)
 {
-    if (spot->place.first < 0 && !spot->permanent)
-        spot->place.first = action;
-    spot->place.last = spot->permanent ? spot->place.last : action;
+    if (!spot->permanent) {
+        if (spot->place.first < 0)
+            spot->place.first = action;
+        spot->place.last = action;
+    }
     spot->last[stream] = action;
+    if (write)
+        spot->writer = action;
 }
 
-/* A copy between the object's two spots; validity is the caller's business. */
-int32_t sl_sweep_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to)
+void sl_sweep_issue_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to)
 {
     sl_object_state *state = &s->objects[object];
     sl_spot *source = &s->spots[state->spot[from]], *target = &s->spots[state->spot[to]];
@@ -113,11 +118,45 @@ int32_t sl_sweep_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to)
     double seconds = costs->link_latency_s + (double) source->place.bytes / rate;
     if (!s->bounded && direction == 0)
         seconds = 0; /* the dry walk learns deadlines: arrivals must not shift them */
-    sl_sweep_after(s, source->writer);
-    sl_sweep_after_all(s, target->last);
-    int32_t index = sl_sweep_issue(s, &action, seconds);
-    touch(source, action.stream, index);
-    touch(target, action.stream, index);
-    target->writer = index;
-    return index;
+    after(s, source->writer);
+    after_all(s, target->last);
+    int32_t index = issue(s, &action, seconds);
+    touch(source, action.stream, index, false);
+    touch(target, action.stream, index, true);
+}
+
+void sl_sweep_issue_task(sl_sweep *s, int32_t t, sl_tier tier, bool clone, int32_t workspace)
+{
+    const sl_analysis *a = s->a;
+    sl_stream stream = tier == SL_TIER_DEVICE ? SL_STREAM_COMPUTE : SL_STREAM_HOST;
+    sl_action action = {.kind = SL_ACTION_TASK,
+                        .stream = stream,
+                        .task = t,
+                        .recompute = clone,
+                        .object = -1,
+                        .from = -1,
+                        .to = -1,
+                        .first_use = s->n_use_places,
+                        .workspace = workspace};
+    for (int i = 0; i < OPERANDS; i++) {
+        int32_t e = a->operand_entry[(int64_t) t * OPERANDS + i];
+        s->use_places[s->n_use_places++] = e < 0 ? -1 : s->objects[a->entries[e].object].spot[tier];
+    }
+    for (int32_t i = a->first[t]; i < a->first[t + 1]; i++) {
+        const sl_spot *spot = &s->spots[s->objects[a->entries[i].object].spot[tier]];
+        after(s, spot->writer);
+        if (a->entries[i].flags & SL_ENTRY_WRITE || spot->place.first < 0)
+            after_all(s, spot->last);
+    }
+    if (workspace >= 0)
+        after_all(s, s->spots[workspace].last);
+    const double *seconds = tier == SL_TIER_DEVICE ? a->costs->device_s : a->costs->host_s;
+    int32_t index = issue(s, &action, seconds[a->program->tasks[t].kind]);
+    for (int32_t i = a->first[t]; i < a->first[t + 1]; i++)
+        touch(&s->spots[s->objects[a->entries[i].object].spot[tier]], stream, index,
+              a->entries[i].flags & SL_ENTRY_WRITE);
+    if (workspace >= 0) {
+        touch(&s->spots[workspace], stream, index, true);
+        sl_sweep_release(s, workspace);
+    }
 }

@@ -1,4 +1,5 @@
-/* The sweep's state, shared by sweep.c (the walk), moves.c (places, copies, evictions) and issue.c (actions and
+/* The sweep's state, shared by its parts: sweep.c (both walks), walk.c (one of them), task.c (one task of it),
+ * prefetch.c (fetches ahead), room.c (addresses for new places), moves.c (copies, evictions) and issue.c (actions and
  * their order). */
 #ifndef SL_PLAN_SWEEP_H
 #define SL_PLAN_SWEEP_H
@@ -74,24 +75,43 @@ struct sl_sweep {
     double now_s; /* compute stream's clock */
 };
 
+/* ---- walk.c ---- */
+sl_status sl_sweep_walk(sl_sweep *s);
+bool sl_sweep_on_host(const sl_sweep *s, int32_t task);
+/* The choice cannot be carried out, for lack of room in a tier: the walk ends. */
+void sl_sweep_stuck(sl_sweep *s, sl_tier tier);
+
+/* ---- task.c ---- */
+sl_status sl_sweep_run_task(sl_sweep *s, int32_t task);
+
+/* ---- prefetch.c ---- */
+void sl_sweep_note_fetch(sl_sweep *s, int32_t object, bool clone); /* in the dry walk, for the task at hand */
+void sl_sweep_pack_fetches(sl_sweep *s);                           /* after it */
+sl_status sl_sweep_note_again(sl_sweep *s, int32_t object);        /* forced out: to be fetched before its next use */
+sl_status sl_sweep_fetch_ahead(sl_sweep *s);                       /* what is due and finds room */
+
 /* ---- issue.c ---- */
 sl_status sl_sweep_reserve(sl_sweep *s); /* room for one more of everything a single task can add */
-void sl_sweep_after(sl_sweep *s, int32_t action);
-void sl_sweep_after_all(sl_sweep *s, const int32_t last[SL_STREAM_COUNT]);
-int32_t sl_sweep_issue(sl_sweep *s, const sl_action *action, double seconds);
-int32_t sl_sweep_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to);
+/* In the tier's stream, with all operands there. The workspace (a spot; -1: none) is free again afterwards. */
+void sl_sweep_issue_task(sl_sweep *s, int32_t task, sl_tier tier, bool clone, int32_t workspace);
+/* Between the object's two spots; validity is the caller's business. */
+void sl_sweep_issue_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to);
 
-/* ---- moves.c ---- */
-int32_t sl_sweep_new_spot(sl_sweep *s, int32_t object, sl_tier tier, size_t bytes);
-/* Room in a tier; on the device, others may be made to leave. *done false: there is none. */
+/* ---- room.c ---- */
+/* Room in a tier, for an object or a workspace (-1); on the device, with `force`, others are made to leave. *spot -1:
+ * there is none. */
 sl_status sl_sweep_make_room(sl_sweep *s, int32_t object, size_t bytes, sl_tier tier, bool force, bool low,
                              int32_t *spot);
 /* A place is about to be made for the use `entry`: how long it will stay. */
 void sl_sweep_foresee(sl_sweep *s, int32_t entry);
 /* Which end of the arena a place made for the use `entry` goes to, and (`until`) how long it will stay. */
 bool sl_sweep_goes_low(sl_sweep *s, int32_t entry);
+
+/* ---- moves.c ---- */
+int32_t sl_sweep_new_spot(sl_sweep *s, int32_t object, sl_tier tier, size_t bytes);
 void sl_sweep_release(sl_sweep *s, int32_t spot);
 void sl_sweep_forget(sl_sweep *s, int32_t object, sl_tier tier);
+bool sl_sweep_can_drop(const sl_sweep *s, int32_t object); /* now, for its next use */
 /* Copies the content to host memory if it is not there. *done false: no room. */
 sl_status sl_sweep_write_back(sl_sweep *s, int32_t object, bool *done);
 /* Takes the object off the device: by dropping it where that is chosen, possible and cheaper, else by way of the

@@ -1,0 +1,169 @@
+/*
+ * One walk over the tasks, from homes to homes. What lives somewhere between steps (persistent objects, data, results)
+ * has its place below the arena of its tier, for good; all else comes and goes above:
+ *
+ *   0        homes        base                  arena                       fence        budget
+ *   |--- a ---|-- b --|-c-|.................................................|.............|
+ *
+ * A workspace of a gigabyte finds no hole among what stays, however much is free: the highest addresses, above the
+ * fence, are for the largest, and for what leaves before a task with a large one.
+ *
+ * A walk of a large step that falls behind the best one so far is given up.
+ */
+#include "plan/sweep.h"
+
+#include <string.h>
+
+#define LARGE(room) ((room) / 32) /* workspaces above are large */
+
+bool sl_sweep_on_host(const sl_sweep *s, int32_t task)
+{
+    return s->choice->on_host[task] && s->a->program->tasks[task].host_allowed;
+}
+
+void sl_sweep_stuck(sl_sweep *s, sl_tier tier)
+{
+    if (s->outcome->feasible) {
+        s->outcome->feasible = false;
+        s->outcome->stuck_task = s->task;
+        s->outcome->stuck_tier = tier;
+    }
+}
+
+/* ---- homes ----------------------------------------------------------------------------------------------------- */
+
+/* Data and results: handed over in host memory. */
+static bool is_io(const sl_object *object)
+{
+    return object->class == SL_CLASS_DATA || object->class == SL_CLASS_RESULT;
+}
+
+static sl_status make_home(sl_sweep *s, int32_t o)
+{
+    const sl_object *object = &s->a->program->objects[o];
+    sl_tier tier = is_io(object) ? SL_TIER_HOST : (sl_tier) s->choice->home[o];
+    SL_TRY(sl_sweep_reserve(s));
+    int32_t spot = sl_sweep_new_spot(s, o, tier, object->bytes);
+    s->spots[spot].permanent = true;
+    if (object->persistent && s->fixed)
+        s->spots[spot].place.address = s->fixed->address[o];
+    else {
+        s->spots[spot].place.address = s->base[tier];
+        s->base[tier] += s->a->bytes[o];
+    }
+    s->home[o] = s->objects[o].spot[tier] = spot;
+    s->objects[o].valid[tier] = s->objects[o].defined = object->class != SL_CLASS_RESULT;
+    return SL_OK;
+}
+
+/* What survives the step first, then data and results: a plan that shares the memory has the same homes below. */
+static sl_status make_homes(sl_sweep *s)
+{
+    const sl_program *p = s->a->program;
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        s->base[tier] = s->fixed ? s->fixed->end[tier] : 0;
+    for (int32_t o = 0; o < p->n_objects; o++) {
+        s->objects[o] = (sl_object_state){.spot = {-1, -1}, .gap = -1, .cursor = s->a->object_first[o]};
+        s->home[o] = -1;
+    }
+    for (int32_t o = 0; o < p->n_objects; o++)
+        if (p->objects[o].persistent)
+            SL_TRY(make_home(s, o));
+    for (int32_t o = 0; o < p->n_objects; o++)
+        if (is_io(&p->objects[o]) && !p->objects[o].persistent)
+            SL_TRY(make_home(s, o));
+    return SL_OK;
+}
+
+/* Persistent objects and results end where they live. */
+static sl_status go_home(sl_sweep *s)
+{
+    for (int32_t o = 0; o < s->a->program->n_objects; o++) {
+        if (s->home[o] < 0 || !s->objects[o].defined)
+            continue;
+        bool done = true;
+        SL_TRY(sl_sweep_reserve(s));
+        sl_tier tier = s->spots[s->home[o]].place.tier;
+        if (s->objects[o].valid[tier])
+            continue;
+        if (tier == SL_TIER_HOST)
+            SL_TRY(sl_sweep_write_back(s, o, &done));
+        else
+            SL_TRY(sl_sweep_fetch(s, o, true, &done));
+        SL_ASSERT(done);
+    }
+    return SL_OK;
+}
+
+/* ---- the arenas ------------------------------------------------------------------------------------------------ */
+
+/* Where the fence goes; SIZE_MAX: no workspace is large. Also finds the next task with a large one, for each task. */
+static size_t fence_off(sl_sweep *s, size_t room)
+{
+    const sl_program *p = s->a->program;
+    const size_t *workspace = s->a->costs->workspace[SL_TIER_DEVICE];
+    size_t largest = 0, large = LARGE(room);
+    int32_t next = p->n_tasks;
+    for (int32_t t = p->n_tasks - 1; t >= 0; t--) {
+        size_t bytes = sl_sweep_on_host(s, t) ? 0 : workspace[p->tasks[t].kind];
+        if (bytes > large)
+            next = t;
+        largest = SL_MAX(largest, bytes);
+        s->next_large[t] = next;
+    }
+    return largest > large ? room - SL_MIN(room, SL_ROUND_UP(largest, (size_t) SL_ALIGN)) : SIZE_MAX;
+}
+
+static sl_status empty_arenas(sl_sweep *s)
+{
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+        if (s->base[tier] > s->budget[tier])
+            sl_sweep_stuck(s, (sl_tier) tier);
+        size_t room = s->budget[tier] - SL_MIN(s->base[tier], s->budget[tier]), fence = SIZE_MAX;
+        if (tier == SL_TIER_DEVICE && s->bounded && s->choice->fit & SL_FIT_FORESEE && room != SIZE_MAX)
+            fence = fence_off(s, room / SL_ALIGN * SL_ALIGN);
+        SL_TRY(sl_arena_reset(&s->arena[tier], room, fence));
+    }
+    return SL_OK;
+}
+
+/* ---- the walk -------------------------------------------------------------------------------------------------- */
+
+static sl_status begin(sl_sweep *s)
+{
+    s->n_spots = s->n_actions = s->n_deps = s->n_use_places = s->next_fetch = s->n_again = 0;
+    s->now_s = s->live = 0;
+    memset(s->need, 0xff, sizeof s->need);
+    memset(s->stream_last, 0xff, sizeof s->stream_last);
+    memset(s->stream_free_s, 0, sizeof s->stream_free_s);
+    SL_TRY(make_homes(s));
+    return empty_arenas(s);
+}
+
+/* Rounds are alike: who is behind after a few of them stays behind. */
+static void keep_pace(sl_sweep *s)
+{
+    const double behind = 1.004;
+    s->clock_s[s->task] = s->now_s;
+    if (s->paced && s->task > s->a->program->n_tasks / 4 && s->now_s > behind * s->pace_s[s->task]) {
+        sl_sweep_stuck(s, SL_TIER_DEVICE);
+        s->outcome->behind = true;
+    }
+}
+
+sl_status sl_sweep_walk(sl_sweep *s)
+{
+    SL_TRY(begin(s));
+    for (s->task = 0; s->task < s->a->program->n_tasks && s->outcome->feasible; s->task++) {
+        if (s->bounded) {
+            keep_pace(s);
+            SL_TRY(sl_sweep_fetch_ahead(s));
+        } else {
+            s->task_start_s[s->task] = s->now_s;
+            s->committed[s->task] = s->live;
+        }
+        SL_TRY(sl_sweep_reserve(s));
+        SL_TRY(sl_sweep_run_task(s, s->task));
+    }
+    return s->outcome->feasible ? go_home(s) : SL_OK;
+}
