@@ -40,18 +40,15 @@ static int64_t chunk_tokens(const sl_trial_config *c)
     return c->chunk_tokens ? c->chunk_tokens : sl_chunk_tokens_default(c->seqlen, c->batch, target);
 }
 
-/* What the machine has to give. On the CPU both tiers come out of one memory; a GPU's own context takes a little of its
- * own. */
+/* What the machine has to give now. */
 static void find_limits(const sl_trial *t, size_t limit[SL_TIER_COUNT])
 {
-    double free_bytes = (double) sl_machine_available_bytes();
-    bool shared = t->hardware.shared_cores;
-    double most[SL_TIER_COUNT] = {
-        shared ? 0.6 * free_bytes : 0.95 * (double) t->hardware.memory_bytes[SL_TIER_DEVICE],
-        (shared ? 0.3 : 0.8) * free_bytes,
-    };
+    sl_hardware hardware = t->hardware;
+    hardware.memory_bytes[SL_TIER_HOST] = sl_machine_available_bytes();
+    sl_hardware_limits(&hardware, limit);
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        limit[tier] = t->config.budget[tier] ? t->config.budget[tier] : (size_t) most[tier];
+        if (t->config.budget[tier])
+            limit[tier] = t->config.budget[tier];
 }
 
 static void forget_plan(sl_trial *t)

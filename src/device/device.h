@@ -116,6 +116,9 @@ const char *sl_launch_describe(const sl_launch *launch, char out[320]);
 /* Built-in profiles (h200, h100, a100, rtx5090, rtx3090) by name, a JSON file by path, or "this" for the machine we are on. */
 sl_status sl_hardware_find(const char *name_or_path, sl_hardware *hardware);
 const char *const *sl_hardware_names(int64_t *count);
+/* How much of each tier a job may take that was given no budgets. On shared cores both come out of one memory; a GPU's context takes
+ * a little of its own. */
+void sl_hardware_limits(const sl_hardware *hardware, size_t limit[SL_TIER_COUNT]);
 /* The file format, a flat JSON object with one key per figure, all required; or what `sluice system --json` printed, which holds
  * one as "profile". `path` is for messages. */
 sl_status sl_hardware_parse(const char *path, const char *text, size_t length, sl_hardware *hardware);

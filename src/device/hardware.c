@@ -276,3 +276,11 @@ sl_status sl_hardware_find(const char *name_or_path, sl_hardware *hardware)
     sl_free(text);
     return status;
 }
+
+void sl_hardware_limits(const sl_hardware *hardware, size_t limit[SL_TIER_COUNT])
+{
+    double device = (double) hardware->memory_bytes[SL_TIER_DEVICE],
+           host = (double) hardware->memory_bytes[SL_TIER_HOST];
+    limit[SL_TIER_DEVICE] = (size_t) (hardware->shared_cores ? 0.6 * host : 0.95 * device);
+    limit[SL_TIER_HOST] = (size_t) (hardware->shared_cores ? 0.3 * host : 0.8 * host);
+}

@@ -47,13 +47,13 @@ void sl_forecast_look(const sl_forecast *f, sl_forecast_view *v)
         .plan_ms = 1e3 * p->plan_s,
     };
     memcpy(v->min_bytes, f->min_bytes, sizeof v->min_bytes);
-    memcpy(v->budget_bytes, f->setup.budget, sizeof v->budget_bytes);
+    memcpy(v->budget_bytes, f->prepared.budget, sizeof v->budget_bytes);
     memcpy(v->gib_more, f->gib_more, sizeof v->gib_more);
     if (!p->plan)
         return;
     v->predicted = p->plan->predicted;
     v->predicted.peak_bytes[SL_TIER_HOST] += p->reserve_bytes;
-    memcpy(v->predicted.budget_bytes, f->setup.budget, sizeof v->budget_bytes);
+    memcpy(v->predicted.budget_bytes, f->prepared.budget, sizeof v->budget_bytes);
     v->lower_bound_s = p->plan->lower_bound_s;
     v->limit = sl_limit_name(p->plan->limit);
     v->actions = p->plan->n_actions;

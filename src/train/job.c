@@ -85,9 +85,10 @@ static const sl_option table[] = {
     {"device", "auto|cpu|...", SL_OPT_STRING, "auto", "Machine and memory",
      "Where to compute; auto takes the best device present."},
     {"device-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Machine and memory",
-     "Hard budget of device memory: 24GiB, 800MB. Everything counts. It changes the speed, never a bit of the result."},
+     "Hard budget of device memory: 24GiB, 800MB. Everything counts. It changes the speed, never a bit of the result. "
+     "Without one a job takes what it likes, as long as the machine has it; else it is planned for what there is."},
     {"host-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Machine and memory",
-     "Hard budget of host memory, Sluice's own structures and buffers included."},
+     "Hard budget of host memory, Sluice's own structures and buffers included. Without one: as --device-mem."},
     {"workspace-mem", "BYTES", SL_OPT_BYTES, NULL, "Machine and memory",
      "The most device memory a kernel takes for itself where it has the choice (attention's backward): time against "
      "room for the rest, never a bit of the result. Default: a "
@@ -353,6 +354,8 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     setup.seed = (uint64_t) sl_options_i64(o, "seed");
     setup.budget[SL_TIER_DEVICE] = sl_options_bytes(o, "device-mem");
     setup.budget[SL_TIER_HOST] = sl_options_bytes(o, "host-mem");
+    setup.limited[SL_TIER_DEVICE] = sl_options_is_set(o, "device-mem");
+    setup.limited[SL_TIER_HOST] = sl_options_is_set(o, "host-mem");
     setup.clip = sl_options_f64(o, "clip");
     setup.on_nan = is(o, "on-nan", "skip") ? SL_ON_NAN_SKIP : SL_ON_NAN_STOP;
     setup.mask_documents = sl_options_flag(o, "mask-documents");

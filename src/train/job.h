@@ -36,6 +36,7 @@ typedef struct sl_setup {
     uint64_t seed;
     int64_t steps;
     size_t budget[SL_TIER_COUNT]; /* SIZE_MAX: not limited */
+    bool limited[SL_TIER_COUNT];  /* somebody said so; else the machine's memory is the limit */
     double clip;
     sl_on_nan on_nan;
     bool mask_documents;

@@ -8,14 +8,13 @@
 #include "train/prepare.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "plan/rounds.h"
+#include "train/ask.h"
 
 enum {
     RESERVE_BASE = 5 << 20,
@@ -25,135 +24,6 @@ enum {
     RESERVE_PER_TOKEN = 32,
     RESERVE_PER_STEP = 8,
 };
-
-static sl_status build(void *context, sl_graph *graph)
-{
-    return sl_model_build(context, graph);
-}
-
-/* Where measurements are kept between runs; false: nowhere. */
-static bool cache_path(const char *name, char out[1024])
-{
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char folder[900];
-    if (base && base[0])
-        snprintf(folder, sizeof folder, "%.800s/sluice", base);
-    else if (home && home[0])
-        snprintf(folder, sizeof folder, "%.800s/.cache/sluice", home);
-    else
-        return false;
-    if (sl_dir_create(folder) != SL_OK)
-        return false;
-    snprintf(out, 1024, "%s/%s", folder, name);
-    return true;
-}
-
-/* The device without memory: to ask, not to run. */
-static sl_status ask_device(const sl_setup *setup, sl_device **device, sl_hardware *hardware)
-{
-    sl_device_config config = {.threads = setup->threads, .max_commands = 1, .max_events = 1};
-    SL_TRY(sl_device_open(setup->device, &config, device));
-    (*device)->class->hardware(*device, hardware);
-    return SL_OK;
-}
-
-/* From a profile: the one asked for, or the device's own. The device, where the plan is for it, tells the workspaces its kernels
- * really need. */
-static sl_status roofline_costs(const sl_setup *setup, const sl_program *program, sl_costs **costs)
-{
-    bool named = setup->hardware && strcmp(setup->hardware, "this") != 0;
-    sl_hardware hardware = {0};
-    sl_device *device = NULL;
-    sl_status status = SL_OK;
-    if (setup->runs || !named)
-        SL_TRY(ask_device(setup, &device, &hardware));
-    if (named)
-        status = sl_hardware_find(setup->hardware, &hardware);
-    if (status == SL_OK)
-        status = sl_costs_roofline(program, &hardware, device, costs);
-    sl_device_close(device);
-    return status;
-}
-
-typedef struct costs_context {
-    const sl_setup *setup;
-    sl_prepared *prepared;
-} costs_context;
-
-/* Asking a GPU's libraries for workspaces takes seconds: not for a guess. */
-static sl_status guess_costs(void *hardware, const sl_program *program, sl_costs **costs)
-{
-    return sl_costs_roofline(program, hardware, NULL, costs);
-}
-
-/* A device that pins its host arena takes as long for that as for measuring, and needs other parts of the machine: the two go on
- * at the same time. How large the arena will be is known before the measured costs are, nearly, from a plan with the
- * roofline's. An eighth of the budget is left for the memory that measuring takes. What fails here is no failure: the arena
- * is then mapped when it is wanted. */
-static void touch_ahead(void *context)
-{
-    costs_context *c = context;
-    sl_model model = c->setup->model;
-    sl_hardware hardware;
-    sl_device *device;
-    sl_plan_config config = {0};
-    sl_program *program = NULL;
-    sl_costs *costs = NULL;
-    sl_plan *plan = NULL;
-    size_t bytes[SL_TIER_COUNT];
-    char text[32];
-    if (ask_device(c->setup, &device, &hardware) != SL_OK)
-        return;
-    sl_device_close(device);
-    memcpy(config.budget, c->prepared->plan_budget, sizeof config.budget);
-    if (sl_plan_best(&c->setup->program, build, &model, guess_costs, &hardware, &config, &program, &costs, &plan) ==
-        SL_OK) {
-        sl_plan_extent(plan, bytes);
-        size_t early = SL_MIN(bytes[SL_TIER_HOST], config.budget[SL_TIER_HOST] / 8 * 7);
-        if (early && sl_pages_ahead_begin(early, &c->prepared->ahead) == SL_OK)
-            sl_info("%s of host memory are touched while costs are measured", sl_format_bytes(early, text));
-    }
-    sl_plan_destroy(plan);
-    sl_costs_destroy(costs);
-    sl_program_destroy(program);
-}
-
-static void touch_no_more(void *context)
-{
-    sl_pages_ahead_stop(((costs_context *) context)->prepared->ahead);
-}
-
-static sl_status measure_costs(costs_context *c, const sl_program *program, sl_costs **costs)
-{
-    const sl_setup *setup = c->setup;
-    const sl_device_class *class;
-    char cache[1024];
-    SL_TRY(sl_cost_memo_get(&c->prepared->memo, program, costs));
-    if (*costs)
-        return SL_OK;
-    SL_TRY(sl_device_find(setup->device, &class));
-    sl_measure_config config = {.device = setup->device, .threads = setup->threads, .context = c};
-    if (cache_path("costs.json", cache))
-        config.cache = cache;
-    if (setup->runs && class->pins_host && !c->prepared->ahead)
-        config.begins = touch_ahead, config.quiet = touch_no_more;
-    SL_TRY(sl_costs_measure(program, &config, costs));
-    sl_status status = sl_cost_memo_add(&c->prepared->memo, program, *costs);
-    if (status != SL_OK) {
-        sl_costs_destroy(*costs);
-        *costs = NULL;
-    }
-    return status;
-}
-
-static sl_status find_costs(void *context, const sl_program *program, sl_costs **costs)
-{
-    costs_context *c = context;
-    double start = sl_clock_s();
-    sl_status status = c->setup->measured ? measure_costs(c, program, costs) : roofline_costs(c->setup, program, costs);
-    c->prepared->measure_s += sl_clock_s() - start;
-    return status;
-}
 
 /* A validation pass has about a third of a training step's tasks. */
 static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
@@ -170,6 +40,7 @@ static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
 /* What the planner may have: the budgets, less the heap's share of the host's. */
 static void set_budgets(const sl_setup *setup, sl_prepared *p)
 {
+    memcpy(p->budget, setup->budget, sizeof p->budget);
     p->reserve_bytes = heap_reserve(setup, p->program);
     memcpy(p->plan_budget, setup->budget, sizeof p->plan_budget);
     if (setup->budget[SL_TIER_HOST] != SIZE_MAX) {
@@ -189,23 +60,64 @@ static sl_program_config frugal(const sl_setup *setup)
 static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
 {
     sl_model model = setup->model;
-    costs_context context = {setup, p};
+    sl_asking context = {setup, p};
     sl_program *program = NULL;
     sl_plan_config plan = {0};
     sl_program_config config = setup->program;
     /* A first program, whatever its rounds: its size fixes the heap's share, and it stands for the job if nothing fits. */
-    SL_TRY(sl_program_create(&config, build, &model, &p->program));
+    SL_TRY(sl_program_create(&config, sl_build_model, &model, &p->program));
     set_budgets(setup, p);
     memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    sl_status status = sl_plan_best(&config, build, &model, find_costs, &context, &plan, &program, &p->costs, &p->plan);
+    sl_status status =
+        sl_plan_best(&config, sl_build_model, &model, sl_ask_costs, &context, &plan, &program, &p->costs, &p->plan);
     if (status == SL_E_DOES_NOT_FIT) {
         config = frugal(setup);
-        status = sl_plan_best(&config, build, &model, find_costs, &context, &plan, &program, &p->costs, &p->plan);
+        status =
+            sl_plan_best(&config, sl_build_model, &model, sl_ask_costs, &context, &plan, &program, &p->costs, &p->plan);
     }
     SL_TRY(status);
     sl_program_destroy(p->program);
     p->program = program;
     return SL_OK;
+}
+
+/* Does the plan take more than the machine has, of tiers that nobody limited? Then *limit is what it may take. */
+static bool is_too_large(const sl_setup *setup, const sl_prepared *p, const sl_hardware *machine,
+                         size_t limit[SL_TIER_COUNT])
+{
+    size_t extent[SL_TIER_COUNT];
+    bool over = false;
+    sl_hardware_limits(machine, limit);
+    sl_plan_extent(p->plan, extent);
+    extent[SL_TIER_HOST] += p->reserve_bytes;
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        over |= !setup->limited[tier] && extent[tier] > limit[tier];
+    if (machine->shared_cores) /* one memory */
+        over = extent[SL_TIER_DEVICE] + extent[SL_TIER_HOST] > limit[SL_TIER_DEVICE] + limit[SL_TIER_HOST];
+    return over;
+}
+
+/* Without budgets everything stays on the device and lies as low as it can; only what is too large for the machine is planned
+ * again, within what there is. */
+static sl_status keep_to_machine(sl_setup *setup, sl_prepared *p)
+{
+    size_t limit[SL_TIER_COUNT];
+    sl_hardware machine;
+    if (setup->limited[SL_TIER_DEVICE] && setup->limited[SL_TIER_HOST])
+        return SL_OK;
+    SL_TRY(sl_ask_machine(setup, &machine));
+    if (!is_too_large(setup, p, &machine, limit))
+        return SL_OK;
+    if (setup->program.workspace_limit == sl_plan_workspace_limit(SIZE_MAX))
+        setup->program.workspace_limit = sl_plan_workspace_limit(limit[SL_TIER_DEVICE]);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        if (!setup->limited[tier])
+            setup->budget[tier] = limit[tier];
+    sl_plan_destroy(p->plan);
+    sl_costs_destroy(p->costs);
+    sl_program_destroy(p->program);
+    p->plan = NULL, p->costs = NULL, p->program = NULL;
+    return plan_training(setup, p);
 }
 
 static const char *amount(size_t bytes, char out[64])
@@ -223,7 +135,7 @@ static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
 {
     char device[64], host[64], text[2][64], least[256];
     if (!p->costs)
-        SL_TRY(find_costs(&(costs_context){setup, p}, p->program, &p->costs));
+        SL_TRY(sl_ask_costs(&(sl_asking){setup, p}, p->program, &p->costs));
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         SL_TRY(sl_prepared_minimum(setup, p, (sl_tier) tier, &p->min_bytes[tier]));
         amount(p->min_bytes[tier], text[tier]);
@@ -269,8 +181,8 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
     sl_model model = setup->model;
     config.forward_only = true;
     config.gated = config.norm = false;
-    SL_TRY(sl_program_create(&config, build, &model, &p->val_program));
-    SL_TRY(find_costs(&(costs_context){setup, p}, p->val_program, &p->val_costs));
+    SL_TRY(sl_program_create(&config, sl_build_model, &model, &p->val_program));
+    SL_TRY(sl_ask_costs(&(sl_asking){setup, p}, p->val_program, &p->val_costs));
     sl_status status = fit_validation(p);
     if (status == SL_E_DOES_NOT_FIT) {
         sl_warn("validation does not fit beside the training state and is left out: %s", sl_error_message());
@@ -279,30 +191,20 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
     return status;
 }
 
-/* A device whose libraries offer a choice of algorithms keeps its choices with the run. */
-static void remember_choices(const sl_setup *setup)
-{
-    const sl_device_class *class;
-    char run[1024], cache[1024];
-    if (sl_device_find(setup->device, &class) != SL_OK || !class->remember)
-        return; /* planning for another machine */
-    bool kept = cache_path("algorithms.txt", cache);
-    if (setup->runs && setup->out)
-        snprintf(run, sizeof run, "%.1000s/algorithms.txt", setup->out);
-    class->remember(setup->runs && setup->out ? run : NULL, kept ? cache : NULL);
-}
-
 sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
 {
     double start = sl_clock_s();
     sl_cost_memo memo = prepared->memo;
+    sl_setup job = *setup; /* with budgets that it may not have been given */
     *prepared = (sl_prepared){.memo = memo};
-    remember_choices(setup);
-    sl_status status = plan_training(setup, prepared);
+    sl_ask_to_remember(&job);
+    sl_status status = plan_training(&job, prepared);
+    if (status == SL_OK)
+        status = keep_to_machine(&job, prepared);
     if (status == SL_E_DOES_NOT_FIT)
-        status = does_not_fit(setup, prepared);
-    if (status == SL_OK && setup->val_every)
-        status = plan_validation(setup, prepared);
+        status = does_not_fit(&job, prepared);
+    if (status == SL_OK && job.val_every)
+        status = plan_validation(&job, prepared);
     prepared->plan_s = sl_clock_s() - start - prepared->measure_s;
     return status;
 }
@@ -323,11 +225,12 @@ void sl_prepared_destroy(sl_prepared *prepared)
 sl_status sl_prepared_minimum(const sl_setup *setup, sl_prepared *p, sl_tier tier, size_t *bytes)
 {
     sl_model model = setup->model;
-    costs_context context = {setup, p};
+    sl_asking context = {setup, p};
     sl_plan_config plan = {0};
     sl_program_config config = frugal(setup);
     memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    sl_status status = sl_plan_best_minimum(&config, build, &model, find_costs, &context, &plan, tier, bytes);
+    sl_status status =
+        sl_plan_best_minimum(&config, sl_build_model, &model, sl_ask_costs, &context, &plan, tier, bytes);
     if (status == SL_E_DOES_NOT_FIT) {
         *bytes = 0;
         return SL_OK;

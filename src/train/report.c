@@ -48,7 +48,7 @@ void sl_run_measured(const sl_trainer *t, sl_summary *m)
     m->step_s = sl_run_median(t);
     m->peak_bytes[SL_TIER_DEVICE] = arena_peak(t, SL_TIER_DEVICE);
     m->peak_bytes[SL_TIER_HOST] = host_peak(t);
-    memcpy(m->budget_bytes, t->setup.budget, sizeof m->budget_bytes);
+    memcpy(m->budget_bytes, t->prepared.budget, sizeof m->budget_bytes);
     if (m->step_s <= 0)
         return;
     const sl_program *program = t->prepared.program;
@@ -63,7 +63,7 @@ static void predicted(const sl_trainer *t, sl_summary *p)
 {
     *p = t->prepared.plan->predicted;
     p->peak_bytes[SL_TIER_HOST] += t->prepared.reserve_bytes;
-    memcpy(p->budget_bytes, t->setup.budget, sizeof p->budget_bytes);
+    memcpy(p->budget_bytes, t->prepared.budget, sizeof p->budget_bytes);
 }
 
 void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
@@ -100,7 +100,7 @@ void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
         .skipped = t->skipped,
         .interrupted = t->interrupted,
     };
-    memcpy(v->budget_bytes, t->setup.budget, sizeof v->budget_bytes);
+    memcpy(v->budget_bytes, t->prepared.budget, sizeof v->budget_bytes);
     predicted(t, &v->predicted);
     sl_run_measured(t, &v->measured);
 }

@@ -39,6 +39,45 @@ TEST(budgets_change_no_bit)
     }
 }
 
+/* Without budgets: what the plan likes if the machine has it, else the best within what there is. */
+static void forecast_on(size_t device, size_t host, const char *device_budget, sl_forecast_view *view)
+{
+    sl_hardware machine;
+    sl_job *job;
+    sl_forecast *forecast;
+    CHECK_OK(sl_hardware_find("rtx3090", &machine));
+    machine.memory_bytes[SL_TIER_DEVICE] = device, machine.memory_bytes[SL_TIER_HOST] = host;
+    CHECK_OK(sl_hardware_write(&machine, test_path("machine.json")));
+    CHECK_OK(sl_job_create(&job));
+    CHECK_OK(sl_job_set(job, "model", "tiny"));
+    CHECK_OK(sl_job_set(job, "seqlen", "256"));
+    CHECK_OK(sl_job_set(job, "hw", test_path("machine.json")));
+    if (device_budget)
+        CHECK_OK(sl_job_set(job, "device-mem", device_budget));
+    CHECK_OK(sl_forecast_create(job, &forecast));
+    sl_forecast_look(forecast, view);
+    sl_forecast_destroy(forecast);
+    sl_job_destroy(job);
+}
+
+TEST(the_machine_is_the_limit)
+{
+    const size_t gib = (size_t) 1 << 30;
+    sl_forecast_view view;
+    forecast_on(64 * gib, 64 * gib, NULL, &view);
+    CHECK(view.feasible && view.budget_bytes[SL_TIER_DEVICE] == SIZE_MAX &&
+          view.budget_bytes[SL_TIER_HOST] == SIZE_MAX);
+    size_t likes = view.predicted.peak_bytes[SL_TIER_DEVICE];
+    forecast_on(likes / 2, 64 * gib, NULL, &view);
+    CHECK(view.feasible && view.predicted.peak_bytes[SL_TIER_DEVICE] <= likes / 2);
+    CHECK(view.budget_bytes[SL_TIER_DEVICE] < likes / 2 && view.budget_bytes[SL_TIER_HOST] < 64 * gib);
+    CHECK(view.predicted.peak_bytes[SL_TIER_HOST] > likes / 4); /* the rest is there */
+    forecast_on(likes / 2, 64 * gib, "unlimited", &view);       /* somebody who says so is believed */
+    CHECK(view.feasible && view.predicted.peak_bytes[SL_TIER_DEVICE] == likes);
+    forecast_on(likes / 2, likes / 100, NULL, &view);
+    CHECK(!view.feasible && view.budget_bytes[SL_TIER_DEVICE] < likes / 2);
+}
+
 /* The host's budget counts the heap too: the least that the forecast names works and is not exceeded. */
 TEST(host_budget_holds)
 {
@@ -226,6 +265,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(budgets_change_no_bit);
     RUN(host_budget_holds);
+    RUN(the_machine_is_the_limit);
     RUN(resume_continues_to_the_same_bits);
     RUN(steps_allocate_nothing);
     RUN(validation_changes_nothing);
