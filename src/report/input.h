@@ -130,6 +130,7 @@ typedef struct sl_run_log {
     sl_log_action *actions;
     sl_log_place *places;
     int64_t n_steps, n_validations, n_ops, n_actions, n_places;
+    int64_t resumed_at; /* steps before it are of runs that ended, with other plans perhaps */
 } sl_run_log;
 
 /* ---- both ---- */
@@ -148,7 +149,8 @@ sl_status sl_input_read(const char *path, sl_input **input);
 sl_status sl_input_parse(const char *path, const char *text, size_t length, sl_input **input);
 void sl_input_destroy(sl_input *input);
 
-/* Seconds of a step: the median over all steps but the first of the log, of that when there is no other. */
+/* Seconds of a step, as the run's own figures count it: the median since the last resume without its first, of what there is where
+ * there is no other. */
 double sl_log_median_step(const sl_run_log *log);
 
 #endif

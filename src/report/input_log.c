@@ -57,6 +57,7 @@ static sl_status read_run(sl_reading *r, sl_run_log *log, const sl_json *line)
     SL_TRY(sl_reading_count(r, line, "first_step", 0, &first));
     while (log->n_steps > 0 && log->steps[log->n_steps - 1].step > first)
         log->n_steps--;
+    log->resumed_at = log->n_steps;
     while (log->n_validations > 0 && log->validations[log->n_validations - 1].step > first)
         log->n_validations--;
     log->n_ops = log->n_actions = log->n_places = 0;
@@ -346,7 +347,8 @@ double sl_log_median_step(const sl_run_log *log)
     int64_t n = 0;
     if (log->n_steps == 0 || sl_alloc(&sorted, log->n_steps, sizeof *sorted) != SL_OK)
         return median;
-    for (int64_t i = log->n_steps > 1; i < log->n_steps; i++)
+    int64_t first = log->resumed_at < log->n_steps ? log->resumed_at : 0;
+    for (int64_t i = first + (log->n_steps - first > 1); i < log->n_steps; i++)
         if (isfinite(log->steps[i].seconds))
             sorted[n++] = log->steps[i].seconds;
     qsort(sorted, (size_t) n, sizeof *sorted, ascending);

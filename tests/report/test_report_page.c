@@ -149,9 +149,10 @@ TEST(resumed)
         sl_text_printf(&text, "{\"event\":\"step\",\"t\":1,\"step\":%d,\"loss\":%d,\"seconds\":1}\n", i, 10 * i);
     sl_text_printf(&text, "{\"event\":\"run\",\"t\":0,\"model\":\"made\",\"first_step\":4}\n");
     for (int i = 5; i <= 7; i++)
-        sl_text_printf(&text, "{\"event\":\"step\",\"t\":1,\"step\":%d,\"loss\":%d,\"seconds\":1}\n", i, 100 * i);
+        sl_text_printf(&text, "{\"event\":\"step\",\"t\":1,\"step\":%d,\"loss\":%d,\"seconds\":3}\n", i, 100 * i);
     sl_input *input = read_log(text.data);
     CHECK_I64(input->log->n_steps, 7);
+    CHECK_NEAR(sl_log_median_step(input->log), 3, 0); /* of the plan that the page shows */
     CHECK_NEAR(input->log->steps[3].loss, 40, 0);
     CHECK_NEAR(input->log->steps[4].loss, 500, 0);
     CHECK_I64(input->log->steps[6].step, 7);
