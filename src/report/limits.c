@@ -102,6 +102,21 @@ static void add_plan(const sl_run_log *log, double *seconds)
     add_waits(&log->predicted, seconds);
 }
 
+/* Far slower than its own measured costs say: no advice on the job helps before that is understood. */
+static void advise(const sl_run_log *log, sl_verdict *v)
+{
+    const double far = 1.25;
+    double ratio = sl_log_median_step(log) / log->predicted.step_s;
+    char times[32];
+    if (v->measured && ratio > far && log->costs && strncmp(log->costs, "measured", 8) == 0)
+        snprintf(v->advice, sizeof v->advice,
+                 "A step took %s times as long as predicted from measured costs: look first for what else used the "
+                 "machine, or did when they were measured. %s",
+                 sl_show(ratio, times), v->limit == SL_BOUND_COMPUTE ? "" : advice[v->limit]);
+    else
+        snprintf(v->advice, sizeof v->advice, "%s", advice[v->limit]);
+}
+
 bool sl_limits(const sl_run_log *log, sl_verdict *v)
 {
     const sl_log_step *last = log->n_steps ? &log->steps[log->n_steps - 1] : NULL;
@@ -127,6 +142,6 @@ bool sl_limits(const sl_run_log *log, sl_verdict *v)
     snprintf(v->sentence, sizeof v->sentence, "Limited by %s: %s of a step's time %s%s.", sl_bound_names[v->limit],
              sl_show_as(v->seconds[v->limit] / v->step_s, SL_SHARE, share), meanings[v->limit],
              v->measured ? "" : " (predicted)");
-    snprintf(v->advice, sizeof v->advice, "%s", advice[v->limit]);
+    advise(log, v);
     return true;
 }

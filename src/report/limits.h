@@ -33,7 +33,7 @@ typedef struct sl_verdict {
     sl_bound limit;
     bool measured;      /* otherwise from the plan alone */
     char sentence[256]; /* "Limited by compute: 83 % of a step ..." */
-    char advice[256];
+    char advice[384];
 } sl_verdict;
 
 /* false: the log does not tell enough. */

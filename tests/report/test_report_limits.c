@@ -69,6 +69,29 @@ TEST(overhead)
     CHECK_I64(verdict_of((made_step){.matmul_s = 0.3}).limit, SL_BOUND_OVERHEAD);
 }
 
+/* A run far slower than the costs that were measured for it is not told that all is well. */
+TEST(slower_than_measured)
+{
+    static const struct {
+        const char *costs, *step;
+        bool told;
+    } cases[] = {
+        {"measured cpu test", "0.5", true}, {"measured cpu test", "0.9", false}, {"roofline h200", "0.5", false}};
+    for (int64_t i = 0; i < SL_COUNT(cases); i++) {
+        sl_text text = {0};
+        sl_verdict v;
+        make_log(&(made_step){.matmul_s = 0.9}, &text);
+        sl_text_printf(&text, "{\"event\":\"plan\",\"t\":0,\"costs\":\"%s\",\"step_s\":%s}\n", cases[i].costs,
+                       cases[i].step);
+        sl_input *input = read_log(text.data);
+        REQUIRE(sl_limits(input->log, &v));
+        CHECK((strstr(v.advice, "2 times as long as predicted") != NULL) == cases[i].told);
+        CHECK((strstr(v.advice, "used as it should be") != NULL) == !cases[i].told);
+        sl_input_destroy(input);
+        sl_text_free(&text);
+    }
+}
+
 /* A log without an end is judged by its plan. */
 TEST(from_the_plan)
 {
@@ -126,6 +149,7 @@ int main(int argc, char **argv)
     RUN(files);
     RUN(communication);
     RUN(overhead);
+    RUN(slower_than_measured);
     RUN(from_the_plan);
     RUN(nothing_to_say);
     RUN(ridge);
