@@ -4,7 +4,7 @@
 set -euo pipefail
 export LC_ALL=C
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || true' EXIT
 cd "$work"
 fail() { echo "FAILED: $*"; exit 1; }
 # Two threads on any machine: each one more takes its workspace of the budgets.

@@ -6,9 +6,9 @@ export LC_ALL=C.UTF-8
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 command -v python3 >/dev/null && [ -n "$browser" ] || { echo "skipped: no chromium or no python3"; exit 77; }
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || true' EXIT # a browser's helpers may still be leaving, and that is no failure
 cd "$work"
-export XDG_CACHE_HOME=$work/cache
+export XDG_CACHE_HOME=$work/cache TMPDIR=$work # a browser leaves files behind
 # A name is not a browser yet: it may be a note where to get one, or want what a container does not give.
 timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/try" --dump-dom about:blank >try.html 2>try.err </dev/null &&
     grep -q '<html>' try.html || { echo "skipped: $browser does not run here: $(tail -n 1 try.err)"; exit 77; }

@@ -7,7 +7,7 @@ sluice=${SLUICE:?path of the sluice program}
 source=${SLUICE_SOURCE:?source folder}
 kills=${KILLS:-4}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/sluice-kill-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
+trap 'rm -rf "$dir" || true' EXIT
 export XDG_CACHE_HOME=$dir/cache
 [ -x "$sluice" ] || { echo "skipped: $sluice is not built"; exit 77; }
 
