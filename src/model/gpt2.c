@@ -224,9 +224,8 @@ static sl_status read_dropout(const char *file, const sl_json *root, sl_model *m
         return sl_fail(SL_E_UNSUPPORTED, "%s: \"embd_pdrop\" %g differs from \"resid_pdrop\" %g; one value serves both",
                        file, (double) embedding, (double) model->dropout);
     if (attention > 0)
-        sl_warn("%s: \"attn_pdrop\" %g is not applied: attention never stores its probabilities. Dropout of the "
-                "residual stream "
-                "and the embedding is",
+        sl_warn("%s: \"attn_pdrop\" %g is not applied (attention never stores its probabilities); dropout of the "
+                "residual stream and the embedding is applied",
                 file, (double) attention);
     return SL_OK;
 }

@@ -2,16 +2,19 @@
  * A run's life: everything that can fail cheaply is tried before anything that takes long, in this order: options, data, run
  * folder, plans, memory, weights. After creation a step allocates nothing.
  *
- *     job -> setup -> loader -> prepared (program, costs, plan) -> device -> engines -> store -> weights or checkpoint
+ *     job -> setup -> loader -> prepared (program, costs, plan) -> log -> device -> engines -> store -> weights or checkpoint
  */
 #include "train/trainer.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/file.h"
+#include "core/io_error.h"
 #include "core/log.h"
 #include "train/run.h"
 
@@ -45,7 +48,7 @@ static sl_status check_device(const sl_setup *setup)
 }
 
 /* A folder with checkpoints is only ever continued: a new run over it would mix two runs, or remove the first one's. */
-static sl_status open_folder(sl_trainer *t)
+static sl_status check_folder(const sl_trainer *t)
 {
     const char *out = t->setup.out;
     int64_t newest;
@@ -63,7 +66,17 @@ static sl_status open_folder(sl_trainer *t)
                        "%s holds a run that has reached step %" PRId64
                        ": give --resume to go on with it, or another --out",
                        out, newest);
+    SL_TRY(sl_dir_create(out));
+    return access(out, W_OK | X_OK) == 0 ? SL_OK : sl_io_failed("write", out, errno, 0);
+}
+
+/* Only once there is a plan: a job that is refused leaves nothing behind. */
+static sl_status open_folder(sl_trainer *t)
+{
+    const char *out = t->setup.out;
     char path[1024];
+    if (!out)
+        return SL_OK;
     snprintf(path, sizeof path, "%s/checkpoints", out);
     SL_TRY(sl_dir_create(path));
     snprintf(path, sizeof path, "%s/events.jsonl", out);
@@ -152,8 +165,9 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     t->setup.runs = true;
     SL_TRY_GOTO(check_device(&t->setup), fail);
     SL_TRY_GOTO(open_data(t), fail);
-    SL_TRY_GOTO(open_folder(t), fail);
+    SL_TRY_GOTO(check_folder(t), fail);
     SL_TRY_GOTO(sl_prepare(&t->setup, &t->prepared), fail);
+    SL_TRY_GOTO(open_folder(t), fail);
     double start = sl_clock_s();
     SL_TRY_GOTO(open_device(t), fail);
     SL_TRY_GOTO(allocate(t), fail);

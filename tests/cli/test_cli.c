@@ -362,7 +362,8 @@ TEST(figures)
 
 TEST(budgets)
 {
-    refused(3, TRAIN "--device-mem 100KiB", "does not fit 100.0 KiB");
+    refused(3, TRAIN "--device-mem 100KiB --out refused", "does not fit 100.0 KiB");
+    CHECK(access(test_path("refused"), F_OK) != 0); /* nothing came of it, nothing is left */
     refused(3, TRAIN "--host-mem 100KiB", "of host memory would do");
     refused(3, TRAIN "--device-mem 100KiB --host-mem 100KiB", "does not fit");
     CHECK_I64(sluice("plan " JOB "--device-mem 100KiB"), 3);
