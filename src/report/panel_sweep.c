@@ -40,6 +40,11 @@ static double budget(const sl_grid *grid, int64_t row, int64_t column)
     return isfinite(bytes) ? bytes : (double) INFINITY;
 }
 
+static const char *show_budget(double bytes, char out[32])
+{
+    return isfinite(bytes) ? sl_show_as(bytes, SL_BYTES, out) : "unlimited";
+}
+
 static void add_value(double *values, int *n, double value)
 {
     for (int i = 0; i < *n; i++)
@@ -117,8 +122,8 @@ static void draw_map(sl_text *out, const group *g, const char *column, const cha
     if (top >= 0)
         snprintf(title, sizeof title, "%s: best %s (%s device, %s host)", what,
                  sl_show_as(sl_grid_number(g->grid, top, at), quantity, best),
-                 sl_show_as(budget(g->grid, top, g->device_at), SL_BYTES, where[0]),
-                 sl_show_as(budget(g->grid, top, g->host_at), SL_BYTES, where[1]));
+                 show_budget(budget(g->grid, top, g->device_at), where[0]),
+                 show_budget(budget(g->grid, top, g->host_at), where[1]));
     else
         snprintf(title, sizeof title, "%s: no cell fits", what);
     sl_panel_begin(out, id, g->n_device > WIDE_FROM, title, NULL);
