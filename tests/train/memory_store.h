@@ -16,7 +16,8 @@ typedef struct memory_store {
 static sl_status memory_read(void *context, int32_t object, size_t offset, void *bytes, size_t length)
 {
     memory_store *m = context;
-    REQUIRE(m->bytes[object] && offset + length <= m->program->objects[object].bytes);
+    if (!m->bytes[object] || offset + length > m->program->objects[object].bytes) /* any thread: no CHECK */
+        return sl_fail(SL_E_INTERNAL, "object %d has no bytes %zu to %zu", object, offset, offset + length);
     memcpy(bytes, m->bytes[object] + offset, length);
     return SL_OK;
 }
@@ -24,7 +25,8 @@ static sl_status memory_read(void *context, int32_t object, size_t offset, void 
 static sl_status memory_write(void *context, int32_t object, size_t offset, const void *bytes, size_t length)
 {
     memory_store *m = context;
-    REQUIRE(m->bytes[object] && offset + length <= m->program->objects[object].bytes);
+    if (!m->bytes[object] || offset + length > m->program->objects[object].bytes) /* any thread: no CHECK */
+        return sl_fail(SL_E_INTERNAL, "object %d has no bytes %zu to %zu", object, offset, offset + length);
     if (bytes)
         memcpy(m->bytes[object] + offset, bytes, length);
     else
