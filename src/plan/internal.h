@@ -1,7 +1,7 @@
 /*
  * Inside the planner. The pieces, in the order a plan passes through them:
  *
- *   rounds.c    ways to cut the step into rounds (candidate.c, interleave.c, unroll.c)
+ *   rounds.c    ways to cut the step into rounds (candidate.c, interleave.c, unroll.c, guide.c)
  *   create.c    from the program of one of them and its budgets to a plan, by way of:
  *   analyze.c   the program as arrays: who uses what, which gaps between uses exist, what may be recomputed
  *   search.c    picks choices: per gap keep/evict/drop, per persistent object its home, per update host or device

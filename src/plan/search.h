@@ -1,6 +1,6 @@
 /* The search's state, shared by its parts: search.c (what is tried, in which order), choice.c (simple choices),
- * feasible.c (does it fit?), evaluate.c (how good is it?), climb.c (small changes) and blame.c (what stalls can be
- * blamed on). */
+ * feasible.c (does it fit, and with how little?), evaluate.c (how good is it?), climb.c (small changes) and blame.c
+ * (what stalls can be blamed on). */
 #ifndef SL_PLAN_SEARCH_H
 #define SL_PLAN_SEARCH_H
 
@@ -49,12 +49,11 @@ sl_status sl_search_improve(sl_search *search);
 sl_status sl_search_refine(sl_search *search, bool *better);
 
 /* ---- feasible.c ---- */
-/* Budgets count in steps of this many bytes: for large programs host memory in coarse ones, so that the smallest
- * budget is found in few. */
-size_t sl_search_grain(const sl_search *search, sl_tier tier);
 /* The one judge of what fits: sl_plan_create and sl_plan_minimum both ask it. On success `best` is a choice that
  * fits. */
 sl_status sl_search_feasible(sl_search *search, bool *feasible);
+/* The smallest budget of `tier` that the judge accepts, the other as given; 0: none. */
+sl_status sl_search_minimum(sl_search *search, sl_tier tier, size_t *bytes);
 
 /* ---- evaluate.c ---- */
 bool sl_search_over(const sl_search *search); /* whether to stop */
