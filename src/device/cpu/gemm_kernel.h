@@ -74,7 +74,7 @@ static void pack_b(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_
 {
     const bool bf16 = b->dtype == SL_BF16, whole = width == NR;
     const void *data = element_const(b->data, b->transposed ? first * b->leading + k0 : k0 * b->leading + first, bf16);
-    /* Constants in the common cases: each compiles to its own loop, without masks. */
+    /* Constants: each compiles to its own loop, the common cases without masks. */
     if (b->transposed && bf16)
         pack_b_rows(data, true, b->leading, width, count, packed);
     else if (b->transposed)
@@ -83,8 +83,10 @@ static void pack_b(const sl_gemm_matrix *b, int64_t first, int64_t width, int64_
         pack_b_columns(data, true, b->leading, NR, count, packed);
     else if (whole)
         pack_b_columns(data, false, b->leading, NR, count, packed);
+    else if (bf16)
+        pack_b_columns(data, true, b->leading, width, count, packed);
     else
-        pack_b_columns(data, bf16, b->leading, width, count, packed);
+        pack_b_columns(data, false, b->leading, width, count, packed);
 }
 
 /* bf16 A stored along k: packed[i][k], rows KC apart. */
