@@ -81,8 +81,8 @@ static sl_status guess_costs(void *hardware, const sl_program *program, sl_costs
 
 /* A device that pins its host arena takes as long for that as for measuring, and needs other parts of the machine: the two go on
  * at the same time. How large the arena will be is known before the measured costs are, nearly, from a plan with the
- * roofline's. An eighth of the budget is left for the memory that measuring takes. What fails here is no failure: the arena
- * is then mapped when it is wanted. */
+ * roofline's. An eighth of the budget is left for the memory that measuring takes, and the heap's share once more for this plan
+ * beside the other. What fails here is no failure: the arena is then mapped when it is wanted. */
 static void touch_ahead(void *context)
 {
     sl_asking *c = context;
@@ -100,7 +100,8 @@ static void touch_ahead(void *context)
     if (sl_plan_best(&c->setup->program, sl_build_model, &model, guess_costs, &hardware, &config, &program, &costs,
                      &plan) == SL_OK) {
         sl_plan_extent(plan, bytes);
-        size_t early = SL_MIN(bytes[SL_TIER_HOST], config.budget[SL_TIER_HOST] / 8 * 7);
+        size_t budget = config.budget[SL_TIER_HOST], spare = SL_MIN(budget, budget / 8 + c->prepared->reserve_bytes);
+        size_t early = SL_MIN(bytes[SL_TIER_HOST], budget - spare);
         if (early && sl_pages_ahead_begin(early, &c->prepared->ahead) == SL_OK)
             sl_info("%s of host memory are touched while costs are measured", sl_format_bytes(early, text));
     }
