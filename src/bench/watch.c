@@ -93,14 +93,16 @@ static bool watch_scope(sl_device *device, sl_scope level, const char *name)
 static sl_status watch_write(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
 {
     sl_watch *w = self(device);
-    w->implicit_syncs += w->in_step;
+    if (w->in_step) /* outside steps any thread may call */
+        w->implicit_syncs++;
     return w->device->class->write(w->device, tier, to, from, bytes);
 }
 
 static sl_status watch_read(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
 {
     sl_watch *w = self(device);
-    w->implicit_syncs += w->in_step;
+    if (w->in_step) /* outside steps any thread may call */
+        w->implicit_syncs++;
     return w->device->class->read(w->device, tier, to, from, bytes);
 }
 

@@ -225,6 +225,13 @@ void sl_engine_destroy(sl_engine *engine)
     sl_free(engine);
 }
 
+static void raise_peak(sl_engine *engine, int tier, size_t top)
+{
+    size_t peak = atomic_load_explicit(&engine->peak_bytes[tier], memory_order_relaxed);
+    while (top > peak && !atomic_compare_exchange_weak(&engine->peak_bytes[tier], &peak, top))
+        ;
+}
+
 /* ---- between steps ---- */
 
 static sl_status find_home(sl_engine *engine, int32_t object, size_t offset, size_t length, const sl_place **home)
@@ -237,7 +244,7 @@ static sl_status find_home(sl_engine *engine, int32_t object, size_t offset, siz
         return sl_fail(SL_E_INTERNAL, "%zu bytes at %zu of %s, which has %zu", length, offset,
                        engine->program->objects[object].name, bytes);
     *home = &plan->places[plan->home[object]];
-    engine->peak_bytes[(*home)->tier] = SL_MAX(engine->peak_bytes[(*home)->tier], (*home)->address + offset + length);
+    raise_peak(engine, (*home)->tier, (*home)->address + offset + length);
     return SL_OK;
 }
 
@@ -264,7 +271,7 @@ sl_status sl_engine_issue(sl_engine *engine, int32_t action)
     sl_device *device = engine->device;
     const sl_engine_item *item = &engine->items[action];
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        engine->peak_bytes[tier] = SL_MAX(engine->peak_bytes[tier], item->top[tier]);
+        raise_peak(engine, tier, item->top[tier]);
     sl_status status = item->launch ? device->class->launch(device, item->stream, item->launch, &engine->spans[action])
                                     : device->class->copy(device, item->stream, item->to, item->from, item->bytes,
                                                           &engine->spans[action]);

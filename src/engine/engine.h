@@ -18,7 +18,7 @@ void sl_engine_needs(const sl_plan *plan, int64_t *max_commands, int64_t *max_ev
 sl_status sl_engine_create(sl_device *device, const sl_program *program, const sl_plan *plan, sl_engine **engine);
 void sl_engine_destroy(sl_engine *engine);
 
-/* Between steps: the content of a persistent, data or result object, at its home. */
+/* Between steps, from any thread: the content of a persistent, data or result object, at its home. */
 sl_status sl_engine_write(sl_engine *engine, int32_t object, size_t offset, const void *bytes,
                           size_t length); /* NULL: zeros */
 sl_status sl_engine_read(sl_engine *engine, int32_t object, size_t offset, void *bytes, size_t length);

@@ -2,6 +2,8 @@
 #ifndef SL_ENGINE_INTERNAL_H
 #define SL_ENGINE_INTERNAL_H
 
+#include <stdatomic.h>
+
 #include "engine/engine.h"
 
 /* An action, resolved: everything the issue loop needs and nothing else. */
@@ -25,8 +27,8 @@ struct sl_engine {
     sl_launch *launches;
     sl_engine_item *items; /* by action */
     int32_t *waits;
-    sl_span *spans; /* by action */
-    size_t peak_bytes[SL_TIER_COUNT];
+    sl_span *spans;                          /* by action */
+    atomic_size_t peak_bytes[SL_TIER_COUNT]; /* state is read and written by several threads between steps */
     double peak_flops;
     int64_t steps; /* begun so far */
 };
