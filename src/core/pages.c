@@ -55,8 +55,8 @@ struct sl_pages_ahead {
 
 static void set_policy(pthread_t thread, int policy)
 {
-    pthread_setschedparam(thread, policy,
-                          &(struct sched_param){0}); /* where it may not, they touch like anybody else */
+    struct sched_param none = {0};
+    pthread_setschedparam(thread, policy, &none); /* where it may not, they touch like anybody else */
 }
 
 static void *touch(void *argument)

@@ -61,8 +61,7 @@ typedef struct sl_device sl_device;
 typedef struct sl_device_class {
     const char *name;     /* "cpu", "cuda", "sim" */
     const char *describe; /* one line for people */
-    bool
-        pins_host; /* opening touches the whole host arena, which may take many seconds: begin early (sl_pages_ahead) */
+    bool pins_host;       /* opening touches the whole host arena, which may take seconds: see config.ahead */
     sl_status (*open)(const sl_device_config *config, sl_device **device);
     void (*close)(sl_device *device);
     void *(*arena)(sl_device *device, sl_tier tier); /* base address */

@@ -101,18 +101,25 @@ static int32_t cheapest_window(const sl_sweep *s, const sl_arena *arena, size_t 
     return best;
 }
 
+/* The next object in *at..end, the rest of a window; *at moves on behind its place. -1: none. */
+static int32_t next_in_window(const sl_sweep *s, const sl_arena *arena, size_t *at, size_t end)
+{
+    while (*at < end) {
+        const sl_segment *segment = &arena->segments[sl_arena_index(arena, *at)];
+        *at = segment->address + segment->bytes;
+        if (segment->place >= 0)
+            return s->spots[segment->place].place.object;
+    }
+    return -1;
+}
+
 /* All that lies in the window leaves. *stayed: an object that could not; -1: none. */
 static sl_status clear_window(sl_sweep *s, size_t address, size_t bytes, int32_t *stayed)
 {
     const sl_arena *arena = &s->arena[SL_TIER_DEVICE];
-    size_t end = address + bytes;
+    size_t at = address, end = address + bytes;
     *stayed = -1;
-    for (size_t at = address; at < end;) {
-        const sl_segment *segment = &arena->segments[sl_arena_index(arena, at)];
-        at = segment->address + segment->bytes;
-        if (segment->place < 0)
-            continue;
-        int32_t object = s->spots[segment->place].place.object;
+    for (int32_t object; (object = next_in_window(s, arena, &at, end)) >= 0;) {
         bool done;
         SL_TRY(sl_sweep_reserve(s));
         SL_TRY(sl_sweep_evict(s, object, again_s(s, object) < link_s(s, s->a->bytes[object], 1), &done));
@@ -157,13 +164,8 @@ static sl_status force_host_room(sl_sweep *s, size_t bytes, int32_t *at)
     int32_t window = cheapest_window(s, arena, bytes, s->costs);
     if (window < 0)
         return SL_OK;
-    size_t address = arena->segments[window].address, end = address + bytes;
-    for (size_t next = address; next < end;) {
-        const sl_segment *segment = &arena->segments[sl_arena_index(arena, next)];
-        next = segment->address + segment->bytes;
-        if (segment->place < 0)
-            continue;
-        int32_t object = s->spots[segment->place].place.object;
+    size_t address = arena->segments[window].address, next = address, end = address + bytes;
+    for (int32_t object; (object = next_in_window(s, arena, &next, end)) >= 0;) {
         if (s->actual && !s->objects[object].valid[SL_TIER_DEVICE])
             s->actual[s->objects[object].gap] = SL_GAP_DROP;
         sl_sweep_forget(s, object, SL_TIER_HOST);

@@ -36,6 +36,12 @@ static bool cache_path(const char *name, char out[1024])
     return true;
 }
 
+/* A profile by name or file, not the device at hand. */
+static bool is_elsewhere(const sl_setup *setup)
+{
+    return setup->hardware && strcmp(setup->hardware, "this") != 0;
+}
+
 /* The device without memory: to ask, not to run. */
 static sl_status ask_device(const sl_setup *setup, sl_device **device, sl_hardware *hardware)
 {
@@ -48,7 +54,7 @@ static sl_status ask_device(const sl_setup *setup, sl_device **device, sl_hardwa
 sl_status sl_ask_machine(const sl_setup *setup, sl_hardware *hardware)
 {
     sl_device *device = NULL;
-    if (setup->hardware && strcmp(setup->hardware, "this") != 0)
+    if (is_elsewhere(setup))
         return sl_hardware_find(setup->hardware, hardware);
     SL_TRY(ask_device(setup, &device, hardware));
     sl_device_close(device);
@@ -59,13 +65,12 @@ sl_status sl_ask_machine(const sl_setup *setup, sl_hardware *hardware)
  * really need. */
 static sl_status roofline_costs(const sl_setup *setup, const sl_program *program, sl_costs **costs)
 {
-    bool named = setup->hardware && strcmp(setup->hardware, "this") != 0;
     sl_hardware hardware = {0};
     sl_device *device = NULL;
     sl_status status = SL_OK;
-    if (setup->runs || !named)
+    if (setup->runs || !is_elsewhere(setup))
         SL_TRY(ask_device(setup, &device, &hardware));
-    if (named)
+    if (is_elsewhere(setup))
         status = sl_hardware_find(setup->hardware, &hardware);
     if (status == SL_OK)
         status = sl_costs_roofline(program, &hardware, device, costs);

@@ -103,11 +103,11 @@ sl_status sl_identity_compare(const sl_identity *identity, const char *name, con
             continue;
         }
         if (strcmp(now->name, "data") == 0)
-            return sl_fail(SL_E_USAGE,
-                           "%s belongs to a run over other data (the files' names and sizes, --mask-documents, or what "
-                           "--val-every "
-                           "and --val-share hold out): use the same to go on, or another --out to begin anew",
-                           name);
+            return sl_fail(
+                SL_E_USAGE,
+                "%s belongs to a run over other data (the files' names and sizes, --mask-documents, or what "
+                "--val-every and --val-share hold out): use the same to go on, or another --out to begin anew",
+                name);
         return sl_fail(SL_E_USAGE,
                        "%s belongs to a run with %s %s, but this one has %s: use the same to go on, or another --out "
                        "to begin anew",
