@@ -2,10 +2,11 @@
 # The table of docs/performance.md on one GPU: each job's speed against what was predicted, PyTorch on the same job where it runs at
 # all, and what must not depend on the budget or the device. One JSON line per job goes to bench/results/, with commit, versions,
 # clock and temperature; a line per job is printed as it ends, the table last.
-#   bench/h200.sh [-s STEPS] [-t TOKENS-PER-STEP] [-k STEPS] [-c CORES] [-r FOLDER] [-p PYTHON PEER] [job ...]
+#   bench/h200.sh [-s STEPS] [-t TOKENS-PER-STEP] [-k STEPS] [-c CORES] [-r FOLDER] [-e FOLDER] [-p PYTHON PEER] [job ...]
 # -s  steps of the speed jobs (default 3; the first is not counted), -t  tokens per step of the llama jobs (default 524288)
 # -k  steps of `curve` (default 200); -c  cores its CPU half runs on, beside the other jobs, as taskset takes them (default: all)
 # -r  where `curve` finds corpus.txt and the CPU's half made before: cpu-f32.out and cpu-bf16.out, what `sluice train --json` printed
+# -e  where the speed jobs' event logs are kept, for `sluice report`
 # -p  an interpreter with torch, and the PyTorch baseline script (llama_torch.py): runs it after the jobs it knows
 # Jobs: 8b-110 8b-24 8b-12 8b-1k 8b-64k 1b 1b-512k gpt2 small   speed
 #       8b-64k-any gpt2-any   the same with --any-order
@@ -16,14 +17,15 @@
 # A job may take LIMIT seconds (900). COMMIT: where git cannot tell. RESULTS: another file for the lines.
 set -euo pipefail
 export LC_ALL=C # one order of the files that make the corpus, and so one curve, everywhere
-steps=3 tokens=524288 curve_steps=200 cores='' before='' python='' peer=''
-while getopts s:t:k:c:r:p: option; do
+steps=3 tokens=524288 curve_steps=200 cores='' before='' events_to='' python='' peer=''
+while getopts s:t:k:c:r:e:p: option; do
     case $option in
     s) steps=$OPTARG ;;
     t) tokens=$OPTARG ;;
     k) curve_steps=$OPTARG ;;
     c) cores=$OPTARG ;;
     r) before=$OPTARG ;;
+    e) events_to=$OPTARG ;;
     p) python=$OPTARG peer=${!OPTIND} OPTIND=$((OPTIND + 1)) ;;
     *) exit 2 ;;
     esac
@@ -101,6 +103,7 @@ host_peak_bytes host_budget_bytes recompute_fraction weights_hash loss")" \
         "$(members "$work/plan.event" "plan_ms measure_s memory_s weights_s")" "$(value "$work/end.event" compute)" \
         "$(value "$work/step.event" t)" $((SECONDS - begin)) > "$work/row"
     row < "$work/row"
+    [[ ! $events_to ]] || { mkdir -p "$events_to" && cp "$events" "$events_to/$job.jsonl"; }
     awk -v job="$job" -v rate="$(value "$out" tokens_per_s)" -v step="$(value "$out" step_s)" -v predicted="$(value "$out" predicted_step_s)" \
         -v mfu="$(value "$out" mfu)" -v again="$(value "$out" recompute_fraction)" -v first="$(value "$work/step.event" t)" \
         -v costs="$(value "$work/plan.event" measure_s)" -v wall=$((SECONDS - begin)) 'BEGIN {
@@ -253,3 +256,4 @@ while read -r line; do
     esac
 done < "$work/rows"
 echo "$SECONDS s; lines added to $results"
+! grep -q '"kind":"failed"\|"equal":false\|"within":false' "$work/rows" # speeds are for people to judge; these are not

@@ -42,6 +42,9 @@ static bool shape_of(const sl_launch *launch, bool backward, sl_graph_shape *s)
             return false;
         s->batch = 1, s->q_rows = q->dim[0], s->kv_rows = at.m;
     }
+    /* A single query sees all there is. cuDNN takes it for a decoder's, where a mask and shared heads do not go together. */
+    if (s->q_rows == 1)
+        s->causal = 0;
     s->width = at.q_stride, s->o_width = at.o_stride, s->kv_width = at.kv_stride;
     return true;
 }
@@ -53,11 +56,17 @@ static size_t align(size_t bytes)
 
 static sl_status attention_supports(sl_cuda *cuda, const sl_launch *launch)
 {
-    (void) cuda;
     int e = launch->attrs.attention.head_dim;
+    size_t has = sl_cuda_get_info(cuda)->shared_bytes;
     if (e > SL_CUDA_ATTENTION_MOST_HEAD_DIM)
         return sl_cuda_fail(SL_E_UNSUPPORTED, "attention on CUDA takes head dims up to %d, not %d",
                             SL_CUDA_ATTENTION_MOST_HEAD_DIM, e);
+    size_t takes = sl_cuda_attention_plain_shared(e, launch->op == SL_OP_ATTENTION_BWD);
+    if (takes > has)
+        return sl_cuda_fail(SL_E_UNSUPPORTED,
+                            "attention with a head dim of %d takes %zu bytes of shared memory and this GPU has %zu: "
+                            "use a smaller head dim",
+                            e, takes, has);
     return SL_OK;
 }
 
@@ -94,7 +103,7 @@ static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
                      SL_ID_SCALE, SL_ID_MASKED, SL_ID_LEN_Q, SL_ID_LEN_KV};
     void *pointers[] = {
         launch->in[0].data, k, v, launch->out[0].data, launch->out[1].data, &scale, &masked, &len_q, &len_kv};
-    int count = launch->attrs.attention.causal ? launch->attrs.attention.q_offset ? 9 : 7 : 6;
+    int count = s.causal ? s.q_rows != s.kv_rows ? 9 : 7 : 6;
     return sl_dnn_run(cuda, graph, ids, pointers, count, launch->workspace, stream);
 }
 

@@ -12,6 +12,8 @@ extern "C" {
 sl_status sl_cuda_attention_plain(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream);
 sl_status sl_cuda_attention_plain_bwd(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream);
 size_t sl_cuda_attention_plain_bwd_workspace(const sl_launch *launch);
+/* Shared memory that a block of the plain kernels takes at the least, whatever the dtype. */
+size_t sl_cuda_attention_plain_shared(int head_dim, bool backward);
 
 #ifdef __cplusplus
 }

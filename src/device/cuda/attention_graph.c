@@ -187,8 +187,13 @@ sl_status sl_attention_graph(sl_cuda *cuda, const sl_graph_shape *s, sl_dnn_grap
             build_backward(&x);
         else
             build_forward(&x);
-        plan->refused =
-            sl_dnn_finish(cuda, &plan->graph, s->backward ? "this attention backward" : "this attention") != SL_OK;
+        sl_status status =
+            sl_dnn_finish(cuda, &plan->graph, s->backward ? "this attention backward" : "this attention");
+        if (status != SL_OK && status != SL_E_UNSUPPORTED) { /* other kernels would give other bits, this time alone */
+            plan_destroy(&plan->base);
+            return status;
+        }
+        plan->refused = status != SL_OK;
         sl_cuda_cache_add(cuda, SL_OP_ATTENTION, s, sizeof *s, &plan->base);
     }
     *out = plan->refused ? NULL : &plan->graph;

@@ -288,16 +288,18 @@ constexpr size_t shared_bytes(int e, int ra, int b, int own, int streamed)
     return sizeof(float) * (size_t) ((own * 8 * ra + streamed * b) * stride(e) + 8 * ra * p_stride(b) + 2 * 8 * ra);
 }
 
-/* Variants by RA: 8 alone, but 4 for head dims that do not fit otherwise, and both in f32, which has nothing else to run on. */
+/* Variants by RA: 8 alone, but 4 for head dims that do not fit otherwise; both in f32, which has nothing else to run on, and for head
+ * dims up to 128, whose backward with 8 takes 109 KiB of shared memory where small GPUs have 99. */
 template <typename T, int E> struct variants {
-    static constexpr int most = E < 256 ? 8 : 4, least = sizeof(T) == 4 ? 4 : most;
+    static constexpr int most = E < 256 ? 8 : 4, least = sizeof(T) == 4 || E == 128 ? 4 : most;
+    static constexpr bool spreads = sizeof(T) == 4; /* takes fewer rows also to keep more multiprocessors busy */
 };
 
 /* Whether `rows` of `heads` heads are better cut into more blocks: 64 rows each would leave multiprocessors idle or do not fit. */
-static inline bool wants_more_blocks(sl_cuda *cuda, int64_t rows, int heads, size_t shared)
+static inline bool wants_more_blocks(sl_cuda *cuda, int64_t rows, int heads, bool spreads, size_t shared)
 {
     const sl_cuda_info *info = sl_cuda_get_info(cuda);
-    return (rows + 63) / 64 * heads < 2 * (int64_t) info->multiprocessors || shared > info->shared_bytes;
+    return (spreads && (rows + 63) / 64 * heads < 2 * (int64_t) info->multiprocessors) || shared > info->shared_bytes;
 }
 
 /* Blocks of `rows` of all `n` rows. `alike`: rows of a sequence if all are alike and begin with row 0, else 0. */

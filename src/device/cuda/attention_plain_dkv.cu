@@ -125,11 +125,12 @@ extern "C" sl_status sl_cuda_attention_plain_dkv(sl_cuda *cuda, const sl_launch 
 {
     sl_attention_layout at = sl_attention_places(&launch->attrs, &launch->in[1].type, &launch->in[2].type);
     shape s = shape_of(launch, &at, launch->in[1].type.dim[0], &launch->in[5].type);
-    SL_DISPATCH(launch->in[0].type.dtype, T, SL_ATTENTION_DISPATCH(s.e, E, {
-                    using ra = variants<T, E>;
-                    if (wants_more_blocks(cuda, s.m, s.kv_heads, shared_bytes(E, ra::most, bwd_tile(E), 2, 2)))
-                        return run<T, E, ra::least>(cuda, launch, &at, s, stream);
-                    return run<T, E, ra::most>(cuda, launch, &at, s, stream);
-                }));
+    SL_DISPATCH(
+        launch->in[0].type.dtype, T, SL_ATTENTION_DISPATCH(s.e, E, {
+            using ra = variants<T, E>;
+            if (wants_more_blocks(cuda, s.m, s.kv_heads, ra::spreads, shared_bytes(E, ra::most, bwd_tile(E), 2, 2)))
+                return run<T, E, ra::least>(cuda, launch, &at, s, stream);
+            return run<T, E, ra::most>(cuda, launch, &at, s, stream);
+        }));
     return SL_OK;
 }

@@ -115,12 +115,13 @@ static sl_status run(sl_cuda *cuda, const sl_launch *launch, const sl_attention_
 static sl_status run_dq(sl_cuda *cuda, const sl_launch *launch, const sl_attention_layout *at, shape s,
                         cudaStream_t stream)
 {
-    SL_DISPATCH(launch->in[0].type.dtype, T, SL_ATTENTION_DISPATCH(s.e, E, {
-                    using ra = variants<T, E>;
-                    if (wants_more_blocks(cuda, s.n, s.heads, shared_bytes(E, ra::most, bwd_tile(E), 2, 2)))
-                        return run<T, E, ra::least>(cuda, launch, at, s, stream);
-                    return run<T, E, ra::most>(cuda, launch, at, s, stream);
-                }));
+    SL_DISPATCH(
+        launch->in[0].type.dtype, T, SL_ATTENTION_DISPATCH(s.e, E, {
+            using ra = variants<T, E>;
+            if (wants_more_blocks(cuda, s.n, s.heads, ra::spreads, shared_bytes(E, ra::most, bwd_tile(E), 2, 2)))
+                return run<T, E, ra::least>(cuda, launch, at, s, stream);
+            return run<T, E, ra::most>(cuda, launch, at, s, stream);
+        }));
     return SL_OK;
 }
 

@@ -127,13 +127,23 @@ static sl_status run(sl_cuda *cuda, const sl_launch *launch, const sl_attention_
     return SL_OK;
 }
 
+extern "C" size_t sl_cuda_attention_plain_shared(int head_dim, bool backward)
+{
+    size_t bytes = 0;
+    SL_ATTENTION_DISPATCH(head_dim, E, {
+        constexpr int rows = variants<bf16, E>::least; /* f32 takes no more */
+        bytes = backward ? shared_bytes(E, rows, bwd_tile(E), 2, 2) : shared_bytes(E, rows, tile(E), 1, 2);
+    });
+    return bytes;
+}
+
 extern "C" sl_status sl_cuda_attention_plain(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     sl_attention_layout at = sl_attention_places(&launch->attrs, &launch->in[0].type, &launch->in[1].type);
     shape s = shape_of(launch, &at, launch->in[0].type.dim[0], &launch->in[2].type);
     SL_DISPATCH(launch->in[0].type.dtype, T, SL_ATTENTION_DISPATCH(s.e, E, {
                     using ra = variants<T, E>;
-                    if (wants_more_blocks(cuda, s.n, s.heads, shared_bytes(E, ra::most, tile(E), 1, 2)))
+                    if (wants_more_blocks(cuda, s.n, s.heads, ra::spreads, shared_bytes(E, ra::most, tile(E), 1, 2)))
                         return run<T, E, ra::least>(cuda, launch, &at, s, stream);
                     return run<T, E, ra::most>(cuda, launch, &at, s, stream);
                 }));

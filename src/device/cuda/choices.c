@@ -58,7 +58,7 @@ static bool parse(const char *line, choice *c)
             return false;
         at = (int) (end - line);
     }
-    return true;
+    return line[at] == '\n'; /* whole: the end of one that was cut may be half a word */
 }
 
 static void print(const choice *c, char *out, size_t size)

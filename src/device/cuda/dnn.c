@@ -140,6 +140,13 @@ void sl_dnn_reshape(sl_dnn_graph *g, sl_dnn_tensor x, sl_dnn_tensor y)
     add_op(g, op);
 }
 
+/* A failure of the moment, which says nothing about the graph. */
+static bool lacks_memory(cudnnStatus_t status)
+{
+    return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+           status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+}
+
 enum { CONFIGS = 8 }; /* looked at */
 
 /* The first engine configuration that becomes a plan. `found` is how many the library has, which may be more than asked for. */
@@ -158,11 +165,18 @@ static void choose_plan(sl_dnn_graph *g, cudnnHandle_t handle, cudnnBackendDescr
                                           CONFIGS, &found, configs));
     for (int64_t i = 0; i < SL_MIN(found, CONFIGS) && g->status == CUDNN_STATUS_SUCCESS; i++) {
         cudnnBackendDescriptor_t plan = create(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-        if (cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) ==
-                CUDNN_STATUS_SUCCESS &&
-            cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                     &configs[i]) == CUDNN_STATUS_SUCCESS &&
-            cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS) {
+        cudnnStatus_t status =
+            cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+        if (status == CUDNN_STATUS_SUCCESS)
+            status = cudnnBackendSetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                              CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &configs[i]);
+        if (status == CUDNN_STATUS_SUCCESS)
+            status = cudnnBackendFinalize(plan);
+        if (lacks_memory(status)) {
+            check(g, status, "cudnnBackendFinalize of a plan");
+            return;
+        }
+        if (status == CUDNN_STATUS_SUCCESS) {
             int64_t bytes = 0, count = 0;
             CHECK(g, cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
                                               &count, &bytes));
@@ -186,8 +200,9 @@ sl_status sl_dnn_finish(sl_cuda *cuda, sl_dnn_graph *g, const char *what)
     if (g->status != CUDNN_STATUS_SUCCESS) {
         char detail[512] = "";
         cudnnGetLastErrorString(detail, sizeof detail);
-        return sl_cuda_fail(SL_E_UNSUPPORTED, "cuDNN does not take %s: %s (%s) %s", what,
-                            cudnnGetErrorString(g->status), g->failed, detail);
+        return sl_cuda_fail(lacks_memory(g->status) ? SL_E_MEMORY : SL_E_UNSUPPORTED,
+                            "cuDNN does not take %s: %s (%s) %s", what, cudnnGetErrorString(g->status), g->failed,
+                            detail);
     }
     return SL_OK;
 }

@@ -149,6 +149,9 @@ template <typename T, bool LAYER> static sl_status norm_any(const sl_launch *lau
         sl_cuda_aligned(launch->out[0].data) && sl_cuda_aligned(launch->in[1].data) &&
         (!LAYER || sl_cuda_aligned(launch->in[2].data)))
         norm_pieces<T, W, LAYER>(launch, stream);
+    else if (launch->in[0].type.dim[1] > MOST_ODD_COLUMNS)
+        return sl_cuda_fail(SL_E_INTERNAL, "norms on CUDA want rows of more than %d columns at multiples of 16 bytes",
+                            MOST_ODD_COLUMNS);
     else
         norm_pieces<T, 1, LAYER>(launch, stream);
     SL_CUDA_LAUNCHED();
