@@ -1,6 +1,6 @@
 /* Touching ahead. Memory costs most when it is first touched: the kernel clears it, and on a virtual machine the hypervisor may
  * have to find it first. 100 GiB took 22 s on all cores of one, time in which the program did nothing else. Begun while costs
- * are measured on an accelerator, with half of the cores and at the lowest priority there is, it is hidden behind that. The
+ * are measured on an accelerator, with most of the cores and at the lowest priority there is, it is hidden behind that. The
  * size is a guess made before there is a plan; mremap moves page tables, not pages, so being wrong costs nothing. */
 #include "core/pages.h"
 
@@ -84,10 +84,13 @@ void sl_pages_ahead_stop(sl_pages_ahead *ahead)
 }
 
 /* Signals are for the program's own threads. No thread at all is fine too: then nothing is touched ahead. */
-static void start(sl_pages_ahead *ahead)
+void sl_pages_ahead_go_on(sl_pages_ahead *ahead)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN), wanted = SL_MIN(SL_MAX(cores / 2, 1), (long) MOST_TOUCHERS);
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN), wanted = SL_MIN(SL_MAX(cores * 3 / 4, 1), (long) MOST_TOUCHERS);
     sigset_t all, before;
+    if (!ahead || !ahead->memory)
+        return;
+    atomic_store(&ahead->stop, false);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (ahead->touchers < wanted && pthread_create(&ahead->threads[ahead->touchers], NULL, touch, ahead) == 0)
@@ -105,7 +108,7 @@ sl_status sl_pages_ahead_begin(size_t bytes, sl_pages_ahead **out)
         return status;
     }
     ahead->bytes = bytes;
-    start(ahead);
+    sl_pages_ahead_go_on(ahead);
     *out = ahead;
     return SL_OK;
 }

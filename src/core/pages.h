@@ -14,7 +14,8 @@ void sl_pages_unmap(void *memory, size_t bytes);
 /* Memory that idle cores touch in the background, for an arena that will be wanted soon and whose size is known roughly. */
 typedef struct sl_pages_ahead sl_pages_ahead;
 sl_status sl_pages_ahead_begin(size_t bytes, sl_pages_ahead **ahead);
-void sl_pages_ahead_stop(sl_pages_ahead *ahead);          /* touches no more; NULL is fine */
+void sl_pages_ahead_stop(sl_pages_ahead *ahead);          /* touches no more... */
+void sl_pages_ahead_go_on(sl_pages_ahead *ahead);         /* ...until this; NULL is fine for both */
 size_t sl_pages_ahead_bytes(const sl_pages_ahead *ahead); /* until they are taken */
 /* Ends the touching and hands over exactly `bytes` as sl_pages_map does, those that were touched in front. The second time, and of
  * NULL, it is sl_pages_map. */

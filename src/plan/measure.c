@@ -210,14 +210,12 @@ static int32_t heaviest(const job *j, bool on_host)
     return best;
 }
 
-static sl_status measure_machine(job *j)
+static sl_status measure_links(job *j)
 {
     sl_bench *b = &j->bench;
     sl_costs *c = j->costs;
     int32_t load_kind = heaviest(j, false), host_kind = heaviest(j, true);
     sl_launch load, host;
-    if (j->config->quiet)
-        j->config->quiet(j->config->context);
     SL_TRY(sl_bench_links(b, j->piece, &j->machine));
     if (load_kind >= 0) {
         if (host_kind >= 0) { /* an update: any numbers will do, also those the load's operands leave behind */
@@ -230,6 +228,18 @@ static sl_status measure_machine(job *j)
         SL_TRY(sl_bench_slowdowns(b, &load, c->device_s[load_kind], host_kind >= 0 ? &host : NULL,
                                   host_kind >= 0 ? c->host_s[host_kind] : 0, j->piece, &j->machine));
     }
+    return SL_OK;
+}
+
+static sl_status measure_machine(job *j)
+{
+    const sl_measure_config *config = j->config;
+    if (config->quiet)
+        config->quiet(config->context, true);
+    sl_status status = measure_links(j);
+    if (config->quiet)
+        config->quiet(config->context, false);
+    SL_TRY(status);
     return sl_measure_cache_put(j->cache, j->machine_key, (const double *) &j->machine, SL_MEASURED_FIGURES);
 }
 
@@ -407,8 +417,6 @@ static sl_status measure_unknown(job *j)
         all &= j->known[k];
     if (all)
         return SL_OK;
-    if (j->config->begins)
-        j->config->begins(j->config->context);
     SL_TRY(open_bench(j, largest_kind(j), j->piece));
     bool *fresh;
     SL_TRY(sl_region_alloc(j->region, &fresh, j->program->n_kinds + 1, sizeof *fresh));

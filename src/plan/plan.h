@@ -40,9 +40,9 @@ typedef struct sl_measure_config {
     const char *device; /* class name: it is opened with scratch memory of its own */
     int threads;
     const char *cache; /* file that keeps results per device numerics, threads and kind; NULL: none */
-    /* Either may be NULL. `begins` is called if not everything is on file, before the seconds that it takes, in which the host has
-     * little to do; `quiet` before the links are measured, which anything else would spoil. */
-    void (*begins)(void *context), (*quiet)(void *context);
+    /* Called with true before the links are measured, which anything else on the host would spoil, and with false behind it; the
+     * host has little to do otherwise. NULL: nobody wants to know. */
+    void (*quiet)(void *context, bool on);
     void *context;
 } sl_measure_config;
 /* Times each kind once on random data, and the links, one way and both, beside compute. */

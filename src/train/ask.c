@@ -4,6 +4,7 @@
  */
 #include "train/ask.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,40 +85,69 @@ static sl_status guess_costs(void *hardware, const sl_program *program, sl_costs
     return sl_costs_roofline(program, hardware, NULL, costs);
 }
 
-/* A device that pins its host arena takes as long for that as for measuring, and needs other parts of the machine: the two go on
- * at the same time. How large the arena will be is known before the measured costs are, nearly, from a plan with the
- * roofline's. An eighth of the budget is left for the memory that measuring takes, and the heap's share once more for this plan
- * beside the other. What fails here is no failure: the arena is then mapped when it is wanted. */
-static void touch_ahead(void *context)
-{
-    sl_asking *c = context;
-    sl_model model = c->setup->model;
+/*
+ * A device that pins its host arena takes as long for that as for measuring, and needs other parts of the machine: the two go on
+ * at the same time, but for the moments in which links are measured. How large the arena will be is known before the measured costs
+ * are, nearly, from a plan with the roofline's, drawn up by a thread of its own. An eighth of the budget is left for the memory that
+ * measuring takes, and the heap's share once more for this plan beside the other. What fails here is no failure: the arena is then
+ * mapped when it is wanted.
+ */
+typedef struct touching {
+    sl_asking *asking;
     sl_hardware hardware;
+    pthread_t planner;
+    bool planning;
+} touching;
+
+static void *plan_and_touch(void *context)
+{
+    const touching *t = context;
+    const sl_setup *setup = t->asking->setup;
+    sl_prepared *prepared = t->asking->prepared;
+    sl_model model = setup->model;
+    sl_hardware hardware = t->hardware;
     sl_plan_config config = {0};
     sl_program *program = NULL;
     sl_costs *costs = NULL;
     sl_plan *plan = NULL;
     size_t bytes[SL_TIER_COUNT];
     char text[32];
-    if (sl_ask_machine(c->setup, &hardware) != SL_OK)
-        return;
-    memcpy(config.budget, c->prepared->plan_budget, sizeof config.budget);
-    if (sl_plan_best(&c->setup->program, sl_build_model, &model, guess_costs, &hardware, &config, &program, &costs,
+    memcpy(config.budget, prepared->plan_budget, sizeof config.budget);
+    if (sl_plan_best(&setup->program, sl_build_model, &model, guess_costs, &hardware, &config, &program, &costs,
                      &plan) == SL_OK) {
         sl_plan_extent(plan, bytes);
-        size_t budget = config.budget[SL_TIER_HOST], spare = SL_MIN(budget, budget / 8 + c->prepared->reserve_bytes);
+        size_t budget = config.budget[SL_TIER_HOST], spare = SL_MIN(budget, budget / 8 + prepared->reserve_bytes);
         size_t early = SL_MIN(bytes[SL_TIER_HOST], budget - spare);
-        if (early && sl_pages_ahead_begin(early, &c->prepared->ahead) == SL_OK)
+        if (early && sl_pages_ahead_begin(early, &prepared->ahead) == SL_OK)
             sl_info("%s of host memory are touched while costs are measured", sl_format_bytes(early, text));
     }
     sl_plan_destroy(plan);
     sl_costs_destroy(costs);
     sl_program_destroy(program);
+    return NULL;
 }
 
-static void touch_no_more(void *context)
+static void touch_ahead(touching *t)
 {
-    sl_pages_ahead_stop(((sl_asking *) context)->prepared->ahead);
+    if (sl_ask_machine(t->asking->setup, &t->hardware) == SL_OK)
+        t->planning = pthread_create(&t->planner, NULL, plan_and_touch, t) == 0;
+}
+
+static void end_planning(touching *t)
+{
+    if (t->planning)
+        pthread_join(t->planner, NULL);
+    t->planning = false;
+}
+
+static void keep_quiet(void *context, bool quiet)
+{
+    touching *t = context;
+    end_planning(t);
+    if (quiet)
+        sl_pages_ahead_stop(t->asking->prepared->ahead);
+    else
+        sl_pages_ahead_go_on(t->asking->prepared->ahead);
 }
 
 static sl_status measure_costs(sl_asking *c, const sl_program *program, sl_costs **costs)
@@ -129,13 +159,18 @@ static sl_status measure_costs(sl_asking *c, const sl_program *program, sl_costs
     if (*costs)
         return SL_OK;
     SL_TRY(sl_device_find(setup->device, &class));
-    sl_measure_config config = {.device = setup->device, .threads = setup->threads, .context = c};
+    touching ahead = {.asking = c};
+    sl_measure_config config = {.device = setup->device, .threads = setup->threads};
     if (cache_path("costs.json", cache))
         config.cache = cache;
-    if (setup->runs && class->pins_host && !c->prepared->ahead)
-        config.begins = touch_ahead, config.quiet = touch_no_more;
-    SL_TRY(sl_costs_measure(program, &config, costs));
-    sl_status status = sl_cost_memo_add(&c->prepared->memo, program, *costs);
+    if (setup->runs && class->pins_host && !c->prepared->ahead) {
+        config.quiet = keep_quiet, config.context = &ahead;
+        touch_ahead(&ahead);
+    }
+    sl_status status = sl_costs_measure(program, &config, costs);
+    end_planning(&ahead);
+    SL_TRY(status);
+    status = sl_cost_memo_add(&c->prepared->memo, program, *costs);
     if (status != SL_OK) {
         sl_costs_destroy(*costs);
         *costs = NULL;

@@ -95,10 +95,13 @@ TEST(touched_while_nobody_waits)
     for (int i = 0; i < 24000 && resident() < before + bytes - other; i++) /* idle cores may be rare */
         usleep(10000);
     CHECK(resident() >= before + bytes - other);
+    sl_pages_ahead_stop(ahead);
+    sl_pages_ahead_go_on(ahead);
     sl_pages_ahead_end(ahead);                                /* nobody took it */
     CHECK_OK(sl_pages_ahead_begin((size_t) 1 << 30, &ahead)); /* given up half way */
     sl_pages_ahead_end(ahead);
     sl_pages_ahead_stop(NULL);
+    sl_pages_ahead_go_on(NULL);
     sl_pages_ahead_end(NULL);
     CHECK_I64(sl_heap_bytes(), 0);
 }

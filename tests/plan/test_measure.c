@@ -31,14 +31,9 @@ TEST(every_kind_gets_a_time)
     test_program_destroy(p);
 }
 
-static void count_begin(void *context)
+static void count_quiet(void *context, bool on)
 {
-    ((int *) context)[0]++;
-}
-
-static void count_quiet(void *context)
-{
-    ((int *) context)[1]++;
+    ((int *) context)[on]++;
 }
 
 TEST(the_second_time_comes_from_the_file)
@@ -47,8 +42,7 @@ TEST(the_second_time_comes_from_the_file)
     sl_program *p = small_program();
     sl_costs *first, *second;
     const char *cache = test_path("costs.jsonl");
-    sl_measure_config config = {
-        .device = "cpu", .threads = 2, .cache = cache, .begins = count_begin, .quiet = count_quiet, .context = calls};
+    sl_measure_config config = {.device = "cpu", .threads = 2, .cache = cache, .quiet = count_quiet, .context = calls};
     CHECK_OK(sl_costs_measure(p, &config, &first));
     CHECK(sl_file_exists(cache) && calls[0] == 1 && calls[1] == 1);
     CHECK_OK(sl_costs_measure(p, &config, &second));
