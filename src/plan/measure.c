@@ -43,13 +43,14 @@ static bool is_linear(sl_op_id op)
     return op == SL_OP_ADAMW || op == SL_OP_SGD || op == SL_OP_SUM_SQUARES;
 }
 
-/* Cuts a very large update down; returns by how much its time must be multiplied. */
+/* Cuts a very large update down, all that differ in length alone to the same part; returns by how much its time must be multiplied. */
 static double shrink(sl_launch *launch)
 {
     size_t bytes = sl_bench_operand_bytes(launch);
     if (bytes <= LARGEST_KIND || !is_linear(launch->op))
         return 1;
-    int64_t whole = launch->in[0].type.dim[0], part = whole / (int64_t) (bytes / LARGEST_KIND + 1);
+    int64_t whole = launch->in[0].type.dim[0], each = (int64_t) bytes / whole; /* bytes of an element, padding aside */
+    int64_t part = (int64_t) LARGEST_KIND / each;
     for (int i = 0; i < SL_MAX_IN; i++)
         if (launch->in[i].type.dim[0] == whole)
             launch->in[i].type.dim[0] = part;
@@ -81,8 +82,8 @@ static void describe_type(sl_text *key, const sl_type *type)
     sl_text_printf(key, "]");
 }
 
-/* All that a kind's time depends on, readable: op, types, accumulate bits, sequences, attributes as words. */
-static void describe_kind(sl_text *key, const sl_launch *launch, int64_t sequences)
+/* Attributes less those that say which random numbers a launch draws. */
+static sl_attrs attrs_of(const sl_launch *launch)
 {
     sl_attrs attrs = launch->attrs;
     if (launch->op == SL_OP_ADAMW)
@@ -91,6 +92,13 @@ static void describe_kind(sl_text *key, const sl_launch *launch, int64_t sequenc
         attrs.sgd.stream = 0;
     else if (launch->op == SL_OP_DROPOUT)
         attrs.dropout.stream = 0, attrs.dropout.first_row = 0;
+    return attrs;
+}
+
+/* All that a kind's time depends on, readable: op, types, accumulate bits, sequences, attributes as words. */
+static void describe_kind(sl_text *key, const sl_launch *launch, int64_t sequences)
+{
+    const sl_attrs attrs = attrs_of(launch);
     sl_text_printf(key, "%s", sl_op(launch->op)->name);
     for (int i = 0; i < sl_op(launch->op)->n_in; i++)
         describe_type(key, &launch->in[i].type);
@@ -167,10 +175,42 @@ static sl_status time_kind(job *j, int32_t kind, double seconds[2])
     return SL_OK;
 }
 
+static bool same_types(const sl_launch *a, const sl_launch *b)
+{
+    bool same = a->op == b->op && a->accumulate == b->accumulate;
+    for (int i = 0; i < SL_MAX_IN && same; i++)
+        same = memcmp(&a->in[i].type, &b->in[i].type, sizeof a->in[i].type) == 0;
+    for (int k = 0; k < SL_MAX_OUT && same; k++)
+        same = memcmp(&a->out[k].type, &b->out[k].type, sizeof a->out[k].type) == 0;
+    return same;
+}
+
+/* A large update's time from one before it that is measured on the same part: the groups of a model differ in length alone. */
+static bool follows_from_another(const job *j, int32_t kind, double seconds[2])
+{
+    sl_launch own, other;
+    sl_costs_launch(j->program, kind, &own);
+    const double scale = shrink(&own);
+    const sl_attrs attrs = attrs_of(&own);
+    for (int32_t k = 0; k < kind && scale != 1; k++) {
+        sl_costs_launch(j->program, k, &other);
+        const double others = shrink(&other);
+        const sl_attrs other_attrs = attrs_of(&other);
+        if (others == 1 || !same_types(&own, &other) || memcmp(&attrs, &other_attrs, sizeof attrs) != 0 ||
+            isfinite(j->costs->host_s[k]) != isfinite(j->costs->host_s[kind]))
+            continue;
+        seconds[0] = j->costs->device_s[k] * scale / others;
+        seconds[1] = j->costs->host_s[k] * scale / others;
+        return true;
+    }
+    return false;
+}
+
 static sl_status measure_kind(job *j, int32_t kind)
 {
     double seconds[2];
-    SL_TRY(time_kind(j, kind, seconds));
+    if (!follows_from_another(j, kind, seconds))
+        SL_TRY(time_kind(j, kind, seconds));
     j->costs->device_s[kind] = seconds[0];
     j->costs->host_s[kind] = seconds[1];
     return sl_measure_cache_put(j->cache, j->keys[kind], seconds, 2);
@@ -231,14 +271,17 @@ static sl_status measure_links(job *j)
     return SL_OK;
 }
 
+static void keep_quiet(const job *j, bool on)
+{
+    if (j->config->quiet)
+        j->config->quiet(j->config->context, on);
+}
+
 static sl_status measure_machine(job *j)
 {
-    const sl_measure_config *config = j->config;
-    if (config->quiet)
-        config->quiet(config->context, true);
+    keep_quiet(j, true);
     sl_status status = measure_links(j);
-    if (config->quiet)
-        config->quiet(config->context, false);
+    keep_quiet(j, false);
     SL_TRY(status);
     return sl_measure_cache_put(j->cache, j->machine_key, (const double *) &j->machine, SL_MEASURED_FIGURES);
 }
@@ -286,15 +329,23 @@ static int32_t hottest(const job *j)
     return best;
 }
 
+/* Memory is mapped and pinned here: with others at that, 3 s became 24. */
 static sl_status open_bench(job *j, size_t kind_bytes, size_t piece)
 {
+    const sl_measure_config *config = j->config;
     int32_t kind = hottest(j);
     sl_launch heavy;
+    sl_status status;
+    keep_quiet(j, true);
     if (kind < 0)
-        return sl_bench_open(&j->bench, j->config->device, j->config->threads, kind_bytes, piece);
-    size_t workspace = j->costs->workspace[SL_TIER_DEVICE][kind];
-    sl_costs_launch(j->program, kind, &heavy);
-    return sl_bench_open_hot(&j->bench, j->config->device, j->config->threads, kind_bytes, piece, &heavy, workspace);
+        status = sl_bench_open(&j->bench, config->device, config->threads, kind_bytes, piece);
+    else {
+        sl_costs_launch(j->program, kind, &heavy);
+        status = sl_bench_open_hot(&j->bench, config->device, config->threads, kind_bytes, piece, &heavy,
+                                   j->costs->workspace[SL_TIER_DEVICE][kind]);
+    }
+    keep_quiet(j, false);
+    return status;
 }
 
 /* Figures on file may come from a machine that was busy, or slower, or another one. One kind is timed again; if it disagrees

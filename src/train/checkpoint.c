@@ -147,7 +147,7 @@ sl_status sl_checkpoint_load(sl_store *store, const sl_checkpoint *checkpoint)
 {
     sl_checkpoint_file files[SL_CHECKPOINT_FILES];
     sl_checkpoint_file_names(files);
-    SL_TRY(sl_store_zero(store, NULL)); /* padding */
+    SL_TRY(sl_store_zero(store)); /* padding */
     SL_TRY(load_file(store, checkpoint->path, files[SL_CHECKPOINT_MODEL].name, SL_PART_WEIGHT, SL_PART_WEIGHT));
     return load_file(store, checkpoint->path, files[SL_CHECKPOINT_OPTIMIZER].name, SL_PART_MOMENT1, SL_PART_MASTER);
 }

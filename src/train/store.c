@@ -99,55 +99,16 @@ sl_status sl_store_write_part(void *store_part, size_t offset, void *bytes, size
                                    bytes, length);
 }
 
-/* The first failure among threads, with its message: those are a thread's own. */
-typedef struct failure {
-    atomic_flag taken;
-    sl_status status;
-    char message[512];
-} failure;
-
-static void note_failure(failure *f, sl_status status)
+sl_status sl_store_zero(sl_store *store)
 {
-    if (status == SL_OK || atomic_flag_test_and_set(&f->taken))
-        return;
-    f->status = status;
-    snprintf(f->message, sizeof f->message, "%s", sl_error_message());
-}
-
-static sl_status failure_status(const failure *f)
-{
-    return f->status == SL_OK ? SL_OK : sl_fail(f->status, "%s", f->message);
-}
-
-#define ZERO_PIECE ((size_t) 16 << 20)
-
-typedef struct zeroing {
-    const sl_store *store;
-    int32_t object;
-    size_t bytes;
-    failure failure;
-} zeroing;
-
-static void zero_piece(void *context, int64_t piece, int thread)
-{
-    zeroing *z = context;
-    size_t begin = (size_t) piece * ZERO_PIECE, length = SL_MIN(z->bytes - begin, ZERO_PIECE);
-    (void) thread;
-    note_failure(&z->failure, z->store->access.write(z->store->access.context, z->object, begin, NULL, length));
-}
-
-sl_status sl_store_zero(sl_store *store, sl_pool *pool)
-{
-    zeroing z = {.store = store, .failure = {.taken = ATOMIC_FLAG_INIT}};
     for (sl_part part = 0; part < SL_PART_COUNT; part++)
-        for (int32_t g = 0; g < store->program->n_groups && z.failure.status == SL_OK; g++) {
-            z.object = object_of(store, part, g);
-            if (z.object < 0)
+        for (int32_t g = 0; g < store->program->n_groups; g++) {
+            int32_t object = object_of(store, part, g);
+            if (object < 0)
                 continue;
-            z.bytes = store->program->objects[z.object].bytes;
-            sl_pool_run(pool, zero_piece, &z, (int64_t) SL_DIV_UP(z.bytes, ZERO_PIECE));
+            SL_TRY(store->access.write(store->access.context, object, 0, NULL, store->program->objects[object].bytes));
         }
-    return failure_status(&z.failure);
+    return SL_OK;
 }
 
 /* ---- random weights ---- */
@@ -238,7 +199,9 @@ typedef struct drawing {
     bool floats, rounded; /* which of them are wanted */
     size_t share_bytes;   /* of a thread */
     int64_t piece;        /* elements that fit it */
-    failure failure;
+    atomic_flag failed;
+    sl_status status; /* of the first that failed, and its message: those are a thread's own */
+    char message[512];
 } drawing;
 
 static void draw_piece(void *context, int64_t tile, int thread)
@@ -252,24 +215,27 @@ static void draw_piece(void *context, int64_t tile, int thread)
     d.rounded = all->rounded ? (sl_bf16 *) (void *) (share + (all->floats ? all->piece * 4 : 0)) : NULL;
     for (int64_t i = 0; i < SL_DIV_UP(d.count, TILE); i++)
         draw_tile(&d, i, thread);
-    note_failure(&all->failure, put_values(all->store, all->param, &d));
+    sl_status status = put_values(all->store, all->param, &d);
+    if (status == SL_OK || atomic_flag_test_and_set(&all->failed))
+        return;
+    all->status = status;
+    snprintf(all->message, sizeof all->message, "%s", sl_error_message());
 }
 
 sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
 {
-    SL_TRY(sl_store_zero(store, pool));
-    drawing all = {.store = store,
-                   .failure = {.taken = ATOMIC_FLAG_INIT},
-                   .rounded = sl_store_dtype(store, SL_PART_WEIGHT) == SL_BF16};
+    SL_TRY(sl_store_zero(store));
+    drawing all = {
+        .store = store, .failed = ATOMIC_FLAG_INIT, .rounded = sl_store_dtype(store, SL_PART_WEIGHT) == SL_BF16};
     all.floats = !all.rounded || sl_store_has(store, SL_PART_MASTER);
     all.share_bytes = SL_PARAM_BUFFER_BYTES / (size_t) sl_pool_threads(pool) / 64 * 64;
     all.piece = (int64_t) all.share_bytes / (4 * all.floats + 2 * all.rounded) / 16 * 16;
-    for (; all.param < store->program->n_params && all.failure.status == SL_OK; all.param++) {
+    for (; all.param < store->program->n_params && all.status == SL_OK; all.param++) {
         const sl_param *param = &store->program->params[all.param];
         all.draw = (draw){.param = param, .seed = seed, .name = sl_hash64(param->name, strlen(param->name), 0)};
         sl_pool_run(pool, draw_piece, &all, SL_DIV_UP(sl_type_count(&param->type), all.piece));
     }
-    return failure_status(&all.failure);
+    return all.status == SL_OK ? SL_OK : sl_fail(all.status, "%s", all.message);
 }
 
 /* ---- weights from elsewhere ---- */
@@ -280,7 +246,7 @@ static sl_status load_all(sl_store *store, sl_tensors *tensors)
     for (int32_t p = 0; p < program->n_params; p++)
         SL_TRY(sl_param_check(tensors, &program->params[p]));
     SL_TRY(sl_params_check_unused(tensors, program->params, program->n_params));
-    SL_TRY(sl_store_zero(store, NULL));
+    SL_TRY(sl_store_zero(store));
     for (int32_t p = 0; p < program->n_params; p++) {
         sl_store_part weight = {store, p, SL_PART_WEIGHT}, master = {store, p, SL_PART_MASTER};
         SL_TRY(sl_param_load(tensors, &program->params[p], sl_store_dtype(store, SL_PART_WEIGHT), store->buffer,

@@ -56,7 +56,7 @@ sl_status sl_store_read_part(void *store_part, size_t offset, void *bytes, size_
 sl_status sl_store_write_part(void *store_part, size_t offset, void *bytes, size_t length);
 
 /* Padding between parameters must be zero too: it takes part in the norm and the update of its group. */
-sl_status sl_store_zero(sl_store *store, sl_pool *pool);
+sl_status sl_store_zero(sl_store *store);
 /* Zeroes everything, then draws the weights: element i of parameter `name` is a pure function of (seed, name, i), so neither
  * threads nor placement nor grouping change it. */
 sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool);

@@ -67,7 +67,7 @@ static inline void memory_close(memory_store *m)
 /* Zero padding, everything else different from element to element and finite. */
 static inline void memory_scramble(memory_store *m, uint64_t seed)
 {
-    CHECK_OK(sl_store_zero(&m->store, NULL));
+    CHECK_OK(sl_store_zero(&m->store));
     for (int32_t p = 0; p < m->program->n_params; p++)
         for (sl_part part = 0; part < SL_PART_COUNT; part++) {
             if (!sl_store_has(&m->store, part))

@@ -66,7 +66,7 @@ static void rig_open(rig *r, const char *device, const char *model, const sl_pro
     CHECK_OK(sl_device_open(device, &opened, &r->device));
     CHECK_OK(sl_engine_create(r->device, r->program, r->plan, &r->engine));
     CHECK_OK(sl_store_open(&r->store, r->program, sl_store_engine(r->engine)));
-    CHECK_OK(sl_store_zero(&r->store, NULL));
+    CHECK_OK(sl_store_zero(&r->store));
 }
 
 static void rig_close(rig *r)

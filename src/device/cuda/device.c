@@ -24,7 +24,10 @@ const sl_plugin_host *sl_cuda_host;
 sl_status (*sl_cuda_fail)(sl_status status, const char *format, ...);
 
 #define LAUNCH_BOUND 0.2 /* of a step's time spent issuing it */
-enum { TIMED_STEPS = 2 };
+enum {
+    TIMED_STEPS = 2,
+    QUEUED = 256, /* commands that streams surely take without waiting for the GPU */
+};
 
 #define SL_CUDA_KERNEL(ID, name) extern const sl_cuda_kernel sl_cuda_##name;
 #include "device/cuda/kernels.def"
@@ -151,7 +154,7 @@ static sl_status cuda_replay(sl_device *device, uint64_t list, bool *started)
 static sl_status cuda_step_begin(sl_device *device)
 {
     sl_cuda *cuda = (sl_cuda *) device;
-    cuda->n_host_tasks = cuda->n_timings = 0;
+    cuda->n_host_tasks = cuda->n_timings = cuda->n_issued = 0;
     cuda->replaying = cuda->spoilt = false;
     cuda->capturing = cuda->current && cuda->current->launch_bound && !cuda->current->graph;
     if (cuda->current)
@@ -265,10 +268,26 @@ static sl_status issue_failed(sl_cuda *cuda, sl_status status, const char *what)
                                  what);
 }
 
+static void count_issued(sl_cuda *cuda)
+{
+    if (++cuda->n_issued == QUEUED)
+        cuda->queued_s = sl_cuda_host->clock_s();
+}
+
+/* Seconds that issuing a step takes if the GPU is never waited for. Streams take about a thousand commands; behind those the
+ * issuing is as slow as the GPU, which would make every long step look bound by it. */
+static double issue_seconds(const sl_cuda *cuda, double issued_s)
+{
+    if (cuda->n_issued <= QUEUED)
+        return issued_s - cuda->began_s;
+    return (cuda->queued_s - cuda->began_s) * (double) cuda->n_issued / QUEUED;
+}
+
 static sl_status cuda_launch(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span)
 {
     sl_cuda *cuda = (sl_cuda *) device;
     char what[320];
+    count_issued(cuda);
     sl_status status = timed_launch(cuda, stream, launch, span);
     return status == SL_OK ? SL_OK : issue_failed(cuda, status, sl_cuda_host->launch_describe(launch, what));
 }
@@ -277,6 +296,7 @@ static sl_status cuda_copy(sl_device *device, sl_stream stream, void *to, const 
 {
     sl_cuda *cuda = (sl_cuda *) device;
     char what[96];
+    count_issued(cuda);
     sl_status status = timed_copy(cuda, stream, to, from, bytes, span);
     if (status == SL_OK)
         return SL_OK;
@@ -349,7 +369,7 @@ static sl_status finish_step(sl_cuda *cuda)
                             cudaGetErrorString(error));
     if (cuda->current && cuda->current->steps == TIMED_STEPS)
         cuda->current->launch_bound =
-            issued_s - cuda->began_s > LAUNCH_BOUND * (sl_cuda_host->clock_s() - cuda->began_s);
+            issue_seconds(cuda, issued_s) > LAUNCH_BOUND * (sl_cuda_host->clock_s() - cuda->began_s);
     return cuda->replaying ? SL_OK : read_timings(cuda);
 }
 
