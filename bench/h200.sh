@@ -86,8 +86,9 @@ failed() { # job, flags, name of the run
 }
 
 speed() { # job, then the flags
-    local job=$1 begin=$SECONDS head
+    local job=$1 begin=$SECONDS began head first
     shift
+    began=$(date +%s)
     head=$(about run "$job" "$*")
     if ! run "$job" --device "$device" "$@"; then
         failed "$job" "$*" "$job"
@@ -97,15 +98,18 @@ speed() { # job, then the flags
     for event in run plan step end; do
         grep -m 1 "\"event\":\"$event\"" "$events" > "$work/$event.event"
     done
+    # from the command on: event logs count seconds from where planning ends
+    first=$(awk -v began="$began" -v begins="$(date -d "$(value "$work/run.event" time)" +%s)" -v at="$(value "$work/run.event" t)" \
+        -v step="$(value "$work/step.event" t)" 'BEGIN {printf "%.0f", begins - began + step - at}')
     printf '%s,%s,%s,%s,"compute_busy_s":%s,"first_loss_s":%s,"wall_s":%d}\n' "$head" "$(members "$work/run.event" numerics)" \
         "$(members "$out" "tokens_per_s step_s predicted_step_s mfu hfu tflops device_peak_bytes device_budget_bytes device_context_bytes \
 host_peak_bytes host_budget_bytes recompute_fraction weights_hash loss")" \
         "$(members "$work/plan.event" "plan_ms measure_s memory_s weights_s")" "$(value "$work/end.event" compute)" \
-        "$(value "$work/step.event" t)" $((SECONDS - begin)) > "$work/row"
+        "$first" $((SECONDS - begin)) > "$work/row"
     row < "$work/row"
     [[ ! $events_to ]] || { mkdir -p "$events_to" && cp "$events" "$events_to/$job.jsonl"; }
     awk -v job="$job" -v rate="$(value "$out" tokens_per_s)" -v step="$(value "$out" step_s)" -v predicted="$(value "$out" predicted_step_s)" \
-        -v mfu="$(value "$out" mfu)" -v again="$(value "$out" recompute_fraction)" -v first="$(value "$work/step.event" t)" \
+        -v mfu="$(value "$out" mfu)" -v again="$(value "$out" recompute_fraction)" -v first="$first" \
         -v costs="$(value "$work/plan.event" measure_s)" -v wall=$((SECONDS - begin)) 'BEGIN {
         printf "%s: %.0f tok/s, step %.4g s = %.3f of predicted, MFU %.1f %%, recomputed %.1f %%, first loss after %.0f s (costs %.0f), %d s in all\n",
             job, rate, step, step / predicted, 100 * mfu, 100 * again, first, costs, wall}'
