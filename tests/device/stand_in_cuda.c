@@ -5,6 +5,7 @@
  *
  * STAND_IN=late: commands run when somebody waits, and one that kills shows a while after its launch, as on a GPU; otherwise
  *          they run as they are issued, which makes every step launch-bound, and the third one is captured.
+ * STAND_IN=full: as late, but only so many commands wait; whoever issues one more waits for the oldest.
  * STAND_IN_FAIL=OP:N: the N-th launch of that op is refused by its library.
  * A kernel that writes to UNMAPPED kills the context: from then on every call fails.
  */
@@ -15,7 +16,10 @@
 
 #include "device/cuda/state.h"
 
-enum { NOTICED = 40 }; /* commands behind the one that killed */
+enum {
+    NOTICED = 40, /* commands behind the one that killed */
+    FULL = 300,   /* commands that wait at most */
+};
 #define UNMAPPED ((void *) (uintptr_t) 0x100000)
 
 typedef struct command {
@@ -94,16 +98,25 @@ static void drain(void)
     pthread_mutex_unlock(&lock);
 }
 
+static void run_oldest(void)
+{
+    execute(&waiting.commands[0]);
+    memmove(waiting.commands, waiting.commands + 1, (size_t) --waiting.count * sizeof *waiting.commands);
+}
+
 static cudaError_t issue(command c)
 {
     const char *mode = getenv("STAND_IN");
+    bool full = mode && strcmp(mode, "full") == 0;
     pthread_mutex_lock(&lock);
     if (captured)
         push(captured, &c);
-    else if (mode && strcmp(mode, "late") == 0)
+    else if (full || (mode && strcmp(mode, "late") == 0))
         push(&waiting, &c);
     else
         execute(&c);
+    while (full && waiting.count > FULL)
+        run_oldest();
     if (waiting.count >= NOTICED && kills(&waiting.commands[waiting.count - NOTICED]))
         drain();
     pthread_mutex_unlock(&lock);

@@ -37,7 +37,8 @@ SLUICE_CUDA_SYNC=1 train single --steps 5 || fail "single: $(tail -n 1 "$dir/sin
 [[ $(hash_of replayed) && $(hash_of replayed) == "$(hash_of late)" && $(hash_of replayed) == "$(hash_of single)" ]] ||
     fail "weights: $(hash_of replayed) replayed, $(hash_of late) late, $(hash_of single) one command at a time"
 [[ $(grep -c "a capture" "$dir/replayed.err") == 1 && $(grep -c "a replay" "$dir/replayed.err") == 3 ]] || fail "replayed: not captured once and replayed since"
-! grep -q "a capture" "$dir/late.err" "$dir/single.err" || fail "captured where it must not be"
+STAND_IN=full train full --steps 5 --tokens-per-step 1024 || fail "full: $(tail -n 1 "$dir/full.err")" # hundreds of commands more than wait
+! grep -q "a capture" "$dir/late.err" "$dir/single.err" "$dir/full.err" || fail "captured where it must not be"
 
 # The arena is touched while costs are measured, or found on file, and is what it would have been.
 train ahead --steps 5 --costs measured --verbose --device-mem 64MiB --host-mem 64MiB || fail "ahead: $(tail -n 1 "$dir/ahead.err")"
