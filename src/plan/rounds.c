@@ -28,7 +28,6 @@ typedef struct sl_rounds {
     int count;
     bool interleaved;
     bool quick; /* candidates get a first look only */
-    int second; /* nearly as good as the best, as far as one can tell; -1: none */
 } sl_rounds;
 
 /* 1, 2, 3, 4, 6, 8, 12, ... and all of them; in whole sequences where these are cut into slices. */
@@ -213,7 +212,6 @@ static sl_status run(sl_rounds *r, int *best)
             SL_TRY(descend(r, &at, 1));
         SL_TRY(climb_from_least(r, &at));
         sl_candidate *c = &r->list[at];
-        r->second = r->step.large && c->plan ? runner_up(r, at) : -1;
         SL_TRY(sl_candidate_refine(&r->step, c));
         if (!c->plan || c->step_s > COSTLY * sl_candidate_bound_s(&r->step, c)) {
             SL_TRY(try_other_order(r, c));
@@ -225,19 +223,35 @@ static sl_status run(sl_rounds *r, int *best)
     return SL_OK;
 }
 
-/* The whole step by the best candidate; by the second too, if that promised as much: its first look was short. */
-static sl_status unroll_best(sl_rounds *r, int *best)
+/* Of the candidates whose four rounds had a first look, the most promising; NULL: there is none. */
+static sl_candidate *second_look(sl_rounds *r)
 {
-    sl_candidate *c = &r->list[*best], *other = r->second >= 0 ? &r->list[r->second] : NULL;
-    SL_TRY(sl_candidate_unroll(&r->step, c));
-    if (!other || !other->guide || other->step_s > AS_GOOD * c->step_s || sl_candidate_nothing_lost(&r->step, c))
+    sl_candidate *second = NULL;
+    for (int i = 0; i < r->count; i++)
+        if (r->list[i].guide && (!second || r->list[i].step_s < second->step_s))
+            second = &r->list[i];
+    return second;
+}
+
+/* The whole step by the best candidate. It may turn out slower than promised, and a first look is not all there is to a candidate: few
+ * rounds, which are planned to the end at once, and one more of the others are held against it. */
+static sl_status finish(sl_rounds *r, int *best)
+{
+    double within = r->list[*best].cut ? AS_GOOD : CLOSE;
+    if (r->list[*best].cut)
+        SL_TRY(sl_candidate_unroll(&r->step, &r->list[*best]));
+    for (int i = 0; i < r->count; i++)
+        if (r->list[i].plan && !r->list[i].guide && r->list[i].step_s < r->list[*best].step_s)
+            *best = i, within = CLOSE;
+    sl_candidate *c = &r->list[*best], *other = second_look(r);
+    if (!other || other->step_s > within * c->step_s || sl_candidate_nothing_lost(&r->step, c))
         return SL_OK;
     SL_TRY(sl_candidate_refine(&r->step, other));
     if (other->step_s >= c->step_s)
         return SL_OK;
     sl_status status = sl_candidate_unroll(&r->step, other);
     if (status == SL_OK && other->step_s < c->step_s)
-        *best = r->second;
+        *best = (int) (other - r->list);
     return status == SL_E_DOES_NOT_FIT ? SL_OK : status;
 }
 
@@ -270,16 +284,15 @@ sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, vo
                             .context = context,
                             .costs_of = costs_of,
                             .costs_context = costs_context,
-                            .config = *config},
-                   .second = -1};
+                            .config = *config}};
     list_candidates(&r);
     int best = 0;
     sl_status status = run(&r, &best);
     sl_candidate *c = &r.list[best];
     if (status == SL_OK && !c->plan)
         status = sl_fail(SL_E_DOES_NOT_FIT, "the step does not fit its budgets, however it is cut into rounds");
-    else if (status == SL_OK && c->cut) {
-        status = unroll_best(&r, &best);
+    else if (status == SL_OK) {
+        status = finish(&r, &best);
         c = &r.list[best];
         if (status == SL_E_DOES_NOT_FIT) /* four rounds fit, all of them did not */
             status = plan_smallest(&r, c);

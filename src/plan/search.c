@@ -14,7 +14,7 @@
 
 #define TINY_ENTRIES 500    /* up to here, walks at random find more than any method */
 #define SMALL_ENTRIES 20000 /* above, an evaluation takes too long for more than a few */
-#define FAR 1.03            /* times another program's step: not worth a second look */
+#define FAR 1.15            /* times another program's step: not worth a second look */
 #define LEAN 0.3            /* few rounds of prices keep weights and gradients where activations would save more */
 
 sl_status sl_search_create(const sl_analysis *a, const sl_fixed_homes *fixed, const size_t budget[SL_TIER_COUNT],

@@ -46,7 +46,8 @@ TEST(the_second_time_comes_from_the_file)
     const char *cache = test_path("costs.jsonl");
     sl_measure_config config = {.device = "cpu", .threads = 2, .cache = cache, .quiet = count_quiet, .context = calls};
     CHECK_OK(sl_costs_measure(p, &config, &first));
-    CHECK(sl_file_exists(cache) && calls[0] == 2 && calls[1] == 2); /* while memory is pinned, while links are measured */
+    CHECK(sl_file_exists(cache) && calls[0] == 2 &&
+          calls[1] == 2); /* while memory is pinned, while links are measured */
     CHECK_OK(sl_costs_measure(p, &config, &second));
     CHECK(calls[0] == calls[1] && calls[1] <= 3); /* one kind may be timed again */
     for (int32_t k = 0; k < p->n_kinds; k++)
