@@ -50,6 +50,15 @@ static void draw_x(sl_text *out, const sl_axes *a, const double *ticks, int n)
     }
 }
 
+static int whole_alone(double *ticks, int n)
+{
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (fabs(ticks[i] - nearbyint(ticks[i])) < 1e-9)
+            ticks[kept++] = ticks[i];
+    return kept;
+}
+
 void sl_axes_draw(sl_text *out, const sl_axes_config *c, sl_axes *a)
 {
     const char *x_unit, *y_unit;
@@ -74,6 +83,8 @@ void sl_axes_draw(sl_text *out, const sl_axes_config *c, sl_axes *a)
     a->y = (sl_scale){y_low, y_high, a->bottom, a->top, c->log_y};
     draw_y(out, a, ticks, n);
     n = sl_ticks(x_low, x_high, c->log_x, c->width > 400 ? 9 : 5, ticks);
+    if (c->x_quantity == SL_WHOLE)
+        n = whole_alone(ticks, n);
     draw_x(out, a, ticks, n);
     sl_text_printf(out, "<line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>", a->left, a->bottom,
                    a->right, a->bottom);

@@ -53,7 +53,7 @@ static void draw_loss(sl_text *out, const curves *c)
     if (c->n_val)
         series[n++] = (sl_series){"validation", "c-validation", c->val_step, c->val_loss, c->n_val, SL_DOTS};
     snprintf(title, sizeof title, "Loss went from %s to %s", sl_show(c->loss[0], first),
-             sl_show(c->smooth[c->n - 1], last));
+             sl_show((smoothed ? c->smooth : c->loss)[c->n - 1], last));
     sl_panel_begin(out, "loss", false, title, "Mean loss per token of each step.");
     sl_legend_begin(out);
     sl_legend_item(out, smoothed ? "c-loss pale" : "c-loss", "each step");
@@ -63,7 +63,12 @@ static void draw_loss(sl_text *out, const curves *c)
         sl_legend_item(out, "c-validation", "validation");
     sl_legend_end(out);
     sl_draw_twice(out, sl_draw_lines,
-                  &(sl_lines){.name = title, .x_label = "step", .y_label = "loss", .series = series, .n_series = n},
+                  &(sl_lines){.name = title,
+                              .x_label = "step",
+                              .x_quantity = SL_WHOLE,
+                              .y_label = "loss",
+                              .series = series,
+                              .n_series = n},
                   SL_HALF);
     sl_panel_end(out);
 }
@@ -91,6 +96,7 @@ static void draw_speed(sl_text *out, const sl_run_log *log, const curves *c)
     sl_draw_twice(out, sl_draw_lines,
                   &(sl_lines){.name = title,
                               .x_label = "step",
+                              .x_quantity = SL_WHOLE,
                               .y_label = "tokens per second",
                               .zero_y = true,
                               .series = series,

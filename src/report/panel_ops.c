@@ -49,6 +49,12 @@ static void number_cell(sl_text *out, const char *text)
     sl_text_printf(out, "<td class=\"n\">%s</td>", text);
 }
 
+/* A column that a small window does without. */
+static void extra_cell(sl_text *out, const char *text)
+{
+    sl_text_printf(out, "<td class=\"n extra\">%s</td>", text);
+}
+
 static void draw_row(sl_text *out, const sl_run_log *log, const sl_log_op *op, double all)
 {
     char text[32];
@@ -57,18 +63,18 @@ static void draw_row(sl_text *out, const sl_run_log *log, const sl_log_op *op, d
     bool work = op->stream == 0 || op->stream == 3;
     sl_text_printf(out, "<tr><th scope=\"row\">");
     sl_html(out, op->name);
-    sl_text_printf(out, "%s</th><td>%s</td>", op->stream == 3 ? " <small>host</small>" : "", category);
-    number_cell(out, sl_show((double) op->count, text));
+    sl_text_printf(out, "%s</th><td class=\"extra\">%s</td>", op->stream == 3 ? " <small>host</small>" : "", category);
+    extra_cell(out, sl_show((double) op->count, text));
     number_cell(out, sl_show_as(seconds, SL_SECONDS, text));
     sl_text_printf(out,
                    "<td class=\"n\"><span class=\"meter\"><i class=\"%s\" style=\"width:%.1f%%\"></i></span> %s</td>",
                    category_color(category), 100 * share, sl_show_as(share, SL_SHARE, text));
-    number_cell(out, sl_show_as(op->count > 0 ? seconds / (double) op->count : (double) NAN, SL_SECONDS, text));
+    extra_cell(out, sl_show_as(op->count > 0 ? seconds / (double) op->count : (double) NAN, SL_SECONDS, text));
     number_cell(out, sl_show_as(op->predicted_s, SL_SECONDS, text));
-    number_cell(out, work && op->flops > 0 && seconds > 0 ? sl_show(1e-9 * op->flops / seconds, text) : "–");
-    number_cell(out, op->bytes > 0 && seconds > 0 ? sl_show(1e-9 * op->bytes / seconds, text) : "–");
-    number_cell(out, work && op->flops > 0 && op->bytes > 0 ? sl_show(op->flops / op->bytes, text) : "–");
-    sl_text_printf(out, "<td>%s</td></tr>\n",
+    extra_cell(out, work && op->flops > 0 && seconds > 0 ? sl_show(1e-9 * op->flops / seconds, text) : "–");
+    extra_cell(out, op->bytes > 0 && seconds > 0 ? sl_show(1e-9 * op->bytes / seconds, text) : "–");
+    extra_cell(out, work && op->flops > 0 && op->bytes > 0 ? sl_show(op->flops / op->bytes, text) : "–");
+    sl_text_printf(out, "<td class=\"extra\">%s</td></tr>\n",
                    !work                                                  ? "link"
                    : log->hardware.memory_bandwidth <= 0                  ? "–"
                    : sl_below_ridge(&log->hardware, op->flops, op->bytes) ? "memory"
@@ -77,10 +83,11 @@ static void draw_row(sl_text *out, const sl_run_log *log, const sl_log_op *op, d
 
 static void draw_table(sl_text *out, const sl_run_log *log, const sl_log_op *const *ops, double all)
 {
-    sl_text_printf(out, "<div class=\"scroll\"><table><thead><tr><th>op</th><th>category</th><th class=\"n\">calls</th>"
-                        "<th class=\"n\">time</th><th class=\"n\">share</th><th class=\"n\">per call</th>"
-                        "<th class=\"n\">predicted</th><th class=\"n\">GFLOP/s</th><th class=\"n\">GB/s</th>"
-                        "<th class=\"n\">FLOP/B</th><th>bound by</th></tr></thead><tbody>\n");
+    sl_text_printf(out, "<div class=\"scroll\"><table><thead><tr><th>op</th><th class=\"extra\">category</th>"
+                        "<th class=\"n extra\">calls</th><th class=\"n\">time</th><th class=\"n\">share</th>"
+                        "<th class=\"n extra\">per call</th><th class=\"n\">predicted</th>"
+                        "<th class=\"n extra\">GFLOP/s</th><th class=\"n extra\">GB/s</th>"
+                        "<th class=\"n extra\">FLOP/B</th><th class=\"extra\">bound by</th></tr></thead><tbody>\n");
     for (int64_t i = 0; i < log->n_ops; i++)
         draw_row(out, log, ops[i], all);
     sl_text_printf(out, "</tbody></table></div>\n");

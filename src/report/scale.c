@@ -138,15 +138,15 @@ char *sl_show_short(double value, char out[32])
     static const struct {
         double from;
         const char *letter;
-    } steps[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+    } steps[] = {{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
     double a = fabs(value);
     if (!isfinite(value))
         return none(out);
-    if (a >= 1e15 || (a != 0 && a < 1e-3)) {
+    if (a >= 1e18 || (a != 0 && a < 1e-3)) {
         snprintf(out, 32, "%.0e", value);
         return out;
     }
-    for (int i = 0; i < 4; i++)
+    for (int64_t i = 0; i < SL_COUNT(steps); i++)
         if (a >= 0.9995 * steps[i].from) {
             three_digits(value / steps[i].from, out);
             strcat(out, steps[i].letter);
@@ -161,7 +161,7 @@ char *sl_show_rate(double value, const char *unit, char out[64])
     char number[32];
     sl_show_short(value, number);
     size_t end = strlen(number);
-    bool letter = end > 0 && strchr("kMGT", number[end - 1]);
+    bool letter = end > 0 && strchr("kMGTP", number[end - 1]);
     snprintf(out, 64, "%.*s %s%s", (int) (end - letter), number, letter ? number + end - 1 : "", unit);
     return out;
 }

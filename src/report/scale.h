@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 /* What a number counts, which decides its unit and its form. */
-typedef enum sl_quantity { SL_PLAIN, SL_SECONDS, SL_BYTES, SL_SHARE } sl_quantity; /* SHARE: 0.5 is shown as 50 % */
+/* SHARE: 0.5 is shown as 50 %; WHOLE: there is nothing between two whole numbers */
+typedef enum sl_quantity { SL_PLAIN, SL_SECONDS, SL_BYTES, SL_SHARE, SL_WHOLE } sl_quantity;
 
 /* Maps [low, high] to [from, to] in pixels, straight or by the logarithm. A range without extent maps to the middle; numbers that
  * have no place (not finite, or not positive on a logarithmic scale) give NaN, and those outside are clamped to the edge. */

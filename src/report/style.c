@@ -86,6 +86,7 @@ const char *const sl_report_style[] = {
     "(max-width:900px){.tiles{grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:10px}.tile{padding:10px "
     "12px}"
     ".tile b{font-size:22px}}\n"
+    "@media (max-width:600px){th,td{padding-right:8px}th[scope=row]{white-space:normal}.extra,.meter{display:none}}\n"
     "@media print{:root{" LIGHT "--bg:#fff}body{font-size:12px}.wide{display:block}.narrow{display:none}"
     ".panel,.tile{break-inside:avoid}.scroll{overflow:visible;max-height:none}main{max-width:none;padding:0}"
     "*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}\n",

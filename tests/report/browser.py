@@ -58,8 +58,11 @@ LOOK = r"""
         if (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline') wrong.push('"' + name(e) + '" is cut off');
         if (contrast(getComputedStyle(e).color, back) < 4.5) wrong.push('"' + name(e) + '" is too pale');
     }
-    for (const table of document.querySelectorAll('.scroll'))
+    for (const table of document.querySelectorAll('.scroll')) {
         if (table.getBoundingClientRect().right > window.innerWidth) wrong.push('a table leaves the window');
+        if (table.closest('#ops, #figures') && table.scrollWidth > table.clientWidth + 1)
+            wrong.push('the table of ' + table.closest('.panel').id + ' is cut off');
+    }
     const tiles = {};
     for (const t of document.querySelectorAll('.tile')) tiles[t.id] = t.querySelector('b').textContent;
     const ops = [...document.querySelectorAll('#ops tbody tr')].map(r => [...r.children].map(c => c.textContent.trim()));

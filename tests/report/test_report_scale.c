@@ -85,6 +85,7 @@ TEST(words)
     CHECK_STR(sl_show_short(11406, t), "11.4k");
     CHECK_STR(sl_show_short(999.7, t), "1k");
     CHECK_STR(sl_show_short(3.5e11, t), "350G");
+    CHECK_STR(sl_show_short(1e15, t), "1P");
     CHECK_STR(sl_show_short(0.25, t), "0.25");
     CHECK_STR(sl_show_as(0.2351, SL_SHARE, t), "23.5 %");
     CHECK_STR(sl_show_as(33554432, SL_BYTES, t), "32.0 MiB");
@@ -93,7 +94,7 @@ TEST(words)
     CHECK_STR(sl_show_as((double) INFINITY, SL_BYTES, t), "–");
     static const double odd[] = {1e308, -1e308, 5e-324, -0.0, 1e15, 999.9999, 0.00099999};
     for (int64_t i = 0; i < SL_COUNT(odd); i++)
-        for (int q = SL_PLAIN; q <= SL_SHARE; q++)
+        for (int q = SL_PLAIN; q <= SL_WHOLE; q++)
             CHECK(strlen(sl_show_as(odd[i], (sl_quantity) q, t)) < 32 && strlen(sl_show_short(odd[i], t)) < 32);
     char rate[64];
     CHECK_STR(sl_show_rate(1.31e11, "FLOP/s", rate), "131 GFLOP/s");
