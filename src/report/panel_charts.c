@@ -3,7 +3,8 @@
  *
  *   - rates of arithmetic and of bytes in the same row (units FLOP/s and B/s): a roofline
  *   - a first whole-number column with three or more values, that others follow: lines over it, one for each column of the same
- *     unit, or one for each combination of the text columns where the numbers repeat
+ *     unit, or one for each combination of the text columns where the numbers repeat. Where two such columns vary, a grid, lines go over
+ *     the one with more values, and the other is held at one of its own
  *   - otherwise: bars of the first column with a unit, beside the names in the text columns
  */
 #include <math.h>
@@ -13,7 +14,7 @@
 
 #include "report/panels.h"
 
-enum { MOST_SERIES = 8, MOST_BARS = 24, MOST_POINTS = 400 };
+enum { MOST_SERIES = 8, MOST_BARS = 24, MOST_POINTS = 400, MOST_VALUES = 64 };
 
 /* "attention_gflop" in "GFLOP" -> "attention": the unit is told once. */
 static void short_name(const sl_table_column *column, char out[64])
@@ -63,7 +64,7 @@ static bool is_constant(const sl_grid *g, int64_t c)
 
 /* What a row is about: the texts that stand before column `end` and, if `numbers`, the counts among them ("dim 64"). What is the
  * same in all rows tells none apart. */
-static void row_label(const sl_grid *g, int64_t row, int64_t end, bool numbers, char out[96])
+static void row_texts(const sl_grid *g, int64_t row, int64_t end, bool numbers, char out[96])
 {
     size_t length = 0;
     char name[64], number[32];
@@ -79,6 +80,11 @@ static void row_label(const sl_grid *g, int64_t row, int64_t end, bool numbers, 
                           : snprintf(out + length, 96 - length, "%s%s", length && *text ? " " : "", text);
         length += (size_t) SL_MAX(wrote, 0);
     }
+}
+
+static void row_label(const sl_grid *g, int64_t row, int64_t end, bool numbers, char out[96])
+{
+    row_texts(g, row, end, numbers, out);
     if (!out[0])
         snprintf(out, 96, "row %lld", (long long) row + 1);
 }
@@ -202,33 +208,94 @@ static bool repeats(const sl_grid *g, int64_t x)
     return false;
 }
 
-/* The column that others are drawn over; -1: none. */
-static int64_t find_x(const sl_grid *g)
+/* How many different values a column of whole numbers has, and the middle one of them; 0: it holds others too. */
+static int64_t distinct_values(const sl_grid *g, int64_t c, double *middle)
 {
-    int64_t patches = sl_grid_find(g, "patches");
+    double values[MOST_VALUES];
+    int64_t n = 0;
+    for (int64_t row = 0; row < g->n_rows; row++) {
+        double value = sl_grid_number(g, row, c);
+        int64_t at = 0;
+        if (!isfinite(value) || value != floor(value) || value < 0)
+            return 0;
+        while (at < n && values[at] < value)
+            at++;
+        if (at < n && values[at] == value)
+            continue;
+        if (n == MOST_VALUES) {
+            *middle = values[n / 2];
+            return n + 1;
+        }
+        memmove(values + at + 1, values + at, (size_t) (n - at) * sizeof *values);
+        values[at] = value;
+        n++;
+    }
+    *middle = n ? values[n / 2] : 0;
+    return n;
+}
+
+/* Are there two rows of the same name, by the texts before column `end`, at the same x? */
+static bool is_ambiguous(const sl_grid *g, int64_t x, int64_t end)
+{
+    char(*names)[96];
+    bool twice = false;
+    if (g->n_rows > MOST_POINTS || sl_alloc(&names, g->n_rows, sizeof *names) != SL_OK)
+        return false;
+    for (int64_t row = 0; row < g->n_rows; row++) {
+        row_texts(g, row, end, false, names[row]);
+        for (int64_t before = 0; before < row && !twice; before++)
+            twice = sl_grid_number(g, row, x) == sl_grid_number(g, before, x) && strcmp(names[row], names[before]) == 0;
+    }
+    sl_free(names);
+    return twice;
+}
+
+/* Along which column a table is walked, and what else is counted, held at one value. */
+typedef struct walk {
+    int64_t x, held; /* -1: none */
+    double at;
+} walk;
+
+/* Both of a grid's: the one with more values becomes x. */
+static walk walk_grid(const sl_grid *g, int64_t first, int64_t end)
+{
+    walk w = {first, -1, 0};
+    double first_middle, middle;
+    int64_t most = distinct_values(g, first, &first_middle);
+    for (int64_t c = first + 1; c < end && w.held < 0; c++) {
+        int64_t distinct = g->columns[c].numeric ? distinct_values(g, c, &middle) : 0;
+        if (distinct < 2 || !is_ambiguous(g, first, end))
+            continue;
+        w = distinct > most ? (walk){c, first, first_middle} : (walk){first, c, middle};
+    }
+    return w;
+}
+
+static int64_t first_measured(const sl_grid *g)
+{
+    int64_t c = 0;
+    while (c < g->n_columns && !(g->columns[c].numeric && *g->columns[c].unit))
+        c++;
+    return c;
+}
+
+static walk find_walk(const sl_grid *g)
+{
+    int64_t patches = sl_grid_find(g, "patches"), end = first_measured(g);
+    double middle;
     if (patches >= 0 && g->columns[patches].numeric)
-        return patches;
+        return (walk){patches, -1, 0};
     for (int64_t c = 0; c < g->n_columns; c++)
         if (strncmp(g->columns[c].name, "time", 4) == 0 && g->columns[c].numeric && g->n_rows > 2 && !repeats(g, c))
-            return c; /* something over time */
-    for (int64_t c = 0; c < g->n_columns; c++) {
+            return (walk){c, -1, 0}; /* something over time */
+    for (int64_t c = 0; c < SL_MIN(end + 1, g->n_columns);
+         c++) { /* a measured column may be walked along, none behind it */
         if (names_rows(g, c))
-            return -1;
-        int64_t distinct = 0;
-        double last = -(double) INFINITY;
-        bool whole = g->columns[c].numeric;
-        for (int64_t row = 0; row < g->n_rows && whole; row++) {
-            double x = sl_grid_number(g, row, c);
-            whole = isfinite(x) && x == floor(x) && x >= 0;
-            distinct += x > last;
-            last = fmax(last, x);
-        }
-        if (whole && distinct >= 3)
-            return c;
-        if (g->columns[c].numeric && *g->columns[c].unit)
-            return -1; /* a measured column stands before any that could be walked along */
+            break;
+        if (g->columns[c].numeric && distinct_values(g, c, &middle) >= 3)
+            return walk_grid(g, c, end);
     }
-    return -1;
+    return (walk){-1, -1, 0};
 }
 
 typedef struct line_set {
@@ -274,8 +341,9 @@ static void add_point(line_set *set, int line, double x, double y)
     set->y[line][set->count[line]++] = y;
 }
 
-static void collect(const sl_grid *g, int64_t x, int64_t first, line_set *set)
+static void collect(const sl_grid *g, const walk *w, int64_t first, line_set *set)
 {
+    const int64_t x = w->x;
     bool by_text = repeats(g, x);
     set->room = g->n_rows;
     for (int64_t c = first; c < g->n_columns; c++) {
@@ -284,8 +352,14 @@ static void collect(const sl_grid *g, int64_t x, int64_t first, line_set *set)
         char name[96];
         short_name(&g->columns[c], name);
         for (int64_t row = 0; row < g->n_rows; row++) {
-            if (by_text)
+            if (by_text && w->held < 0)
                 row_label(g, row, first, false, name);
+            else if (by_text)
+                row_texts(g, row, first, false, name);
+            if (!name[0])
+                short_name(&g->columns[c], name);
+            if (w->held >= 0 && sl_grid_number(g, row, w->held) != w->at)
+                continue;
             if (isfinite(sl_grid_number(g, row, c)))
                 add_point(set, add_line(set, name), sl_grid_number(g, row, x), sl_grid_number(g, row, c));
         }
@@ -312,13 +386,14 @@ typedef struct line_chart {
     int64_t column; /* the first of those drawn */
 } line_chart;
 
-static void draw_chart(sl_text *out, const sl_grid *g, int64_t x, const line_chart *chart, const char *id, bool full,
-                       bool flops)
+static void draw_chart(sl_text *out, const sl_grid *g, const walk *w, const line_chart *chart, const char *id,
+                       bool full, bool flops)
 {
+    const int64_t x = w->x;
     const line_set *set = &chart->set;
     const sl_table_column *column = &g->columns[chart->column];
     sl_series series[MOST_SERIES];
-    char x_name[64], y_name[64], label[128], title[256];
+    char x_name[64], y_name[64], held[64], value[32], label[128], title[256], sub[192];
     bool one = set->n == 1 || repeats(g, x); /* one column is drawn: it names the axis */
     short_name(&g->columns[x], x_name);
     short_name(column, y_name);
@@ -326,7 +401,11 @@ static void draw_chart(sl_text *out, const sl_grid *g, int64_t x, const line_cha
         series[i] = (sl_series){set->names[i], sl_series_color(i), set->x[i], set->y[i], set->count[i], SL_LINE};
     snprintf(label, sizeof label, "%s%s%s", one ? y_name : "", one ? ", " : "", column->unit);
     snprintf(title, sizeof title, flops ? "FLOP scaling: %.150s" : "%.150s", g->title ? g->title : g->name);
-    sl_panel_begin(out, id, full, title, NULL);
+    if (w->held >= 0) {
+        short_name(&g->columns[w->held], held);
+        snprintf(sub, sizeof sub, "With %s %s; the table has the others.", held, sl_show(w->at, value));
+    }
+    sl_panel_begin(out, id, full, title, w->held >= 0 ? sub : NULL);
     sl_legend_begin(out);
     for (int i = 0; i < set->n; i++)
         sl_legend_item(out, series[i].color, set->names[i]);
@@ -350,18 +429,18 @@ static bool draw_lines(sl_text *out, const sl_tables *t, const sl_grid *g, int n
     bool flops = strcmp(t->name, "flops") == 0;
     line_chart charts[2];
     int n = 0, most = flops ? 1 : 2;
-    int64_t x = find_x(g);
+    const walk w = find_walk(g);
     const char *last = "";
-    if (x < 0)
+    if (w.x < 0)
         return false;
     for (int64_t c = 0; c < g->n_columns && n < most; c++) {
         const sl_table_column *column = &g->columns[c];
         bool clock =
-            strcmp(g->columns[x].name, "action") == 0 && strncmp(column->name, "time", 4) == 0; /* says nothing */
-        if (!column->numeric || c == x || !*column->unit || strcmp(column->unit, last) == 0 || clock)
+            strcmp(g->columns[w.x].name, "action") == 0 && strncmp(column->name, "time", 4) == 0; /* says nothing */
+        if (!column->numeric || c == w.x || !*column->unit || strcmp(column->unit, last) == 0 || clock)
             continue;
         charts[n] = (line_chart){.column = c};
-        collect(g, x, c, &charts[n].set);
+        collect(g, &w, c, &charts[n].set);
         last = column->unit;
         if (charts[n].set.n > 0 && !charts[n].set.many)
             n++;
@@ -371,7 +450,7 @@ static bool draw_lines(sl_text *out, const sl_tables *t, const sl_grid *g, int n
     for (int i = 0; i < n; i++) {
         char id[48];
         snprintf(id, sizeof id, flops && number == 1 ? "flop-scaling" : "lines-%d-%d", number, i + 1);
-        draw_chart(out, g, x, &charts[i], id, n == 1, flops);
+        draw_chart(out, g, &w, &charts[i], id, n == 1, flops);
         free_set(&charts[i].set);
     }
     return n > 0;
@@ -383,9 +462,7 @@ static void draw_bars(sl_text *out, const sl_grid *g, int number)
 {
     sl_bar bars[MOST_BARS];
     char names[MOST_BARS][96], id[32], title[256], metric[64];
-    int64_t c = 0, n = 0;
-    while (c < g->n_columns && !(g->columns[c].numeric && *g->columns[c].unit))
-        c++;
+    int64_t c = first_measured(g), n = 0;
     bool named = false;
     for (int64_t i = 0; i < g->n_columns; i++)
         named = named || !g->columns[i].numeric;

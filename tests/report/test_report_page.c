@@ -221,6 +221,12 @@ TEST(tables)
                "\"rows\":[[\"f32\",128,1],[\"f32\",256,2],[\"f32\",512,4],[\"bf16\",128,0.5],[\"bf16\",256,1],["
                "\"bf16\",512,2]]}",
                "id=\"lines-1-1\"", "bf16");
+    /* A grid: lines go over the longer side, at one value of the other. */
+    CHECK_PAGE(
+        "{\"kind\":\"bench\",\"name\":\"attention\",\"columns\":[{\"name\":\"dim\"},{\"name\":\"seqlen\"},{\"name\":"
+        "\"ms\",\"unit\":\"ms\"}],\"rows\":[[16,1,1],[16,2,2],[16,3,3],[16,4,4],[32,1,5],[32,2,6],[32,3,7],[32,4,8],"
+        "[64,1,9],[64,2,10],[64,3,11],[64,4,12]]}",
+        "id=\"lines-1-1\"", "With dim 32; the table has the others.", ">seqlen</text>");
 }
 
 #define SWEEP                                                                                                        \
