@@ -13,9 +13,8 @@
 #include "plan/costs.h"
 #include "plan/measure.h"
 
-#define LARGEST_KIND ((size_t) 256 << 20) /* larger updates are measured on a part and scaled */
-#define HEAVY_SHARE 0.02                  /* of a step's compute: kinds above this are timed a second time... */
-#define HEAVY_BYTES ((size_t) 128 << 20)  /* ...unless drawing their operands or running them takes too long */
+#define HEAVY_SHARE 0.02                 /* of a step's compute: kinds above this are timed a second time... */
+#define HEAVY_BYTES ((size_t) 128 << 20) /* ...unless drawing their operands or running them takes too long */
 #define HEAVY_SECONDS 0.2
 #define PROBE_SECONDS 0.02 /* a kind of about this time tells whether the cache still holds */
 #define PROBE_TOLERANCE 0.2
@@ -37,78 +36,6 @@ typedef struct job {
 } job;
 
 /* ---- kinds ---- */
-
-static bool is_linear(sl_op_id op)
-{
-    return op == SL_OP_ADAMW || op == SL_OP_SGD || op == SL_OP_SUM_SQUARES;
-}
-
-/* Cuts a very large update down, all that differ in length alone to the same part; returns by how much its time must be multiplied. */
-static double shrink(sl_launch *launch)
-{
-    size_t bytes = sl_bench_operand_bytes(launch);
-    if (bytes <= LARGEST_KIND || !is_linear(launch->op))
-        return 1;
-    int64_t whole = launch->in[0].type.dim[0], each = (int64_t) bytes / whole; /* bytes of an element, padding aside */
-    int64_t part = (int64_t) LARGEST_KIND / each;
-    for (int i = 0; i < SL_MAX_IN; i++)
-        if (launch->in[i].type.dim[0] == whole)
-            launch->in[i].type.dim[0] = part;
-    for (int k = 0; k < SL_MAX_OUT; k++)
-        if (launch->out[k].type.dim[0] == whole)
-            launch->out[k].type.dim[0] = part;
-    return (double) whole / (double) part;
-}
-
-/* Attention's time depends on how many sequences the chunk packs, which its types do not show. */
-static int64_t sequences_of(const sl_program *program, int32_t kind)
-{
-    const sl_task *task = &program->tasks[program->kinds[kind].example];
-    bool is_attention = task->op == SL_OP_ATTENTION || task->op == SL_OP_ATTENTION_BWD;
-    if (!is_attention || task->chunk < 0 || task->chunk >= program->n_chunks)
-        return 0;
-    return SL_MAX(program->chunks[task->chunk].n_sequences, 1);
-}
-
-static void describe_type(sl_text *key, const sl_type *type)
-{
-    if (!type->rank) {
-        sl_text_printf(key, " -");
-        return;
-    }
-    sl_text_printf(key, " %s[", sl_dtype_name(type->dtype));
-    for (int i = 0; i < type->rank; i++)
-        sl_text_printf(key, "%s%lld", i ? "," : "", (long long) type->dim[i]);
-    sl_text_printf(key, "]");
-}
-
-/* Attributes less those that say which random numbers a launch draws. */
-static sl_attrs attrs_of(const sl_launch *launch)
-{
-    sl_attrs attrs = launch->attrs;
-    if (launch->op == SL_OP_ADAMW)
-        attrs.adamw.stream = 0;
-    else if (launch->op == SL_OP_SGD)
-        attrs.sgd.stream = 0;
-    else if (launch->op == SL_OP_DROPOUT)
-        attrs.dropout.stream = 0, attrs.dropout.first_row = 0;
-    return attrs;
-}
-
-/* All that a kind's time depends on, readable: op, types, accumulate bits, sequences, attributes as words. */
-static void describe_kind(sl_text *key, const sl_launch *launch, int64_t sequences)
-{
-    const sl_attrs attrs = attrs_of(launch);
-    sl_text_printf(key, "%s", sl_op(launch->op)->name);
-    for (int i = 0; i < sl_op(launch->op)->n_in; i++)
-        describe_type(key, &launch->in[i].type);
-    sl_text_printf(key, " ->");
-    for (int k = 0; k < sl_op(launch->op)->n_out; k++)
-        describe_type(key, &launch->out[k].type);
-    sl_text_printf(key, " +%x *%lld", launch->accumulate, (long long) sequences);
-    for (int64_t i = 0; i < SL_COUNT(attrs.raw); i++)
-        sl_text_printf(key, " %llx", (unsigned long long) attrs.raw[i]);
-}
 
 /* Takes a kind's times from the cache, if it has them. */
 static bool recall(job *j, int32_t kind)
@@ -135,7 +62,7 @@ static sl_status look_up(job *j, sl_device *device)
         j->costs->workspace[SL_TIER_DEVICE][k] = device->class->workspace(device, &launch, SL_STREAM_COMPUTE);
         j->costs->workspace[SL_TIER_HOST][k] = host ? device->class->workspace(device, &launch, SL_STREAM_HOST) : 0;
         key.length = 0;
-        describe_kind(&key, &launch, sequences_of(p, k));
+        sl_kind_describe(&key, &launch, sl_kind_sequences(p, k));
         if (j->costs->workspace[SL_TIER_DEVICE][k])
             sl_text_printf(&key, " ~%zu", j->costs->workspace[SL_TIER_DEVICE][k]);
         if (host)
@@ -161,8 +88,8 @@ static sl_status time_kind(job *j, int32_t kind, double seconds[2])
     sl_launch launch;
     bool host = isfinite(c->host_s[kind]);
     sl_costs_launch(j->program, kind, &launch);
-    double scale = shrink(&launch);
-    SL_TRY(sl_bench_fill(&j->bench, &launch, sequences_of(j->program, kind)));
+    double scale = sl_kind_shrink(&launch);
+    SL_TRY(sl_bench_fill(&j->bench, &launch, sl_kind_sequences(j->program, kind)));
     sl_bench_place(&j->bench, &launch, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][kind]);
     SL_TRY(sl_bench_time(&j->bench, &launch, SL_STREAM_COMPUTE, &seconds[0]));
     seconds[0] *= scale;
@@ -175,28 +102,16 @@ static sl_status time_kind(job *j, int32_t kind, double seconds[2])
     return SL_OK;
 }
 
-static bool same_types(const sl_launch *a, const sl_launch *b)
-{
-    bool same = a->op == b->op && a->accumulate == b->accumulate;
-    for (int i = 0; i < SL_MAX_IN && same; i++)
-        same = memcmp(&a->in[i].type, &b->in[i].type, sizeof a->in[i].type) == 0;
-    for (int k = 0; k < SL_MAX_OUT && same; k++)
-        same = memcmp(&a->out[k].type, &b->out[k].type, sizeof a->out[k].type) == 0;
-    return same;
-}
-
 /* A large update's time from one before it that is measured on the same part: the groups of a model differ in length alone. */
 static bool follows_from_another(const job *j, int32_t kind, double seconds[2])
 {
     sl_launch own, other;
     sl_costs_launch(j->program, kind, &own);
-    const double scale = shrink(&own);
-    const sl_attrs attrs = attrs_of(&own);
+    const double scale = sl_kind_shrink(&own);
     for (int32_t k = 0; k < kind && scale != 1; k++) {
         sl_costs_launch(j->program, k, &other);
-        const double others = shrink(&other);
-        const sl_attrs other_attrs = attrs_of(&other);
-        if (others == 1 || !same_types(&own, &other) || memcmp(&attrs, &other_attrs, sizeof attrs) != 0 ||
+        const double others = sl_kind_shrink(&other);
+        if (others == 1 || !sl_kind_same(&own, &other) ||
             isfinite(j->costs->host_s[k]) != isfinite(j->costs->host_s[kind]))
             continue;
         seconds[0] = j->costs->device_s[k] * scale / others;
@@ -242,7 +157,7 @@ static int32_t heaviest(const job *j, bool on_host)
         sl_launch launch;
         sl_costs_launch(j->program, k, &launch);
         bool suits = on_host || sl_op(launch.op)->category == SL_CAT_DOT_PRODUCT;
-        if (!suits || !isfinite(seconds) || shrink(&launch) != 1 || seconds <= most)
+        if (!suits || !isfinite(seconds) || sl_kind_shrink(&launch) != 1 || seconds <= most)
             continue;
         most = seconds;
         best = k;
@@ -263,7 +178,7 @@ static sl_status measure_links(job *j)
             sl_bench_place(b, &host, SL_TIER_HOST, c->workspace[SL_TIER_HOST][host_kind]);
         }
         sl_costs_launch(j->program, load_kind, &load);
-        SL_TRY(sl_bench_fill(b, &load, sequences_of(j->program, load_kind)));
+        SL_TRY(sl_bench_fill(b, &load, sl_kind_sequences(j->program, load_kind)));
         sl_bench_place(b, &load, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][load_kind]);
         SL_TRY(sl_bench_slowdowns(b, &load, c->device_s[load_kind], host_kind >= 0 ? &host : NULL,
                                   host_kind >= 0 ? c->host_s[host_kind] : 0, j->piece, &j->machine));
@@ -293,7 +208,7 @@ static size_t largest_kind(const job *j)
     for (int32_t k = 0; k < j->program->n_kinds; k++) {
         sl_launch launch;
         sl_costs_launch(j->program, k, &launch);
-        shrink(&launch);
+        sl_kind_shrink(&launch);
         size_t workspace = SL_MAX(j->costs->workspace[SL_TIER_DEVICE][k], j->costs->workspace[SL_TIER_HOST][k]);
         if (!j->known[k] || !j->machine_known)
             most = SL_MAX(most, sl_bench_operand_bytes(&launch) + workspace);
@@ -406,19 +321,7 @@ static sl_status measure_heavy(job *j, const bool *fresh)
     return recall_alike(j);
 }
 
-/* ---- slices ---- */
-
-/* Attention of the slices of one sequence: kinds that differ in what lies before the slice alone. Their times are on a straight
- * line, and a sequence of 131,072 tokens has 64 of them: the first and the last are measured. */
-static bool are_slices(const sl_launch *a, const sl_launch *b)
-{
-    if (a->op != b->op || (a->op != SL_OP_ATTENTION && a->op != SL_OP_ATTENTION_BWD) || a->accumulate != b->accumulate)
-        return false;
-    sl_attrs x = a->attrs, y = b->attrs;
-    x.attention.q_offset = y.attention.q_offset = 0;
-    x.attention.uniform = y.attention.uniform = 0; /* where it says the slice's place once more */
-    return memcmp(&x, &y, sizeof x) == 0 && memcmp(&a->in[0].type, &b->in[0].type, sizeof a->in[0].type) == 0;
-}
+/* ---- slices: a sequence of 131,072 tokens has 64 of them, of which the first and the last are measured ---- */
 
 /* The ends of the line a kind is on; false: it is an end itself, or there is no line. */
 static bool slice_ends(const job *j, int32_t kind, int32_t ends[2])
@@ -429,7 +332,8 @@ static bool slice_ends(const job *j, int32_t kind, int32_t ends[2])
     for (int32_t k = 0; k < j->program->n_kinds; k++) {
         sl_costs_launch(j->program, k, &other);
         const int64_t before = other.attrs.attention.q_offset;
-        if (!are_slices(&own, &other) || sequences_of(j->program, k) != sequences_of(j->program, kind))
+        if (!sl_kind_are_slices(&own, &other) ||
+            sl_kind_sequences(j->program, k) != sl_kind_sequences(j->program, kind))
             continue;
         alike++;
         if (before < least)

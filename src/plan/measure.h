@@ -1,7 +1,9 @@
-/* What the three files of measured costs share: measure.c (which kinds), measure_bench.c (how), measure_cache.c (kept where). */
+/* What the files of measured costs share: measure.c (which kinds), measure_kind.c (what they are), measure_bench.c (how),
+ * measure_cache.c (kept where). */
 #ifndef SL_PLAN_MEASURE_H
 #define SL_PLAN_MEASURE_H
 
+#include "core/text.h"
 #include "plan/plan.h"
 
 /* The machine's figures, apart from kinds. */
@@ -9,6 +11,19 @@ typedef struct sl_measured {
     double link[2], link_both[2], latency_s, copy_slowdown, host_slowdown;
 } sl_measured;
 #define SL_MEASURED_FIGURES ((int) (sizeof(sl_measured) / sizeof(double)))
+
+/* ---- measure_kind.c: what kinds' times depend on ---- */
+
+/* All of it, readable: op, types, accumulate bits, sequences, attributes as words. */
+void sl_kind_describe(sl_text *key, const sl_launch *launch, int64_t sequences);
+/* Attention's time depends on how many sequences the chunk packs, which its types do not show; 0 for others. */
+int64_t sl_kind_sequences(const sl_program *program, int32_t kind);
+/* Cuts a very large update down, all that differ in length alone to the same part; returns by how much its time must be multiplied. */
+double sl_kind_shrink(sl_launch *launch);
+/* The same but for the random numbers they draw. */
+bool sl_kind_same(const sl_launch *a, const sl_launch *b);
+/* Attention of slices of one sequence: kinds that differ in what lies before the slice alone. Their times are on a straight line. */
+bool sl_kind_are_slices(const sl_launch *a, const sl_launch *b);
 
 /* ---- measure_bench.c: a device to measure on ---- */
 

@@ -1,0 +1,97 @@
+/* What a kind's time depends on, and which kinds' times follow from others'. */
+#include <string.h>
+
+#include "core/text.h"
+#include "plan/measure.h"
+
+#define LARGEST_KIND ((size_t) 256 << 20) /* larger updates are measured on a part and scaled */
+
+static bool is_linear(sl_op_id op)
+{
+    return op == SL_OP_ADAMW || op == SL_OP_SGD || op == SL_OP_SUM_SQUARES;
+}
+
+double sl_kind_shrink(sl_launch *launch)
+{
+    size_t bytes = sl_bench_operand_bytes(launch);
+    if (bytes <= LARGEST_KIND || !is_linear(launch->op))
+        return 1;
+    int64_t whole = launch->in[0].type.dim[0], each = (int64_t) bytes / whole; /* bytes of an element, padding aside */
+    int64_t part = (int64_t) LARGEST_KIND / each;
+    for (int i = 0; i < SL_MAX_IN; i++)
+        if (launch->in[i].type.dim[0] == whole)
+            launch->in[i].type.dim[0] = part;
+    for (int k = 0; k < SL_MAX_OUT; k++)
+        if (launch->out[k].type.dim[0] == whole)
+            launch->out[k].type.dim[0] = part;
+    return (double) whole / (double) part;
+}
+
+int64_t sl_kind_sequences(const sl_program *program, int32_t kind)
+{
+    const sl_task *task = &program->tasks[program->kinds[kind].example];
+    bool is_attention = task->op == SL_OP_ATTENTION || task->op == SL_OP_ATTENTION_BWD;
+    if (!is_attention || task->chunk < 0 || task->chunk >= program->n_chunks)
+        return 0;
+    return SL_MAX(program->chunks[task->chunk].n_sequences, 1);
+}
+
+static void describe_type(sl_text *key, const sl_type *type)
+{
+    if (!type->rank) {
+        sl_text_printf(key, " -");
+        return;
+    }
+    sl_text_printf(key, " %s[", sl_dtype_name(type->dtype));
+    for (int i = 0; i < type->rank; i++)
+        sl_text_printf(key, "%s%lld", i ? "," : "", (long long) type->dim[i]);
+    sl_text_printf(key, "]");
+}
+
+/* Attributes less those that say which random numbers a launch draws. */
+static sl_attrs attrs_of(const sl_launch *launch)
+{
+    sl_attrs attrs = launch->attrs;
+    if (launch->op == SL_OP_ADAMW)
+        attrs.adamw.stream = 0;
+    else if (launch->op == SL_OP_SGD)
+        attrs.sgd.stream = 0;
+    else if (launch->op == SL_OP_DROPOUT)
+        attrs.dropout.stream = 0, attrs.dropout.first_row = 0;
+    return attrs;
+}
+
+void sl_kind_describe(sl_text *key, const sl_launch *launch, int64_t sequences)
+{
+    const sl_attrs attrs = attrs_of(launch);
+    sl_text_printf(key, "%s", sl_op(launch->op)->name);
+    for (int i = 0; i < sl_op(launch->op)->n_in; i++)
+        describe_type(key, &launch->in[i].type);
+    sl_text_printf(key, " ->");
+    for (int k = 0; k < sl_op(launch->op)->n_out; k++)
+        describe_type(key, &launch->out[k].type);
+    sl_text_printf(key, " +%x *%lld", launch->accumulate, (long long) sequences);
+    for (int64_t i = 0; i < SL_COUNT(attrs.raw); i++)
+        sl_text_printf(key, " %llx", (unsigned long long) attrs.raw[i]);
+}
+
+bool sl_kind_same(const sl_launch *a, const sl_launch *b)
+{
+    const sl_attrs x = attrs_of(a), y = attrs_of(b);
+    bool same = a->op == b->op && a->accumulate == b->accumulate && memcmp(&x, &y, sizeof x) == 0;
+    for (int i = 0; i < SL_MAX_IN && same; i++)
+        same = memcmp(&a->in[i].type, &b->in[i].type, sizeof a->in[i].type) == 0;
+    for (int k = 0; k < SL_MAX_OUT && same; k++)
+        same = memcmp(&a->out[k].type, &b->out[k].type, sizeof a->out[k].type) == 0;
+    return same;
+}
+
+bool sl_kind_are_slices(const sl_launch *a, const sl_launch *b)
+{
+    if (a->op != b->op || (a->op != SL_OP_ATTENTION && a->op != SL_OP_ATTENTION_BWD) || a->accumulate != b->accumulate)
+        return false;
+    sl_attrs x = a->attrs, y = b->attrs;
+    x.attention.q_offset = y.attention.q_offset = 0;
+    x.attention.uniform = y.attention.uniform = 0; /* where it says the slice's place once more */
+    return memcmp(&x, &y, sizeof x) == 0 && memcmp(&a->in[0].type, &b->in[0].type, sizeof a->in[0].type) == 0;
+}
