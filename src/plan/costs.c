@@ -47,7 +47,7 @@ void sl_costs_launch(const sl_program *program, int32_t kind, sl_launch *launch)
     memset(launch, 0, sizeof *launch);
     launch->op = task->op;
     launch->accumulate = task->accumulate;
-    launch->attrs = task->attrs;
+    launch->attrs = sl_kind_attrs(task);
     launch->workspace_bytes = program->config.workspace_limit;
     for (int i = 0; i < SL_MAX_IN; i++)
         if (task->in[i].object >= 0)

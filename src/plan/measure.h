@@ -20,7 +20,7 @@ void sl_kind_describe(sl_text *key, const sl_launch *launch, int64_t sequences);
 int64_t sl_kind_sequences(const sl_program *program, int32_t kind);
 /* Cuts a very large update down, all that differ in length alone to the same part; returns by how much its time must be multiplied. */
 double sl_kind_shrink(sl_launch *launch);
-/* The same but for the random numbers they draw. */
+/* Kinds that cost the same although they are two: cut to the same part, say. */
 bool sl_kind_same(const sl_launch *a, const sl_launch *b);
 /* Attention of slices of one sequence: kinds that differ in what lies before the slice alone. Their times are on a straight line. */
 bool sl_kind_are_slices(const sl_launch *a, const sl_launch *b);

@@ -48,22 +48,8 @@ static void describe_type(sl_text *key, const sl_type *type)
     sl_text_printf(key, "]");
 }
 
-/* Attributes less those that say which random numbers a launch draws. */
-static sl_attrs attrs_of(const sl_launch *launch)
-{
-    sl_attrs attrs = launch->attrs;
-    if (launch->op == SL_OP_ADAMW)
-        attrs.adamw.stream = 0;
-    else if (launch->op == SL_OP_SGD)
-        attrs.sgd.stream = 0;
-    else if (launch->op == SL_OP_DROPOUT)
-        attrs.dropout.stream = 0, attrs.dropout.first_row = 0;
-    return attrs;
-}
-
 void sl_kind_describe(sl_text *key, const sl_launch *launch, int64_t sequences)
 {
-    const sl_attrs attrs = attrs_of(launch);
     sl_text_printf(key, "%s", sl_op(launch->op)->name);
     for (int i = 0; i < sl_op(launch->op)->n_in; i++)
         describe_type(key, &launch->in[i].type);
@@ -71,14 +57,13 @@ void sl_kind_describe(sl_text *key, const sl_launch *launch, int64_t sequences)
     for (int k = 0; k < sl_op(launch->op)->n_out; k++)
         describe_type(key, &launch->out[k].type);
     sl_text_printf(key, " +%x *%lld", launch->accumulate, (long long) sequences);
-    for (int64_t i = 0; i < SL_COUNT(attrs.raw); i++)
-        sl_text_printf(key, " %llx", (unsigned long long) attrs.raw[i]);
+    for (int64_t i = 0; i < SL_COUNT(launch->attrs.raw); i++)
+        sl_text_printf(key, " %llx", (unsigned long long) launch->attrs.raw[i]);
 }
 
 bool sl_kind_same(const sl_launch *a, const sl_launch *b)
 {
-    const sl_attrs x = attrs_of(a), y = attrs_of(b);
-    bool same = a->op == b->op && a->accumulate == b->accumulate && memcmp(&x, &y, sizeof x) == 0;
+    bool same = a->op == b->op && a->accumulate == b->accumulate && memcmp(&a->attrs, &b->attrs, sizeof a->attrs) == 0;
     for (int i = 0; i < SL_MAX_IN && same; i++)
         same = memcmp(&a->in[i].type, &b->in[i].type, sizeof a->in[i].type) == 0;
     for (int k = 0; k < SL_MAX_OUT && same; k++)

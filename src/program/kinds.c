@@ -14,21 +14,25 @@ typedef struct signature {
     sl_type in[SL_MAX_IN], out[SL_MAX_OUT];
 } signature;
 
+sl_attrs sl_kind_attrs(const sl_task *task)
+{
+    sl_attrs attrs = task->attrs;
+    if (task->op == SL_OP_DROPOUT)
+        attrs.dropout.stream = 0, attrs.dropout.first_row = 0;
+    else if (task->op == SL_OP_ADAMW)
+        attrs.adamw.stream = 0;
+    else if (task->op == SL_OP_SGD)
+        attrs.sgd.stream = 0;
+    return attrs;
+}
+
 static signature signature_of(const sl_task *task)
 {
     signature s;
     memset(&s, 0, sizeof s);
     s.op = (uint32_t) task->op;
     s.accumulate = task->accumulate;
-    s.attrs = task->attrs;
-    if (task->op == SL_OP_DROPOUT) {
-        s.attrs.dropout.first_row = 0;
-        s.attrs.dropout.stream = 0;
-    } else if (task->op == SL_OP_ADAMW) {
-        s.attrs.adamw.stream = 0;
-    } else if (task->op == SL_OP_SGD) {
-        s.attrs.sgd.stream = 0;
-    }
+    s.attrs = sl_kind_attrs(task);
     for (int i = 0; i < SL_MAX_IN; i++)
         s.in[i] = task->in[i].type;
     for (int k = 0; k < SL_MAX_OUT; k++)

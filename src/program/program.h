@@ -70,6 +70,9 @@ typedef struct sl_task_kind {
     sl_work work;
 } sl_task_kind;
 
+/* A task's attributes as its kind has them: less those that only say which part of a random stream a launch uses. */
+sl_attrs sl_kind_attrs(const sl_task *task);
+
 typedef enum sl_precision { SL_PRECISION_F32, SL_PRECISION_BF16, SL_PRECISION_BF16_MASTER } sl_precision;
 typedef enum sl_optimizer { SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_SGD } sl_optimizer;
 

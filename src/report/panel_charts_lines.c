@@ -28,24 +28,21 @@ static bool repeats(const sl_grid *g, int64_t x)
     return false;
 }
 
-/* How many different values a column of whole numbers has, and the middle one of them; 0: it holds others too. */
+/* How many different values a column of whole numbers has (or MOST_VALUES, if more), and the middle one of them; 0: it holds others
+ * too, or texts. */
 static int64_t distinct_values(const sl_grid *g, int64_t c, double *middle)
 {
     double values[MOST_VALUES];
     int64_t n = 0;
     for (int64_t row = 0; row < g->n_rows; row++) {
-        double value = sl_grid_number(g, row, c);
+        double value = g->columns[c].numeric ? sl_grid_number(g, row, c) : (double) NAN;
         int64_t at = 0;
         if (!isfinite(value) || value != floor(value) || value < 0)
             return 0;
         while (at < n && values[at] < value)
             at++;
-        if (at < n && values[at] == value)
+        if (n == MOST_VALUES || (at < n && values[at] == value))
             continue;
-        if (n == MOST_VALUES) {
-            *middle = values[n / 2];
-            return n + 1;
-        }
         memmove(values + at + 1, values + at, (size_t) (n - at) * sizeof *values);
         values[at] = value;
         n++;
@@ -82,11 +79,12 @@ static walk walk_grid(const sl_grid *g, int64_t first, int64_t end)
     walk w = {first, -1, 0};
     double first_middle, middle;
     int64_t most = distinct_values(g, first, &first_middle);
+    if (!is_ambiguous(g, first, end))
+        return w;
     for (int64_t c = first + 1; c < end && w.held < 0; c++) {
-        int64_t distinct = g->columns[c].numeric ? distinct_values(g, c, &middle) : 0;
-        if (distinct < 2 || !is_ambiguous(g, first, end))
-            continue;
-        w = distinct > most ? (walk){c, first, first_middle} : (walk){first, c, middle};
+        int64_t distinct = distinct_values(g, c, &middle);
+        if (distinct > 1)
+            w = distinct > most ? (walk){c, first, first_middle} : (walk){first, c, middle};
     }
     return w;
 }
@@ -100,13 +98,10 @@ static walk find_walk(const sl_grid *g)
     for (int64_t c = 0; c < g->n_columns; c++)
         if (strncmp(g->columns[c].name, "time", 4) == 0 && g->columns[c].numeric && g->n_rows > 2 && !repeats(g, c))
             return (walk){c, -1, 0}; /* something over time */
-    for (int64_t c = 0; c < SL_MIN(end + 1, g->n_columns);
-         c++) { /* a measured column may be walked along, none behind it */
-        if (names_rows(g, c))
-            break;
-        if (g->columns[c].numeric && distinct_values(g, c, &middle) >= 3)
+    /* A measured column may be walked along itself, none behind it. */
+    for (int64_t c = 0; c <= end && c < g->n_columns && !names_rows(g, c); c++)
+        if (distinct_values(g, c, &middle) >= 3)
             return walk_grid(g, c, end);
-    }
     return (walk){-1, -1, 0};
 }
 

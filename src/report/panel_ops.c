@@ -44,15 +44,12 @@ static double all_seconds(const sl_run_log *log)
     return sum;
 }
 
-static void number_cell(sl_text *out, const char *text)
-{
-    sl_text_printf(out, "<td class=\"n\">%s</td>", text);
-}
+#define NUMBER "n"
+#define EXTRA "n extra" /* a number that a small window does without */
 
-/* A column that a small window does without. */
-static void extra_cell(sl_text *out, const char *text)
+static void cell(sl_text *out, const char *class, const char *text)
 {
-    sl_text_printf(out, "<td class=\"n extra\">%s</td>", text);
+    sl_text_printf(out, "<td class=\"%s\">%s</td>", class, text);
 }
 
 static void draw_row(sl_text *out, const sl_run_log *log, const sl_log_op *op, double all)
@@ -63,17 +60,18 @@ static void draw_row(sl_text *out, const sl_run_log *log, const sl_log_op *op, d
     bool work = op->stream == 0 || op->stream == 3;
     sl_text_printf(out, "<tr><th scope=\"row\">");
     sl_html(out, op->name);
-    sl_text_printf(out, "%s</th><td class=\"extra\">%s</td>", op->stream == 3 ? " <small>host</small>" : "", category);
-    extra_cell(out, sl_show((double) op->count, text));
-    number_cell(out, sl_show_as(seconds, SL_SECONDS, text));
+    sl_text_printf(out, "%s</th>", op->stream == 3 ? " <small>host</small>" : "");
+    cell(out, "extra", category);
+    cell(out, EXTRA, sl_show((double) op->count, text));
+    cell(out, NUMBER, sl_show_as(seconds, SL_SECONDS, text));
     sl_text_printf(out,
                    "<td class=\"n\"><span class=\"meter\"><i class=\"%s\" style=\"width:%.1f%%\"></i></span> %s</td>",
                    category_color(category), 100 * share, sl_show_as(share, SL_SHARE, text));
-    extra_cell(out, sl_show_as(op->count > 0 ? seconds / (double) op->count : (double) NAN, SL_SECONDS, text));
-    number_cell(out, sl_show_as(op->predicted_s, SL_SECONDS, text));
-    extra_cell(out, work && op->flops > 0 && seconds > 0 ? sl_show(1e-9 * op->flops / seconds, text) : "–");
-    extra_cell(out, op->bytes > 0 && seconds > 0 ? sl_show(1e-9 * op->bytes / seconds, text) : "–");
-    extra_cell(out, work && op->flops > 0 && op->bytes > 0 ? sl_show(op->flops / op->bytes, text) : "–");
+    cell(out, EXTRA, sl_show_as(op->count > 0 ? seconds / (double) op->count : (double) NAN, SL_SECONDS, text));
+    cell(out, NUMBER, sl_show_as(op->predicted_s, SL_SECONDS, text));
+    cell(out, EXTRA, work && op->flops > 0 && seconds > 0 ? sl_show(1e-9 * op->flops / seconds, text) : "–");
+    cell(out, EXTRA, op->bytes > 0 && seconds > 0 ? sl_show(1e-9 * op->bytes / seconds, text) : "–");
+    cell(out, EXTRA, work && op->flops > 0 && op->bytes > 0 ? sl_show(op->flops / op->bytes, text) : "–");
     sl_text_printf(out, "<td class=\"extra\">%s</td></tr>\n",
                    !work                                                  ? "link"
                    : log->hardware.memory_bandwidth <= 0                  ? "–"

@@ -87,7 +87,7 @@ static sl_status guess_costs(void *hardware, const sl_program *program, sl_costs
 
 /*
  * A device that pins its host arena takes as long for that as for measuring, and needs other parts of the machine: the two go on
- * at the same time, but for the moments in which links are measured. How large the arena will be is known before the measured costs
+ * at the same time, but for the moments in which measuring maps memory of its own or times the links. How large the arena will be is known before the measured costs
  * are, nearly, from a plan with the roofline's, drawn up by a thread of its own. An eighth of the budget is left for the memory that
  * measuring takes, and the heap's share once more for this plan beside the other. What fails here is no failure: the arena is then
  * mapped when it is wanted.

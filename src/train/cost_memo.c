@@ -12,18 +12,12 @@ typedef struct sl_cost_entry {
     size_t workspace[SL_TIER_COUNT];
 } sl_cost_entry;
 
-/* What a kind's cost depends on: its launch, less which part of a random stream it draws. */
+/* What a kind's cost depends on: its launch. */
 static uint64_t key_of(const sl_program *program, int32_t kind)
 {
     sl_launch launch;
     sl_costs_launch(program, kind, &launch);
     bool host = program->tasks[program->kinds[kind].example].host_allowed;
-    if (launch.op == SL_OP_DROPOUT)
-        launch.attrs.dropout.stream = 0, launch.attrs.dropout.first_row = 0;
-    else if (launch.op == SL_OP_ADAMW)
-        launch.attrs.adamw.stream = 0;
-    else if (launch.op == SL_OP_SGD)
-        launch.attrs.sgd.stream = 0;
     sl_hasher hasher;
     sl_hash_begin(&hasher, host);
     sl_hash_add(&hasher, &launch.op, sizeof launch.op);

@@ -1,7 +1,7 @@
 /* Measured costs: every kind has one, the second time comes from the file, a damaged file does no harm. */
 #include "core/file.h"
 #include "engine/random_program.h"
-#include "model/model.h"
+#include "model/interpret.h"
 #include "plan/costs.h"
 #include "plan/plan.h"
 
@@ -59,11 +59,6 @@ TEST(the_second_time_comes_from_the_file)
     test_program_destroy(p);
 }
 
-static sl_status build_model(void *model, sl_graph *graph)
-{
-    return sl_model_build(model, graph);
-}
-
 /* Updates of the embedding and the head take 512 MB each and differ a little in length: they are timed once, on a part. */
 TEST(large_updates_cost_by_their_length)
 {
@@ -74,8 +69,8 @@ TEST(large_updates_cost_by_their_length)
     int n = 0;
     CHECK_OK(sl_model_find("byte-nano", &model));
     model.vocab = 250000, model.tied = false;
-    sl_program_config config = {.chunking = {16, 1, 16}, .precision = SL_PRECISION_F32, .max_segments = 1};
-    CHECK_OK(sl_program_create(&config, build_model, &model, &p));
+    sl_program_config config = interpret_config(16, 1, 16, SL_PRECISION_F32);
+    CHECK_OK(sl_program_create(&config, interpret_build, &model, &p));
     CHECK_OK(sl_costs_measure(p, &(sl_measure_config){.device = "cpu", .threads = 2}, &costs));
     for (int32_t k = 0; k < p->n_kinds; k++) {
         sl_launch launch;

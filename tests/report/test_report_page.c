@@ -115,6 +115,10 @@ TEST(next_to_nothing)
     CHECK_PAGE(MADE_RUN MADE_PLAN
                "{\"event\":\"step\",\"t\":1,\"step\":1,\"loss\":3.5,\"seconds\":0.5,\"tokens_per_s\":4096}\n",
                "<b>4,096</b>", "loss at step 1");
+    /* Two steps: no mean to tell, and nothing between them. */
+    CHECK_PAGE(MADE_RUN "{\"event\":\"step\",\"t\":1,\"step\":1,\"loss\":3.5,\"seconds\":0.5,\"tokens_per_s\":4096}\n"
+                        "{\"event\":\"step\",\"t\":2,\"step\":2,\"loss\":2.5,\"seconds\":0.5,\"tokens_per_s\":4096}\n",
+               "Loss went from 3.5 to 2.5", ">1</text>", ">2</text>");
     /* The last line is being written. */
     CHECK_PAGE(MADE_RUN "{\"event\":\"step\",\"t\":1,\"st", "has no end");
     /* All losses are NaN. */
