@@ -89,6 +89,8 @@ static size_t attention_bwd_workspace(const sl_launch *launch)
     size_t groups = (size_t) SL_MAX(launch->attrs.attention.kv_heads, 1);
     if (launch->attrs.attention.sequence > 0)
         context = SL_MIN(context, (size_t) launch->attrs.attention.sequence);
+    if (context > rows) /* a slice: the keys before it in parts of 131,072, then itself */
+        context = SL_MAX(rows, SL_MIN(context - rows, (size_t) 131072));
     size_t sums = rows * heads * 4, scores = 2 * heads * rows * context;
     if (launch->attrs.attention.any_order) /* no dS: dQ in f32 */
         return sums + rows * heads * (size_t) launch->attrs.attention.head_dim * 4;

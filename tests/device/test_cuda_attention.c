@@ -3,12 +3,14 @@
  * every size that a head dim is filled up to. And what their tiles could break:
  *   - rows of the context behind the slice hold anything (here NaN), and nobody sees them;
  *   - heads do not depend on how many there are, bit for bit, though with a few of them a block gets 32 rows.
+ * And a slice so far into its sequence that cuDNN's backward takes the keys before it in several parts.
  */
 #include "device/device.h"
 #include "ops/launch.h"
 
 enum { MANY = 140, FEW = 8, N = 66, OFFSET = 2, BEHIND = 2, M = OFFSET + N + BEHIND };
-#define ARENA_BYTES ((size_t) 96 << 20)
+enum { FAR = 140000, FAR_N = 64, FAR_DIM = 64 };
+#define ARENA_BYTES ((size_t) 256 << 20)
 
 static sl_device *device;
 static unsigned char *arena;
@@ -130,6 +132,36 @@ TEST(many_heads)
         check_head_dim(head_dims[i]);
 }
 
+TEST(far_keys)
+{
+    sl_op_case slice = {
+        .name = "far",
+        .in = {SL_T2(SL_BF16, FAR_N, 2 * FAR_DIM), SL_T2(SL_BF16, FAR_N, 2 * FAR_DIM),
+               SL_T2(SL_BF16, FAR + FAR_N, 2 * FAR_DIM), SL_T2(SL_BF16, FAR_N, 2 * FAR_DIM), SL_T2(SL_F32, 2, FAR_N),
+               SL_T1(SL_I32, 2)},
+        .segments = 1,
+        .attrs.attention = {.heads = 2,
+                            .kv_heads = 1,
+                            .head_dim = FAR_DIM,
+                            .causal = 1,
+                            .q_offset = FAR,
+                            .uniform = FAR + FAR_N,
+                            .scale = 0.125f}};
+    const double tolerance = sl_op(SL_OP_ATTENTION_BWD)->tolerance[1];
+    test_launch want = {0}, got = {0};
+    test_prepare(&want, SL_OP_ATTENTION_BWD, &slice, 5);
+    sl_op(SL_OP_ATTENTION_BWD)->reference(&want.launch);
+    for (int any_order = 0; any_order <= 1; any_order++) {
+        test_prepare(&got, SL_OP_ATTENTION_BWD, &slice, 5);
+        got.launch.attrs.attention.any_order = any_order;
+        run(&got, got.launch);
+        check("dq of a far slice", FAR_DIM, &got.launch.out[0], &want.launch.out[0], tolerance);
+        check("dkv of a far slice", FAR_DIM, &got.launch.out[1], &want.launch.out[1], tolerance);
+        test_release(&got);
+    }
+    test_release(&want);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -139,6 +171,7 @@ int main(int argc, char **argv)
         SKIP("no CUDA device: %s", sl_error_message());
     arena = device->class->arena(device, SL_TIER_DEVICE);
     RUN(many_heads);
+    RUN(far_keys);
     sl_device_close(device);
     return test_end();
 }

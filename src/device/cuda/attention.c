@@ -118,10 +118,13 @@ typedef struct course {
     size_t lane_bytes;     /* workspace of each lane: [dQ in f32, for any order | cuDNN's own] */
 } course;
 
-/* [D | dK and dV in bf16 where the output is f32 or accumulated | dQ of the second part | the lanes of the larger part] */
+/* What lies before a slice is taken in parts of so many keys: the scores of one K/V head against 524,288 keys are 17 GB. */
+enum { PART_KEYS = 131072, MOST_PARTS = 65 };
+
+/* [D | dK and dV in bf16 where the output is f32 or accumulated | dQ of a part but the first | the lanes of the largest part] */
 typedef struct backward {
-    course parts[2];
-    int n_parts; /* 0: the plain kernels */
+    course parts[MOST_PARTS]; /* the keys before the slice, in order, then the slice itself */
+    int n_parts;              /* 0: the plain kernels */
     size_t sums_bytes, staging_bytes, dq_bytes, bytes;
 } backward;
 
@@ -168,7 +171,10 @@ static sl_status choose_backward(sl_cuda *cuda, const sl_launch *launch, backwar
     *out = (backward){.bytes = sl_cuda_attention_plain_bwd_workspace(launch)};
     if (!shape_of(launch, true, &all))
         return SL_OK;
-    backward b = {.n_parts = all.causal && all.q_rows < all.kv_rows ? 2 : 1};
+    const int64_t before = all.causal ? all.kv_rows - all.q_rows : 0;
+    if (before > (int64_t) (MOST_PARTS - 1) * PART_KEYS)
+        return SL_OK;
+    backward b = {.n_parts = (int) SL_DIV_UP(before, (int64_t) PART_KEYS) + 1};
     b.sums_bytes = align((size_t) (all.rows * all.heads) * sizeof(float));
     b.staging_bytes = needs_staging(launch) ? align((size_t) sl_type_count(&launch->out[1].type) * 2) : 0;
     b.dq_bytes = b.n_parts > 1 ? align((size_t) sl_type_count(&launch->out[0].type) * 2) : 0;
@@ -176,11 +182,13 @@ static sl_status choose_backward(sl_cuda *cuda, const sl_launch *launch, backwar
     size_t most =
         !launch->workspace_bytes ? SIZE_MAX : launch->workspace_bytes - SL_MIN(fixed, launch->workspace_bytes);
     for (int i = 0; i < b.n_parts; i++) {
+        const bool is_slice = i == b.n_parts - 1;
+        const int64_t first_key = is_slice ? before : (int64_t) i * PART_KEYS;
         sl_graph_shape part = all;
         if (b.n_parts > 1)
-            part.kv_rows = i ? all.q_rows : all.kv_rows - all.q_rows, part.causal = i;
+            part.kv_rows = is_slice ? all.q_rows : SL_MIN((int64_t) PART_KEYS, before - first_key), part.causal = is_slice;
         SL_TRY(choose_course(cuda, &part, most, &b.parts[i]));
-        b.parts[i].first_key = i ? all.kv_rows - all.q_rows : 0;
+        b.parts[i].first_key = first_key;
         if (!b.parts[i].graph)
             return SL_OK;
         largest = SL_MAX(largest, (size_t) b.parts[i].lanes * b.parts[i].lane_bytes);
@@ -283,9 +291,9 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
                      .sums = launch->workspace,
                      .lanes = own_dq + b.dq_bytes};
         SL_TRY(run_part(cuda, launch, &b.parts[i], &at, stream));
+        if (i)
+            SL_TRY(add(cuda, own_dq, &launch->out[0], true, stream));
     }
-    if (b.n_parts > 1)
-        SL_TRY(add(cuda, own_dq, &launch->out[0], true, stream));
     return needs_staging(launch) ? add(cuda, staging, &launch->out[1], launch->accumulate >> 1 & 1, stream) : SL_OK;
 }
 
