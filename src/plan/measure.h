@@ -27,6 +27,16 @@ bool sl_kind_are_slices(const sl_launch *a, const sl_launch *b);
 
 /* ---- measure_bench.c: a device to measure on ---- */
 
+/* Part of the load that kinds are timed behind. */
+typedef struct sl_heater {
+    sl_launch launch;
+    size_t workspace;
+    int64_t sequences; /* attention's */
+    double share;      /* of the load's time */
+    int times;         /* launches of it before each timed one */
+} sl_heater;
+enum { SL_MOST_HEATERS = 2 };
+
 typedef struct sl_bench {
     sl_device *device;
     const sl_device_class *class;
@@ -34,18 +44,18 @@ typedef struct sl_bench {
     size_t scrub;       /* from here on: memory for copies */
     size_t scrub_bytes; /* copied through to clear the caches */
     int spread;         /* copies go round so many pieces of each tier, each way */
-    size_t heat;        /* from here on: the operands of `heater` */
-    sl_launch heater;
-    int heats;      /* launches of it before each timed one; 0: none */
+    size_t heat;        /* from here on: the operands of the heaters */
+    sl_heater heaters[SL_MOST_HEATERS];
+    int n_heaters;  /* 0: kinds are timed as they are */
     size_t painted; /* bytes from the start of the host arena on that hold any random numbers */
 } sl_bench;
 
 /* Memory for the operands and workspace of a kind, and for copies of `piece` bytes. */
 sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t piece);
-/* The same, and kinds are timed behind a few milliseconds of `heavy`, as in a step at full load: an accelerator that has been idle
- * runs its first products up to a fifth faster than its power allows for long. */
+/* The same, and kinds are timed behind a few milliseconds of load, as in a step: an accelerator that has been idle runs its first
+ * products up to a fifth faster than its power allows for long. */
 sl_status sl_bench_open_hot(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t piece,
-                            const sl_launch *heavy, size_t workspace);
+                            const sl_heater *heaters, int n_heaters);
 size_t sl_bench_operand_bytes(const sl_launch *launch);
 /* Operands may be any random numbers. Kinds of this sort are measured first: others spoil the memory painted for them. */
 bool sl_bench_any_numbers(const sl_launch *launch);

@@ -12,7 +12,7 @@
  *    is painted with normal ones once (pairs of bf16 are normal f32 numbers too); drawing them for each kind by the op's own rule
  *    took more than half of the time.
  *  - an idle machine. An accelerator that has rested runs its first products up to a fifth faster than its power allows for long:
- *    where compute has cores of its own, kinds are timed behind a few milliseconds of heavy work, and after seconds of it.
+ *    where compute has cores of its own, kinds are timed behind a few milliseconds of a step's heavy work, and after seconds of it.
  *  - neighbours. On a CPU copies and host tasks take cores from compute: a matrix product is timed with each beside it. And copies
  *    are timed beside a matrix product, an accelerator's too, to and from more memory than the processors' caches hold: with
  *    nothing beside them, to and fro between two places, copies towards an H200 were predicted 8 to 12 % faster than in a step.
@@ -27,10 +27,11 @@
 #include "ops/fill.h"
 #include "plan/measure.h"
 
-enum { MOST_RUNS = 6, LEAST_RUNS = 3, MOST_BESIDE = 64, SLOWDOWN_RUNS = 3, SPREAD = 16 };
+enum { MOST_RUNS = 6, LEAST_RUNS = 3, MOST_BESIDE = 64, MOST_LOAD = 960, SLOWDOWN_RUNS = 3, SPREAD = 16 };
 #define HEAT_SECONDS 0.006  /* of load before each timed launch */
 #define REHEAT_SECONDS 0.1  /* before each kind: it rested while operands were filled */
 #define WARM_UP_SECONDS 1.5 /* until the clock has settled */
+#define DRAWING_RATE 8e8    /* bytes of operands drawn in a second, about */
 #define STEADY 0.01         /* runs this near to each other need no more beside them */
 #define BESIDE_SECONDS 0.1  /* of each group of commands that run beside each other */
 #define HOT_BESIDE_SECONDS 0.04
@@ -67,14 +68,14 @@ size_t sl_bench_operand_bytes(const sl_launch *launch)
 static sl_status open_bench(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t piece,
                             size_t heat_bytes)
 {
-    sl_device_config config = {.threads = threads, .max_commands = 4 * MOST_BESIDE, .max_events = MOST_BESIDE};
+    sl_device_config config = {.threads = threads, .max_commands = MOST_LOAD + MOST_BESIDE, .max_events = MOST_BESIDE};
     b->scrub = SL_ROUND_UP(SL_MAX(kind_bytes, heat_bytes), (size_t) SL_ALIGN);
     b->scrub_bytes = scrub_bytes(device);
     b->spread = heat_bytes ? SPREAD : 1;
     size_t copy_bytes = 2 * (size_t) b->spread * piece;
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         config.arena_bytes[tier] = b->scrub + SL_MAX(copy_bytes, b->scrub_bytes);
-    b->heats = 0;
+    b->n_heaters = 0;
     b->painted = 0;
     b->heat = config.arena_bytes[SL_TIER_DEVICE];
     config.arena_bytes[SL_TIER_DEVICE] += heat_bytes;
@@ -157,6 +158,30 @@ static sl_status paint(sl_bench *b, size_t bytes)
     return SL_OK;
 }
 
+/* The load, for about so many seconds. */
+static sl_status issue_load(sl_bench *b, double seconds)
+{
+    int launches = 0;
+    for (int i = 0; i < b->n_heaters; i++)
+        launches += b->heaters[i].times;
+    const int rounds = (int) SL_MIN(ceil(seconds / HEAT_SECONDS), MOST_LOAD / SL_MAX(launches, 1));
+    for (int r = 0; r < rounds; r++)
+        for (int i = 0; i < b->n_heaters; i++)
+            for (int n = 0; n < b->heaters[i].times; n++)
+                SL_TRY(b->class->launch(b->device, SL_STREAM_COMPUTE, &b->heaters[i].launch, NULL));
+    return SL_OK;
+}
+
+/* Random operands as the op wants them, while an accelerator goes on with its load: one that rests meanwhile runs at its highest
+ * clock for longer than REHEAT_SECONDS, and attention, whose operands are drawn, was predicted a fifth too fast. */
+static sl_status draw_operands(sl_bench *b, sl_launch *launch)
+{
+    SL_TRY(b->class->step_begin(b->device));
+    sl_status loaded = issue_load(b, (double) sl_bench_operand_bytes(launch) / DRAWING_RATE),
+              drawn = sl_op_fill(launch, 1, NULL), ended = b->class->step_end(b->device);
+    return drawn != SL_OK ? drawn : loaded != SL_OK ? loaded : ended;
+}
+
 /* By way of the host arena: a device's own memory need not be addressable from here. So host operands are there as well. */
 static sl_status fill_at(sl_bench *b, sl_launch *launch, int64_t sequences, size_t offset)
 {
@@ -166,7 +191,7 @@ static sl_status fill_at(sl_bench *b, sl_launch *launch, int64_t sequences, size
         SL_TRY(paint(b, sl_bench_operand_bytes(launch)));
     else {
         b->painted = 0;
-        SL_TRY(sl_op_fill(launch, 1, NULL));
+        SL_TRY(draw_operands(b, launch));
         fill_segments(launch, sequences);
     }
     return b->class->write(b->device, SL_TIER_DEVICE, b->arena[SL_TIER_DEVICE] + offset, staging,
@@ -226,8 +251,8 @@ static sl_status run_once(sl_bench *b, const sl_launch *launch, sl_stream stream
     sl_status status = scrub(b, launch);
     if (status == SL_OK)
         status = b->class->record(b->device, SL_STREAM_IN, 0);
-    for (int i = 0; i < b->heats && stream == SL_STREAM_COMPUTE && status == SL_OK; i++)
-        status = b->class->launch(b->device, stream, &b->heater, NULL);
+    if (status == SL_OK && stream == SL_STREAM_COMPUTE)
+        status = issue_load(b, HEAT_SECONDS);
     if (status == SL_OK)
         status = b->class->wait(b->device, stream, 0);
     if (status == SL_OK)
@@ -238,11 +263,11 @@ static sl_status run_once(sl_bench *b, const sl_launch *launch, sl_stream stream
 }
 
 /* For as long as it rested is not enough: with that, steps of 8B took 7 to 9 % longer than predicted. */
-static sl_status reheat(sl_bench *b)
+static sl_status reheat(sl_bench *b, double seconds)
 {
-    double start = sl_clock_s(), seconds;
-    while (b->heats && sl_clock_s() - start < REHEAT_SECONDS)
-        SL_TRY(run_once(b, &b->heater, SL_STREAM_COMPUTE, &seconds));
+    double start = sl_clock_s(), unused;
+    while (b->n_heaters && sl_clock_s() - start < seconds)
+        SL_TRY(run_once(b, &b->heaters[0].launch, SL_STREAM_COMPUTE, &unused));
     return SL_OK;
 }
 
@@ -260,14 +285,14 @@ sl_status sl_bench_time(sl_bench *b, const sl_launch *launch, sl_stream stream, 
 {
     double runs[MOST_RUNS], total = 0;
     int n = 0;
-    SL_TRY(reheat(b));
+    SL_TRY(reheat(b, REHEAT_SECONDS));
     /* First touch, a thread pool waking up, a library that loads a kernel's code: the first two are not much of a long run. */
     SL_TRY(run_once(b, launch, stream, &runs[0]));
     bool is_long = runs[0] > LONG_SECONDS;
-    if (is_long && !b->heats)
+    if (is_long && !b->n_heaters)
         n = 1, total = runs[0];
     int least = is_long ? 1 : LEAST_RUNS;
-    while (n < least || (n < MOST_RUNS && total < KIND_SECONDS && !(b->heats && steady(runs, n)))) {
+    while (n < least || (n < MOST_RUNS && total < KIND_SECONDS && !(b->n_heaters && steady(runs, n)))) {
         SL_TRY(run_once(b, launch, stream, &runs[n]));
         total += runs[n++];
     }
@@ -275,26 +300,41 @@ sl_status sl_bench_time(sl_bench *b, const sl_launch *launch, sl_stream stream, 
     return SL_OK;
 }
 
-static sl_status heat(sl_bench *b, const sl_launch *heavy, size_t workspace)
+static size_t heater_bytes(const sl_heater *heater)
 {
-    double seconds, start = sl_clock_s();
-    b->heater = *heavy;
-    SL_TRY(fill_at(b, &b->heater, 0, b->heat));
-    place_operands(&b->heater, b->arena[SL_TIER_DEVICE] + b->heat);
-    b->heater.workspace = workspace ? b->arena[SL_TIER_DEVICE] + b->heat + sl_bench_operand_bytes(heavy) : NULL;
-    b->heater.workspace_bytes = workspace;
-    SL_TRY(sl_bench_time(b, &b->heater, SL_STREAM_COMPUTE, &seconds));
-    b->heats = SL_MAX(1, SL_MIN(MOST_BESIDE, (int) (HEAT_SECONDS / seconds)));
-    while (sl_clock_s() - start < WARM_UP_SECONDS)
-        SL_TRY(run_once(b, &b->heater, SL_STREAM_COMPUTE, &seconds));
+    return sl_bench_operand_bytes(&heater->launch) + SL_ROUND_UP(heater->workspace, (size_t) SL_ALIGN);
+}
+
+/* Timed while those before it are the load, so that all have their share of it. */
+static sl_status add_heater(sl_bench *b, const sl_heater *heater, size_t at)
+{
+    sl_heater *own = &b->heaters[b->n_heaters];
+    double seconds;
+    *own = *heater;
+    SL_TRY(fill_at(b, &own->launch, heater->sequences, at));
+    place_operands(&own->launch, b->arena[SL_TIER_DEVICE] + at);
+    own->launch.workspace =
+        heater->workspace ? b->arena[SL_TIER_DEVICE] + at + sl_bench_operand_bytes(&own->launch) : NULL;
+    own->launch.workspace_bytes = heater->workspace;
+    SL_TRY(sl_bench_time(b, &own->launch, SL_STREAM_COMPUTE, &seconds));
+    own->times = SL_MAX(1, SL_MIN(MOST_BESIDE, (int) (heater->share * HEAT_SECONDS / seconds)));
+    b->n_heaters++;
     return SL_OK;
 }
 
 sl_status sl_bench_open_hot(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t piece,
-                            const sl_launch *heavy, size_t workspace)
+                            const sl_heater *heaters, int n_heaters)
 {
-    SL_TRY(open_bench(b, device, threads, kind_bytes, piece, sl_bench_operand_bytes(heavy) + workspace));
-    return heat(b, heavy, workspace);
+    size_t bytes = 0, at;
+    for (int i = 0; i < n_heaters; i++)
+        bytes += heater_bytes(&heaters[i]);
+    SL_TRY(open_bench(b, device, threads, kind_bytes, piece, bytes));
+    at = b->heat;
+    for (int i = 0; i < n_heaters; i++) {
+        SL_TRY(add_heater(b, &heaters[i], at));
+        at += heater_bytes(&heaters[i]);
+    }
+    return reheat(b, WARM_UP_SECONDS);
 }
 
 /* ---- links and what runs beside what ---- */
@@ -357,7 +397,7 @@ static sl_status run_beside(sl_bench *b, beside *x)
 /* How many commands of `seconds` each last long enough to tell. */
 static int about(const sl_bench *b, double seconds)
 {
-    double enough_s = b->heats ? HOT_BESIDE_SECONDS : BESIDE_SECONDS;
+    double enough_s = b->n_heaters ? HOT_BESIDE_SECONDS : BESIDE_SECONDS;
     return SL_MAX(2, SL_MIN(MOST_BESIDE, (int) (enough_s / SL_MAX(seconds, 1e-9))));
 }
 
