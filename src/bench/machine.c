@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/clock.h"
+#include "core/memory_limit.h"
 
 /* First line of a small file without its newline; false: not there. */
 static bool __attribute__((format(printf, 3, 4))) read_line(char *out, size_t size, const char *format, ...)
@@ -68,7 +69,7 @@ static size_t meminfo(const char *key)
 size_t sl_machine_available_bytes(void)
 {
     size_t free_bytes = meminfo("MemAvailable");
-    return free_bytes ? free_bytes : (size_t) sysconf(_SC_PHYS_PAGES) * (size_t) sysconf(_SC_PAGESIZE) / 2;
+    return free_bytes ? free_bytes : sl_memory_bytes() / 2;
 }
 
 /* The flags that decide which kernels may run, in the order of their age. */

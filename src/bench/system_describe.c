@@ -73,7 +73,7 @@ static void software_table(const sl_machine *m, const sl_system_config *config, 
     static const sl_column columns[] = {
         {"software", "", 0, false}, {"version", "", 0, false}, {"for_this_machine", "", 0, false}};
     sl_table *t = SL_TABLE(results, "software", "Software, and whether it is built for this machine", columns);
-    const sl_device_class *const *classes, *class;
+    const sl_device_class *classes[SL_DEVICE_CLASSES], *class;
     char text[160];
     SL_ROW(t, sl_cell_text("sluice"), sl_cell_text(sl_version()), sl_cell_none());
     SL_ROW(t, sl_cell_text("kernel"), sl_cell_text(m->kernel), sl_cell_text(m->architecture));
@@ -85,7 +85,7 @@ static void software_table(const sl_machine *m, const sl_system_config *config, 
 #endif
     SL_ROW(t, sl_cell_text("hwloc"), sl_cell_text(strncmp(m->source, "hwloc", 5) == 0 ? m->source + 6 : "not built in"),
            sl_cell_none());
-    int64_t count = sl_device_classes(&classes);
+    int64_t count = sl_device_classes(classes);
     for (int64_t i = 0; i < count; i++) {
         sl_device *device;
         sl_device_config none = {.threads = config->threads, .max_commands = 1, .max_events = 1};

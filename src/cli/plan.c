@@ -1,10 +1,10 @@
 /* `sluice plan`: the answer before the run. Prints a short page for people, or with --json one object. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "core/log.h"
+#include "core/memory_limit.h"
 #include "train/forecast.h"
 
 static const char usage[] =
@@ -82,7 +82,7 @@ static void print_page(const sl_forecast_view *f)
 static void compare_with_machine(const sl_forecast_view *f)
 {
     char a[32], b[32];
-    size_t there = (size_t) sysconf(_SC_PHYS_PAGES) * (size_t) sysconf(_SC_PAGESIZE);
+    size_t there = sl_memory_bytes();
     size_t taken = f->predicted.peak_bytes[SL_TIER_DEVICE] + f->predicted.peak_bytes[SL_TIER_HOST];
     if (strcmp(f->device, "cpu") == 0 && taken > there)
         sl_warn("this machine has %s of memory, and the plan takes %s: give --device-mem and --host-mem",

@@ -53,31 +53,6 @@ static bool take(parser *p, char c)
 
 /* ---- strings ---- */
 
-/* The length of the UTF-8 sequence at `at`, or 0: overlong forms, surrogates and values past U+10FFFF are refused. */
-static int utf8_length(const char *at, const char *end)
-{
-    unsigned char c = (unsigned char) at[0], low = 0x80, high = 0xbf;
-    int length = c < 0x80                 ? 1
-                 : c >= 0xc2 && c <= 0xdf ? 2
-                 : c >= 0xe0 && c <= 0xef ? 3
-                 : c >= 0xf0 && c <= 0xf4 ? 4
-                                          : 0;
-    if (length == 0 || end - at < length)
-        return 0;
-    if (c == 0xe0)
-        low = 0xa0;
-    else if (c == 0xed)
-        high = 0x9f;
-    else if (c == 0xf0)
-        low = 0x90;
-    else if (c == 0xf4)
-        high = 0x8f;
-    for (int i = 1; i < length; i++, low = 0x80, high = 0xbf)
-        if ((unsigned char) at[i] < low || (unsigned char) at[i] > high)
-            return 0;
-    return length;
-}
-
 static char *put_utf8(char *out, uint32_t c)
 {
     if (c < 0x80) {
@@ -164,7 +139,7 @@ static sl_status take_string(parser *p, const char **out, size_t *length)
             SL_TRY(take_escape(p, &to));
             continue;
         }
-        int bytes = utf8_length(p->at, close);
+        int bytes = sl_utf8_length(p->at, close);
         if (bytes == 0)
             return wrong(p, "a string that is not UTF-8");
         memcpy(to, p->at, (size_t) bytes);

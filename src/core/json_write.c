@@ -6,19 +6,25 @@
 
 #include "core/json.h"
 
+/* What stands for a byte that is no UTF-8: a path may hold any, and a file with one could not be read again. */
+#define REPLACEMENT "\xef\xbf\xbd"
+
 static void put_quoted(sl_text *text, const char *string)
 {
+    const char *from = string, *end = string + strlen(string);
     sl_text_append(text, "\"", 1);
-    const char *from = string;
-    for (const char *at = string;; at++) {
+    for (const char *at = string; at < end;) {
         unsigned char c = (unsigned char) *at;
-        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)
+        int length = sl_utf8_length(at, end);
+        if (length > 1 || (c >= 0x20 && c < 0x7f && c != '"' && c != '\\')) {
+            at += length;
             continue;
+        }
         sl_text_append(text, from, (size_t) (at - from));
-        if (!c)
-            break;
-        from = at + 1;
-        if (c == '"' || c == '\\')
+        from = ++at;
+        if (length == 0)
+            sl_text_append(text, REPLACEMENT, 3);
+        else if (c == '"' || c == '\\')
             sl_text_printf(text, "\\%c", c);
         else if (c == '\n')
             sl_text_append(text, "\\n", 2);
@@ -27,6 +33,7 @@ static void put_quoted(sl_text *text, const char *string)
         else
             sl_text_printf(text, "\\u%04x", c);
     }
+    sl_text_append(text, from, (size_t) (end - from));
     sl_text_append(text, "\"", 1);
 }
 

@@ -284,3 +284,27 @@ char *sl_format_f64(double value, char out[32])
     uselocale(before);
     return out;
 }
+
+int sl_utf8_length(const char *at, const char *end)
+{
+    unsigned char c = (unsigned char) at[0], low = 0x80, high = 0xbf;
+    int length = c < 0x80                 ? 1
+                 : c >= 0xc2 && c <= 0xdf ? 2
+                 : c >= 0xe0 && c <= 0xef ? 3
+                 : c >= 0xf0 && c <= 0xf4 ? 4
+                                          : 0;
+    if (length == 0 || end - at < length)
+        return 0;
+    if (c == 0xe0)
+        low = 0xa0;
+    else if (c == 0xed)
+        high = 0x9f;
+    else if (c == 0xf0)
+        low = 0x90;
+    else if (c == 0xf4)
+        high = 0x8f;
+    for (int i = 1; i < length; i++, low = 0x80, high = 0xbf)
+        if ((unsigned char) at[i] < low || (unsigned char) at[i] > high)
+            return 0;
+    return length;
+}

@@ -34,5 +34,7 @@ char *sl_format_seconds(double seconds, char out[32]);
 char *sl_format_count(int64_t count, char out[32]);
 /* The shortest decimal that reads back as the same number, whatever the locale. */
 char *sl_format_f64(double value, char out[32]);
+/* The length of the UTF-8 sequence at `at`, or 0: overlong forms, surrogates and values past U+10FFFF are refused. */
+int sl_utf8_length(const char *at, const char *end);
 
 #endif

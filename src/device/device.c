@@ -11,33 +11,30 @@
 
 extern const sl_device_class sl_device_cpu, sl_device_sim;
 
-int64_t sl_device_classes(const sl_device_class *const **out)
+int64_t sl_device_classes(const sl_device_class *out[SL_DEVICE_CLASSES])
 {
-    static const sl_device_class *classes[3];
     const char *why_not;
-    classes[0] = &sl_device_cpu;
-    classes[1] = &sl_device_sim; /* never chosen by itself */
-    classes[2] = sl_plugin_find(&why_not);
-    *out = classes;
-    return classes[2] ? 3 : 2;
+    out[0] = &sl_device_cpu;
+    out[1] = &sl_device_sim; /* never chosen by itself */
+    out[2] = sl_plugin_find(&why_not);
+    return out[2] ? 3 : 2;
 }
 
+/* The plugin is looked for only where it may be meant: loading a GPU's libraries takes time and 200 MB. */
 sl_status sl_device_find(const char *name, const sl_device_class **class)
 {
-    const sl_device_class *const *classes;
+    static const sl_device_class *const built_in[] = {&sl_device_cpu, &sl_device_sim};
     const char *why_not;
-    int64_t count = sl_device_classes(&classes);
+    for (int i = 0; i < (int) SL_COUNT(built_in); i++)
+        if (strcmp(name, built_in[i]->name) == 0)
+            return *class = built_in[i], SL_OK;
     const sl_device_class *plugin = sl_plugin_find(&why_not);
-    if (strcmp(name, "auto") == 0) {
-        if (!plugin)
-            sl_log(sl_plugin_is_broken() ? SL_LOG_INFO : SL_LOG_DEBUG, "the CPU is used: %s", why_not);
-        name = plugin ? plugin->name : sl_device_cpu.name;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        if (strcmp(classes[i]->name, name) != 0)
-            continue;
-        *class = classes[i];
-        return SL_OK;
+    const bool any = strcmp(name, "auto") == 0;
+    if (plugin && (any || strcmp(name, plugin->name) == 0))
+        return *class = plugin, SL_OK;
+    if (any) {
+        sl_log(sl_plugin_is_broken() ? SL_LOG_INFO : SL_LOG_DEBUG, "the CPU is used: %s", why_not);
+        return *class = &sl_device_cpu, SL_OK;
     }
     if (strcmp(name, "cuda") == 0)
         return sl_fail(SL_E_UNSUPPORTED, "--device cuda cannot be used here: %s; use --device cpu", why_not);

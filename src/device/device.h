@@ -106,7 +106,8 @@ struct sl_device {
 
 /* By name; "auto" is the best one present. The message says what is missing and why. */
 sl_status sl_device_find(const char *name, const sl_device_class **class);
-int64_t sl_device_classes(const sl_device_class *const **classes);
+enum { SL_DEVICE_CLASSES = 3 };
+int64_t sl_device_classes(const sl_device_class *classes[SL_DEVICE_CLASSES]); /* all there are here; how many */
 sl_status sl_device_open(const char *name, const sl_device_config *config, sl_device **device);
 void sl_device_close(sl_device *device); /* NULL is fine */
 /* "matmul bf16[8192,4096] bf16[4096,4096] -> bf16[8192,4096]": for messages. */

@@ -14,6 +14,7 @@
 
 #include "core/clock.h"
 #include "core/mem.h"
+#include "core/memory_limit.h"
 #include "core/pool.h"
 #include "device/cpu/kernel.h"
 
@@ -83,6 +84,7 @@ static const sl_plugin_host services = {
     .pages_take = sl_pages_ahead_take,
     .pages_unmap = sl_pages_unmap,
     .clock_s = sl_clock_s,
+    .memory_bytes = sl_memory_bytes,
     .hardware_find = sl_hardware_find,
     .host_open = host_open,
     .host_close = host_close,

@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 
-#define SL_PLUGIN_ABI 4
+#define SL_PLUGIN_ABI 5
 
 typedef struct sl_plugin_host {
     /* These three stay where they are in every version, so that a plugin of another one can refuse in words. */
@@ -23,6 +23,7 @@ typedef struct sl_plugin_host {
     sl_status (*pages_take)(sl_pages_ahead *ahead, size_t bytes, void **out);
     void (*pages_unmap)(void *memory, size_t bytes);
     double (*clock_s)(void);
+    size_t (*memory_bytes)(void);                                        /* that this process may use */
     sl_status (*hardware_find)(const char *name, sl_hardware *hardware); /* a built-in profile */
     /* The HOST stream: ops beside host memory, with the CPU device's kernels. */
     sl_status (*host_open)(int threads, void **host);

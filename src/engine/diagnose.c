@@ -23,6 +23,23 @@ static float value_at(const unsigned char *bytes, sl_dtype dtype, size_t i)
     return value;
 }
 
+/* The first of `count` values that is not finite becomes the culprit's; `first` is the index of values[0] in its tensor. */
+static bool find_in(const unsigned char *values, sl_dtype dtype, size_t count, size_t first, sl_culprit *culprit)
+{
+    for (size_t i = 0; i < count && !culprit->found; i++) {
+        float value = value_at(values, dtype, i);
+        if (isfinite(value))
+            continue;
+        culprit->found = true;
+        culprit->element = (int64_t) (first + i);
+        snprintf(culprit->value, sizeof culprit->value, "%s",
+                 isnan(value) ? "NaN"
+                 : value > 0  ? "infinity"
+                              : "-infinity");
+    }
+    return culprit->found;
+}
+
 static sl_status scan(sl_engine *engine, int32_t action, int k, unsigned char *buffer, sl_culprit *culprit)
 {
     const sl_operand *out = &engine->items[action].launch->out[k];
@@ -34,21 +51,30 @@ static sl_status scan(sl_engine *engine, int32_t action, int k, unsigned char *b
         size_t bytes = SL_MIN((size_t) PIECE, total - done);
         SL_TRY(
             engine->device->class->read(engine->device, tier, buffer, (const unsigned char *) out->data + done, bytes));
-        for (size_t i = 0; i < bytes / size; i++) {
-            float value = value_at(buffer, out->type.dtype, i);
-            if (isfinite(value))
-                continue;
-            const sl_object *object = &engine->program->objects[task->out[k].object];
-            culprit->found = true;
-            culprit->task = a->task;
-            culprit->element = (int64_t) (done / size + i);
-            sl_task_describe(engine->program, a->task, culprit->task_name);
-            snprintf(culprit->tensor_name, sizeof culprit->tensor_name, "%s", object->name);
-            snprintf(culprit->value, sizeof culprit->value, "%s",
-                     isnan(value) ? "NaN"
-                     : value > 0  ? "infinity"
-                                  : "-infinity");
-            return SL_OK;
+        if (!find_in(buffer, out->type.dtype, bytes / size, done / size, culprit))
+            continue;
+        culprit->task = a->task;
+        sl_task_describe(engine->program, a->task, culprit->task_name);
+        snprintf(culprit->tensor_name, sizeof culprit->tensor_name, "%s",
+                 engine->program->objects[task->out[k].object].name);
+        return SL_OK;
+    }
+    return SL_OK;
+}
+
+/* A parameter of this group that is not finite. */
+static sl_status scan_weights(sl_engine *engine, int32_t group, unsigned char *buffer, sl_culprit *culprit)
+{
+    const sl_program *p = engine->program;
+    for (int32_t i = 0; i < p->groups[group].n_params && !culprit->found; i++) {
+        const sl_param *param = &p->params[p->groups[group].first_param + i];
+        const sl_dtype dtype = p->config.precision == SL_PRECISION_F32 ? SL_F32 : SL_BF16;
+        const size_t size = sl_dtype_bytes(dtype), total = (size_t) sl_type_count(&param->type) * size;
+        for (size_t done = 0; done < total && !culprit->found; done += PIECE) {
+            size_t bytes = SL_MIN((size_t) PIECE, total - done);
+            SL_TRY(sl_engine_read(engine, p->param_object[group], param->offset + done, buffer, bytes));
+            if (find_in(buffer, dtype, bytes / size, done / size, culprit))
+                snprintf(culprit->tensor_name, sizeof culprit->tensor_name, "%s", param->name);
         }
     }
     return SL_OK;
@@ -82,7 +108,11 @@ sl_status sl_engine_diagnose(sl_engine *engine, sl_culprit *culprit)
     unsigned char *buffer;
     sl_culprit found = {.task = -1};
     SL_TRY(sl_alloc(&buffer, PIECE, 1));
-    sl_status status = walk(engine, buffer, &found);
+    sl_status status = SL_OK;
+    for (int32_t g = 0; g < engine->program->n_groups && status == SL_OK && !found.found; g++)
+        status = scan_weights(engine, g, buffer, &found);
+    if (status == SL_OK && !found.found)
+        status = walk(engine, buffer, &found);
     sl_free(buffer);
     if (status == SL_OK)
         *culprit = found;

@@ -36,7 +36,8 @@ void sl_engine_set_peak_flops(sl_engine *engine, double peak_flops);
 void sl_engine_summary(const sl_engine *engine, sl_summary *summary);
 
 /* After a step that was not finite: runs the step's forward and backward tasks again one by one, without updates, and tells the
- * first task and tensor that made a NaN or an infinity (`found` false: it did not happen again). */
+ * first task and tensor that made a NaN or an infinity (`found` false: it did not happen again). Weights that are not finite
+ * themselves are told instead (task -1): the step would blame whoever reads them first. */
 typedef struct sl_culprit {
     bool found;
     int32_t task;

@@ -81,6 +81,19 @@ static const sl_op_case adamw_cases[] = {
      .in = {SL_T1(SL_BF16, 777), SL_STEP_TYPE, GATE},
      ATTRS(5, 0),
      .optional_out = true},
+    {.name = "f32, gradients that are not finite",
+     .in = {SL_T1(SL_F32, 777), SL_STEP_TYPE},
+     ATTRS(600, 0),
+     .not_finite = true},
+    {.name = "bf16, gradients that are not finite",
+     .in = {SL_T1(SL_BF16, 5003), SL_STEP_TYPE},
+     ATTRS(4097, 1),
+     .not_finite = true},
+    {.name = "bf16 master, gradients that are not finite",
+     .in = {SL_T1(SL_BF16, 777), SL_STEP_TYPE},
+     ATTRS(5, 0),
+     .optional_out = true,
+     .not_finite = true},
 };
 #undef ATTRS
 #undef GATE

@@ -187,6 +187,8 @@ static void fill_optimizer(sl_launch *launch, uint64_t seed, const sl_op_case *o
     fill_normal(&launch->in[0], seed, 0, 0.1f);
     fill_step(&launch->in[1], seed, 1);
     fill_gate(&launch->in[2], op_case && op_case->not_finite);
+    for (int64_t i = 0; op_case && op_case->not_finite && i < launch->in[0].type.dim[0]; i += 13)
+        sl_put(&launch->in[0], i, i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -INFINITY);
     fill_normal(&launch->out[0], seed, SL_MAX_IN, 1);
     fill_normal(&launch->out[1], seed, SL_MAX_IN + 1, 0.1f);
     if (launch->op == SL_OP_ADAMW)

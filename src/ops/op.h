@@ -209,7 +209,8 @@ typedef struct sl_op_case {
     int64_t segments;    /* attention: number of sequences packed (equal to 1 + odd remainders), 0 = 1 */
     bool optional_out;   /* include the optional outputs (column sums; master weights, and the moments are f32 then) */
     bool wide_out;       /* attention_bwd: dkv in f32 whatever the inputs' dtype */
-    bool not_finite;     /* grad_gate: a partial is infinite; adamw, sgd: the gate says skip */
+    bool not_finite;     /* grad_gate: a partial is infinite; adamw, sgd: the gate says skip or, without one,
+                            some gradients are not finite */
 } sl_op_case;
 
 typedef struct sl_op_def {

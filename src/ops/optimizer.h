@@ -7,8 +7,9 @@
  * attrs say so. With a master copy (f32) the master is updated, the moments are f32, and the parameter is the master's nearest
  * bf16. The update of the parameter uses the moments before they are rounded.
  *
- * A gate (grad_gate's output) multiplies the gradient by its factor, and with skip set nothing changes at all. Without a gate a
- * gradient that is not finite goes into the weights: the trainer looks at the loss and the norm, this op does not.
+ * A gate (grad_gate's output) multiplies the gradient by its factor, and with skip set nothing changes at all. Without a gate
+ * nobody knows yet whether the step is finite: an element whose gradient is not stays as it is, so that the weights can tell which
+ * task began it when the trainer, which looks at loss and norm, repeats the step.
  */
 #ifndef SL_OPS_OPTIMIZER_H
 #define SL_OPS_OPTIMIZER_H
@@ -44,13 +45,15 @@ static inline sl_adamw_scalars sl_adamw_prepare(const sl_attrs *attrs, const sl_
     return s;
 }
 
-/*  g' = g * factor
+/*  g' = g * factor; if it is not finite, nothing changes
  *  m  = fma(beta1, m, rest1 * g')
  *  v  = fma(beta2, v, rest2 * (g' * g'))
  *  p  = fma(-step_size, m / fma(sqrt(v), inv_sqrt_bias2, eps), p * decay)        decay = 1 for elements >= decayed */
 static inline void sl_adamw_element(const sl_adamw_scalars *s, float decay, float g, float *p, float *m, float *v)
 {
     g = g * s->factor;
+    if (!isfinite(g))
+        return;
     *m = fmaf(s->beta1, *m, s->rest1 * g);
     *v = fmaf(s->beta2, *v, s->rest2 * (g * g));
     float ratio = *m / fmaf(sqrtf(*v), s->inv_sqrt_bias2, s->eps);
@@ -67,12 +70,16 @@ static inline sl_sgd_scalars sl_sgd_prepare(const sl_attrs *attrs, const sl_step
     return s;
 }
 
-/*  g' = fma(decay, p, g * factor)          decay = weight_decay, or 0 for elements >= decayed
+/*  g' = fma(decay, p, g * factor)          decay = weight_decay, or 0 for elements >= decayed; if g * factor is not finite,
+ *                                          nothing changes
  *  b  = fma(momentum, b, g')
  *  p  = fma(-learning_rate, b, p) */
 static inline void sl_sgd_element(const sl_sgd_scalars *s, float decay, float g, float *p, float *b)
 {
-    g = fmaf(decay, *p, g * s->factor);
+    g = g * s->factor;
+    if (!isfinite(g))
+        return;
+    g = fmaf(decay, *p, g);
     *b = fmaf(s->momentum, *b, g);
     *p = fmaf(-s->learning_rate, *b, *p);
 }

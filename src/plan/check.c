@@ -33,7 +33,6 @@ typedef struct sl_write_note {
     int32_t next; /* of the same object, -1 */
     int32_t version;
     size_t begin, end;
-    bool accumulates;
 } sl_write_note;
 
 typedef struct sl_checker {
@@ -96,12 +95,8 @@ static sl_status number_versions(sl_checker *c)
             if (written_by[o] != t)
                 c->final_version[o]++;
             written_by[o] = t;
-            c->writes[n_writes] = (sl_write_note){t,
-                                                  -1,
-                                                  c->final_version[o],
-                                                  use->offset,
-                                                  use->offset + sl_type_bytes(&use->type),
-                                                  reads_output(&p->tasks[t], i)};
+            c->writes[n_writes] =
+                (sl_write_note){t, -1, c->final_version[o], use->offset, use->offset + sl_type_bytes(&use->type)};
             if (last_write[o] >= 0)
                 c->writes[last_write[o]].next = n_writes;
             else

@@ -80,7 +80,8 @@ static double device_seconds(const sl_hardware *hw, const sl_launch *launch, con
     return hw->launch_latency_s + fmax(arithmetic, bytes);
 }
 
-/* As cuDNN's deterministic backward: an f32 per row and head, and dS in bf16, for all K/V heads or as few as the limit asks for. */
+/* As device/cuda/attention.c with cuDNN's deterministic backward: an f32 per row and head, dK and dV in bf16 where they are added to
+ * what is there, dQ of a slice's second part, and dS in bf16, for all K/V heads or as few as the limit asks for. */
 static size_t attention_bwd_workspace(const sl_launch *launch)
 {
     const sl_type *q = &launch->in[1].type, *kv = &launch->in[2].type;
@@ -89,14 +90,28 @@ static size_t attention_bwd_workspace(const sl_launch *launch)
     size_t groups = (size_t) SL_MAX(launch->attrs.attention.kv_heads, 1);
     if (launch->attrs.attention.sequence > 0)
         context = SL_MIN(context, (size_t) launch->attrs.attention.sequence);
-    if (context > rows) /* a slice: the keys before it in parts of 131,072, then itself */
+    size_t fixed = rows * heads * 4;
+    if ((launch->accumulate >> 1 & 1) || launch->out[1].type.dtype != SL_BF16)
+        fixed += 2 * (size_t) sl_type_count(&launch->out[1].type);
+    if (context > rows) { /* a slice: the keys before it in parts of 131,072, then itself */
+        fixed += 2 * (size_t) sl_type_count(&launch->out[0].type);
         context = SL_MAX(rows, SL_MIN(context - rows, (size_t) 131072));
-    size_t sums = rows * heads * 4, scores = 2 * heads * rows * context;
+    }
+    size_t scores = 2 * heads * rows * context;
     if (launch->attrs.attention.any_order) /* no dS: dQ in f32 */
-        return sums + rows * heads * (size_t) launch->attrs.attention.head_dim * 4;
-    if (!launch->workspace_bytes || sums + scores <= launch->workspace_bytes)
-        return sums + scores;
-    return sums + SL_MAX(SL_MIN(scores / 2, launch->workspace_bytes), scores / groups);
+        return fixed + rows * heads * (size_t) launch->attrs.attention.head_dim * 4;
+    if (!launch->workspace_bytes || fixed + scores <= launch->workspace_bytes)
+        return fixed + scores;
+    return fixed + SL_MAX(SL_MIN(scores / 2, launch->workspace_bytes), scores / groups);
+}
+
+/* What cuBLASLt recommends on Hopper, or the partial sums of a long product with few outputs. */
+static size_t matmul_workspace(const sl_launch *launch)
+{
+    int64_t outputs = sl_type_count(&launch->out[0].type), m = SL_MAX(launch->out[0].type.dim[0], (int64_t) 1);
+    int64_t k = sl_type_count(&launch->in[0].type) / m;
+    size_t usual = (size_t) 32 << 20;
+    return outputs < (int64_t) 1 << 22 && k >= 8192 ? SL_MAX(usual, 8 * (size_t) outputs * 4) : usual;
 }
 
 size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream)
@@ -107,19 +122,19 @@ size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream)
         return (size_t) 1 << 16;
     switch (launch->op) {
     case SL_OP_MATMUL:
-        return (size_t) 32 << 20; /* what cuBLASLt recommends for split-K and scheduling on Hopper */
+        return matmul_workspace(launch);
     case SL_OP_HEAD_LOSS:
-    case SL_OP_HEAD_LOSS_BWD: { /* one token block of logits and of their gradients */
+    case SL_OP_HEAD_LOSS_BWD: { /* one token block of logits in f32; their gradients take their place */
         size_t block = (size_t) SL_MAX(launch->attrs.head.block, (int64_t) 1);
         size_t vocabulary = (size_t) launch->in[1].type.dim[0];
-        return SL_MIN(block, rows) * vocabulary * (4 + sl_dtype_bytes(first->dtype)) + ((size_t) 32 << 20);
+        return SL_MIN(block, rows) * vocabulary * 4 + ((size_t) 32 << 20);
     }
     case SL_OP_ATTENTION:
         return (size_t) 1 << 20;
     case SL_OP_ATTENTION_BWD:
         return attention_bwd_workspace(launch);
-    case SL_OP_EMBEDDING_BWD: /* tokens sorted by id */
-        return rows * 16;
+    case SL_OP_EMBEDDING_BWD: /* tokens sorted by id, and two f32 rows for every 32 of them */
+        return rows * 16 + SL_DIV_UP(rows, (size_t) 32) * 8 * (size_t) SL_MAX(first->dim[1], (int64_t) 1);
     case SL_OP_RMSNORM_BWD:
     case SL_OP_LAYERNORM_BWD:
     case SL_OP_BIAS_GRAD: /* partial sums over rows */

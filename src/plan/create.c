@@ -18,8 +18,7 @@
 
 const char *sl_limit_name(sl_limit limit)
 {
-    static const char *const names[] = {"compute",      "recompute",    "link in",   "link out",
-                                        "host compute", "device bytes", "host bytes"};
+    static const char *const names[] = {"compute", "link in", "link out", "host compute", "device bytes", "host bytes"};
     return names[limit];
 }
 

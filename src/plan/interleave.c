@@ -15,13 +15,6 @@
 
 #include <string.h>
 
-/* Tasks after the rounds (updates behind the gate) stay at the end. */
-static int32_t round_of(const sl_program *p, int32_t task)
-{
-    int32_t round = p->tasks[task].round;
-    return round < 0 ? p->n_rounds - 1 : round;
-}
-
 /* End of the piece that begins at `task`: one block of one pass, all chunks, updates included. */
 static int32_t piece_end(const sl_program *p, int32_t task, int32_t end)
 {
@@ -71,8 +64,8 @@ static bool find_rounds(const sl_program *p, int32_t (*begin)[2])
     int32_t round = -1;
     bool backward = true;
     for (int32_t t = 0; t < p->n_tasks; t++) {
-        if (round_of(p, t) != round) {
-            if (!backward || round_of(p, t) != round + 1 || p->tasks[t].phase != SL_PHASE_FORWARD)
+        if (sl_task_round(p, t) != round) {
+            if (!backward || sl_task_round(p, t) != round + 1 || p->tasks[t].phase != SL_PHASE_FORWARD)
                 return false;
             begin[++round][0] = t;
             backward = false;

@@ -24,6 +24,10 @@ double sl_kind_shrink(sl_launch *launch)
     for (int k = 0; k < SL_MAX_OUT; k++)
         if (launch->out[k].type.dim[0] == whole)
             launch->out[k].type.dim[0] = part;
+    if (launch->op == SL_OP_ADAMW)
+        launch->attrs.adamw.decayed = SL_MIN(launch->attrs.adamw.decayed, part);
+    if (launch->op == SL_OP_SGD)
+        launch->attrs.sgd.decayed = SL_MIN(launch->attrs.sgd.decayed, part);
     return (double) whole / (double) part;
 }
 

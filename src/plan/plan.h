@@ -83,7 +83,6 @@ typedef struct sl_summary {
 
 typedef enum sl_limit {
     SL_LIMIT_COMPUTE,
-    SL_LIMIT_RECOMPUTE,
     SL_LIMIT_LINK_IN,
     SL_LIMIT_LINK_OUT,
     SL_LIMIT_HOST_COMPUTE,

@@ -16,13 +16,6 @@ static bool same_place(const sl_program *a, const sl_task *x, const sl_program *
     return x->chunk % a->config.chunks_per_round == y->chunk % b->config.chunks_per_round;
 }
 
-/* Tasks after the rounds (updates behind the gate) count as the last round's. */
-static int32_t round_of(const sl_program *p, int32_t task)
-{
-    int32_t round = p->tasks[task].round;
-    return round < 0 ? p->n_rounds - 1 : round;
-}
-
 /* One program's tasks chained by round. */
 typedef struct sl_chains {
     int32_t *next, *first;
@@ -40,8 +33,8 @@ static sl_status chain(const sl_program *p, sl_chains *c)
     SL_TRY(sl_alloc(&c->first, p->n_rounds + 1, sizeof *c->first));
     memset(c->first, 0xff, (size_t) p->n_rounds * sizeof *c->first);
     for (int32_t t = p->n_tasks - 1; t >= 0; t--) {
-        c->next[t] = c->first[round_of(p, t)];
-        c->first[round_of(p, t)] = t;
+        c->next[t] = c->first[sl_task_round(p, t)];
+        c->first[sl_task_round(p, t)] = t;
     }
     return SL_OK;
 }
@@ -58,7 +51,7 @@ static bool match_tasks(const sl_program *shorter, const sl_program *longer, con
     for (int32_t r = 0; r < longer->n_rounds; r++)
         at[r] = chains->first[like_round(longer, r)];
     for (int32_t t = 0; t < longer->n_tasks; t++) {
-        int32_t *like = &at[round_of(longer, t)];
+        int32_t *like = &at[sl_task_round(longer, t)];
         while (*like >= 0 && !same_place(shorter, &shorter->tasks[*like], longer, &longer->tasks[t]))
             *like = chains->next[*like];
         if (*like < 0)

@@ -28,10 +28,10 @@ sl_status sl_program_find_runs(builder *b)
         for (int32_t i = 0; i < 2 * group->n_params; i++) { /* in order of address: decayed ones, then the others */
             const sl_param *param = &p->params[group->first_param + i % group->n_params];
             int64_t first = (int64_t) (param->offset / sl_dtype_bytes(b->dtype)), count = sl_type_count(&param->type);
-            group_run *run = &b->runs[b->n_runs - 1];
             if (param->decay != (i < group->n_params))
                 continue;
-            if (b->n_runs == first_run || run->first + run->count != first) {
+            group_run *run = b->n_runs > first_run ? &b->runs[b->n_runs - 1] : NULL;
+            if (!run || run->first + run->count != first) {
                 run = &b->runs[b->n_runs++];
                 *run = (group_run){.group = g, .first = first};
             }

@@ -125,6 +125,13 @@ typedef struct sl_program {
     double flops;    /* per step, as MFU counts */
 } sl_program;
 
+/* The round a task belongs to; those after the rounds (updates behind the gate) count as the last round's. */
+static inline int32_t sl_task_round(const sl_program *program, int32_t task)
+{
+    int32_t round = program->tasks[task].round;
+    return round < 0 ? program->n_rounds - 1 : round;
+}
+
 /* Builds the program of a model. `build` makes the chunk graph for a number of tokens: called once per distinct chunk length
  * (full, tail); the caller passes sl_model_build through it, since this layer lies below the models. */
 typedef sl_status (*sl_graph_builder)(void *context, sl_graph *graph);

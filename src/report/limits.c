@@ -47,10 +47,9 @@ sl_bound sl_bound_of_plan(const char *limit)
     static const struct {
         const char *word;
         sl_bound bound;
-    } words[] = {{"compute", SL_BOUND_COMPUTE},        {"recompute", SL_BOUND_SIZE},
-                 {"link in", SL_BOUND_COMMUNICATION},  {"link out", SL_BOUND_COMMUNICATION},
-                 {"host compute", SL_BOUND_BANDWIDTH}, {"device bytes", SL_BOUND_SIZE},
-                 {"host bytes", SL_BOUND_SIZE}};
+    } words[] = {{"compute", SL_BOUND_COMPUTE},        {"link in", SL_BOUND_COMMUNICATION},
+                 {"link out", SL_BOUND_COMMUNICATION}, {"host compute", SL_BOUND_BANDWIDTH},
+                 {"device bytes", SL_BOUND_SIZE},      {"host bytes", SL_BOUND_SIZE}};
     for (int64_t i = 0; limit && i < SL_COUNT(words); i++)
         if (strcmp(words[i].word, limit) == 0)
             return words[i].bound;

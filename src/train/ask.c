@@ -191,8 +191,10 @@ void sl_ask_to_remember(const sl_setup *setup)
 {
     const sl_device_class *class;
     char run[1024], cache[1024];
+    if (!setup->runs && is_elsewhere(setup))
+        return;
     if (sl_device_find(setup->device, &class) != SL_OK || !class->remember)
-        return; /* planning for another machine */
+        return;
     bool kept = cache_path("algorithms.txt", cache);
     if (setup->runs && setup->out)
         snprintf(run, sizeof run, "%.1000s/algorithms.txt", setup->out);

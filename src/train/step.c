@@ -114,7 +114,10 @@ static sl_status not_finite(sl_trainer *t, const sl_step_result *result)
     sl_culprit culprit = {0};
     char where[480] = "it did not happen again when the step was repeated task by task", last[1200];
     t->failed = SL_E_NOT_FINITE;
-    if (sl_engine_diagnose(t->train.engine, &culprit) == SL_OK && culprit.found)
+    if (sl_engine_diagnose(t->train.engine, &culprit) == SL_OK && culprit.found && culprit.task < 0)
+        snprintf(where, sizeof where, "%s itself is %s at element %" PRId64 ", so an update went too far",
+                 culprit.tensor_name, culprit.value, culprit.element);
+    else if (culprit.found)
         snprintf(where, sizeof where, "task %s made %s in %s at element %" PRId64, culprit.task_name, culprit.value,
                  culprit.tensor_name, culprit.element);
     describe_checkpoint(t, "the last good checkpoint", last);

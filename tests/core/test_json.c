@@ -244,6 +244,20 @@ TEST(written_reads_back)
     sl_text_free(&w.text);
 }
 
+/* A path may hold any bytes; what was written must be readable all the same. */
+TEST(other_bytes_are_replaced)
+{
+    sl_json_writer w = {.depth = 0};
+    const sl_json *root;
+    sl_json_begin_object(&w, NULL);
+    sl_json_put_string(&w, "path", "caf\xe9/\xc3\xa9\xc3");
+    sl_json_end_object(&w);
+    CHECK_OK(sl_text_status(&w.text));
+    CHECK_OK(parse(w.text.data, &root));
+    CHECK_STR(sl_json_get(root, "path")->string, "caf\xef\xbf\xbd/\xc3\xa9\xef\xbf\xbd");
+    sl_text_free(&w.text);
+}
+
 TEST(every_failed_allocation)
 {
     const sl_json *root;
@@ -289,6 +303,7 @@ int main(int argc, char **argv)
     RUN(many_keys);
     RUN(written_reads_back);
     RUN(indented);
+    RUN(other_bytes_are_replaced);
     RUN(every_failed_allocation);
     sl_region_destroy(region);
     CHECK_I64(sl_heap_bytes(), 0);

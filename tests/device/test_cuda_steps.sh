@@ -67,7 +67,7 @@ grep -q "issued when this or an earlier command of the step had failed, SLUICE_C
     fail "late: the message does not say that an earlier command may be to blame"
 
 # A NaN: the step is run again command by command.
-train nan --steps 5 --lr 1e30 --warmup 0 --schedule constant && fail "nan: there was none"
+train nan --steps 5 --lr 1e10 --warmup 0 --schedule constant && fail "nan: there was none"
 [[ $(tail -n 1 "$dir/nan.err") == *"is not finite"*": task "* ]] || fail "nan: $(tail -n 1 "$dir/nan.err")"
 
 echo "$failures failures"

@@ -116,10 +116,11 @@ SL_INLINE void adamw_group(const optimizer_job *job, int64_t i, int q, vf decay,
     for (int parity = 0; parity < 2; parity++) {
         const vf g = vf_mul(widen(g32, parity), vf_set1(s->factor));
         vf p = widen(p32, parity), m = widen(m32, parity), v = widen(v32, parity);
-        m = vf_fma(vf_set1(s->beta1), m, vf_mul(vf_set1(s->rest1), g));
-        v = vf_fma(vf_set1(s->beta2), v, vf_mul(vf_set1(s->rest2), vf_mul(g, g)));
+        const vm updates = optimizer_updates(g);
+        m = vf_select(updates, vf_fma(vf_set1(s->beta1), m, vf_mul(vf_set1(s->rest1), g)), m);
+        v = vf_select(updates, vf_fma(vf_set1(s->beta2), v, vf_mul(vf_set1(s->rest2), vf_mul(g, g))), v);
         const vf ratio = vf_div(m, vf_fma(vf_sqrt(v), vf_set1(s->inv_sqrt_bias2), vf_set1(s->eps)));
-        p = vf_fnma(vf_set1(s->step_size), ratio, vf_mul(p, decay));
+        p = vf_select(updates, vf_fnma(vf_set1(s->step_size), ratio, vf_mul(p, decay)), p);
         const vf results[TENSORS] = {p, m, v};
         SL_UNROLL
         for (int t = 0; t < TENSORS; t++)

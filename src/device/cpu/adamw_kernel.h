@@ -16,10 +16,12 @@ SL_INLINE void adamw_step(const optimizer_job *job, optimizer_kind kind, int64_t
     vf g = vf_mul(vf_get(job->g, i, lanes, kind.g_bf16), vf_set1(s->factor));
     vf m = vf_get(job->state[0], i, lanes, kind.state_bf16), v = vf_get(job->state[1], i, lanes, kind.state_bf16);
     vf p = kind.master ? vf_load(job->master + i, lanes) : vf_get(job->p, i, lanes, kind.p_bf16);
-    m = vf_fma(vf_set1(s->beta1), m, vf_mul(vf_set1(s->rest1), g));
-    v = vf_fma(vf_set1(s->beta2), v, vf_mul(vf_set1(s->rest2), vf_mul(g, g)));
+    const vm updates = optimizer_updates(g);
+    m = vf_select(updates, vf_fma(vf_set1(s->beta1), m, vf_mul(vf_set1(s->rest1), g)), m);
+    v = vf_select(updates, vf_fma(vf_set1(s->beta2), v, vf_mul(vf_set1(s->rest2), vf_mul(g, g))), v);
     vf ratio = vf_div(m, vf_fma(vf_sqrt(v), vf_set1(s->inv_sqrt_bias2), vf_set1(s->eps)));
-    p = vf_fnma(vf_set1(s->step_size), ratio, vf_mul(p, optimizer_decay(j, limit, s->decay, 1.0f)));
+    vf decayed = vf_mul(p, optimizer_decay(j, limit, s->decay, 1.0f));
+    p = vf_select(updates, vf_fnma(vf_set1(s->step_size), ratio, decayed), p);
     optimizer_put(job->state[0], i, m, lanes, kind.state_bf16, kind.stochastic, words[1], j);
     optimizer_put(job->state[1], i, v, lanes, kind.state_bf16, kind.stochastic, words[2], j);
     if (kind.master)

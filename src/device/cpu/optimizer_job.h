@@ -55,6 +55,12 @@ SL_INLINE void optimizer_put(void *data, int64_t i, vf x, int lanes, bool bf16, 
         vf_put(data, i, x, lanes, bf16);
 }
 
+/* Lanes that are updated. */
+SL_INLINE vm optimizer_updates(vf gradient)
+{
+    return vf_lt(vf_abs(gradient), vf_set1(INFINITY));
+}
+
 /* Lanes j.. of a block whose first `limit` elements decay. */
 SL_INLINE vf optimizer_decay(int64_t j, vi limit, float decay, float rest)
 {

@@ -2,8 +2,8 @@
  * cycle and core: multiply-add counts two, two vector units of 8 or 16 f32 lanes; AMX does 1024 bf16 operations. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "core/memory_limit.h"
 #include "device/cpu/cpu.h"
 
 /* Hz; the nominal one where the system tells, 2.5e9 otherwise. */
@@ -32,7 +32,6 @@ void sl_cpu_profile(sl_isa isa, int threads, sl_hardware *hardware)
     static const double f32_per_cycle[SL_ISA_COUNT] = {2, 32, 64, 64};
     static const double bf16_per_cycle[SL_ISA_COUNT] = {2, 32, 64, 1024};
     double cycles = core_frequency() * threads;
-    double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
     *hardware = (sl_hardware){
         .peak_flops = {[SL_F32] = f32_per_cycle[isa] * cycles, [SL_BF16] = bf16_per_cycle[isa] * cycles},
         .matmul_efficiency = {[SL_F32] = isa == SL_ISA_AMX ? 0.5 : 0.75, [SL_BF16] = isa == SL_ISA_AMX ? 0.5 : 0.75},
@@ -48,5 +47,5 @@ void sl_cpu_profile(sl_isa isa, int threads, sl_hardware *hardware)
     snprintf(hardware->name, sizeof hardware->name, "cpu %s, %d thread%s", sl_isa_name(isa), threads,
              threads == 1 ? "" : "s");
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        hardware->memory_bytes[tier] = (size_t) memory;
+        hardware->memory_bytes[tier] = sl_memory_bytes();
 }

@@ -10,9 +10,10 @@ SL_INLINE void sgd_step(const optimizer_job *job, optimizer_kind kind, int64_t i
     vf p = kind.master ? vf_load(job->master + i, lanes) : vf_get(job->p, i, lanes, kind.p_bf16);
     vf b = vf_get(job->state[0], i, lanes, kind.state_bf16);
     vf g = vf_mul(vf_get(job->g, i, lanes, kind.g_bf16), vf_set1(s->factor));
+    const vm updates = optimizer_updates(g);
     g = vf_fma(optimizer_decay(j, limit, s->weight_decay, 0.0f), p, g);
-    b = vf_fma(vf_set1(s->momentum), b, g);
-    p = vf_fnma(vf_set1(s->learning_rate), b, p);
+    b = vf_select(updates, vf_fma(vf_set1(s->momentum), b, g), b);
+    p = vf_select(updates, vf_fnma(vf_set1(s->learning_rate), b, p), p);
     optimizer_put(job->state[0], i, b, lanes, kind.state_bf16, kind.stochastic, words[1], j);
     if (kind.master)
         vf_store(job->master + i, p, lanes);

@@ -186,7 +186,8 @@ static sl_status choose_backward(sl_cuda *cuda, const sl_launch *launch, backwar
         const int64_t first_key = is_slice ? before : (int64_t) i * PART_KEYS;
         sl_graph_shape part = all;
         if (b.n_parts > 1)
-            part.kv_rows = is_slice ? all.q_rows : SL_MIN((int64_t) PART_KEYS, before - first_key), part.causal = is_slice;
+            part.kv_rows = is_slice ? all.q_rows : SL_MIN((int64_t) PART_KEYS, before - first_key),
+            part.causal = is_slice;
         SL_TRY(choose_course(cuda, &part, most, &b.parts[i]));
         b.parts[i].first_key = first_key;
         if (!b.parts[i].graph)

@@ -304,18 +304,30 @@ static sl_status cuda_copy(sl_device *device, sl_stream stream, void *to, const 
     return issue_failed(cuda, status, what);
 }
 
+static sl_status record_event(sl_cuda *cuda, sl_stream stream, int64_t event)
+{
+    SL_CUDA(cudaEventRecord(cuda->events[event], cuda->stream[stream]));
+    return SL_OK;
+}
+
+static sl_status wait_for_event(sl_cuda *cuda, sl_stream stream, int64_t event)
+{
+    SL_CUDA(cudaStreamWaitEvent(cuda->stream[stream], cuda->events[event], 0));
+    return SL_OK;
+}
+
 static sl_status cuda_record(sl_device *device, sl_stream stream, int64_t event)
 {
     sl_cuda *cuda = (sl_cuda *) device;
-    SL_CUDA(cudaEventRecord(cuda->events[event], cuda->stream[stream]));
-    return SL_OK;
+    sl_status status = record_event(cuda, stream, event);
+    return status == SL_OK ? SL_OK : issue_failed(cuda, status, "recording an event");
 }
 
 static sl_status cuda_wait(sl_device *device, sl_stream stream, int64_t event)
 {
     sl_cuda *cuda = (sl_cuda *) device;
-    SL_CUDA(cudaStreamWaitEvent(cuda->stream[stream], cuda->events[event], 0));
-    return SL_OK;
+    sl_status status = wait_for_event(cuda, stream, event);
+    return status == SL_OK ? SL_OK : issue_failed(cuda, status, "waiting for an event");
 }
 
 static sl_status join_streams(sl_cuda *cuda)
@@ -370,7 +382,8 @@ static sl_status finish_step(sl_cuda *cuda)
     if (cuda->current && cuda->current->steps == TIMED_STEPS)
         cuda->current->launch_bound =
             issue_seconds(cuda, issued_s) > LAUNCH_BOUND * (sl_cuda_host->clock_s() - cuda->began_s);
-    return cuda->replaying ? SL_OK : read_timings(cuda);
+    /* Of a command that failed there is no end to read; its own message is the one that counts. */
+    return cuda->replaying || cuda->spoilt ? SL_OK : read_timings(cuda);
 }
 
 static sl_status cuda_step_end(sl_device *device)

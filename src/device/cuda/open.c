@@ -7,7 +7,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "device/cuda/state.h"
 
@@ -277,7 +276,7 @@ void sl_cuda_hardware(sl_device *device, sl_hardware *hardware)
             sl_cuda_host->hardware_find(known[i].profile, hardware);
     snprintf(hardware->name, sizeof hardware->name, "%.63s", cuda->name);
     hardware->memory_bytes[SL_TIER_DEVICE] = cuda->total;
-    hardware->memory_bytes[SL_TIER_HOST] = (size_t) sysconf(_SC_PHYS_PAGES) * (size_t) sysconf(_SC_PAGESIZE);
+    hardware->memory_bytes[SL_TIER_HOST] = sl_cuda_host->memory_bytes();
 }
 
 /* All that is taken and not the arena; other processes' memory counts too, where there are any. */

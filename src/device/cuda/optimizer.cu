@@ -200,11 +200,14 @@ __global__ void __launch_bounds__(THREADS)
             __syncwarp();
         }
         float vp[EACH], vm[EACH], vv[EACH], ratio[EACH];
+        uint32_t stays = 0;                                                  /* elements whose gradient is not finite */
         int near = (int) min((int64_t) EACH, max((int64_t) 0, decayed - i)); /* elements with weight decay */
 #pragma unroll
         for (int j = 0; j < EACH; j++) {
             float grad = __fmul_rn(from_g[j], s.factor);
             vp[j] = MASTER ? from_master[j] : from_p[j];
+            if (!isfinite(grad))
+                stays |= 1u << j;
             if (ADAM) {
                 vm[j] = __fmaf_rn(s.beta1, from_m[j], __fmul_rn(s.rest1, grad));
                 vv[j] = __fmaf_rn(s.beta2, from_v[j], __fmul_rn(s.rest2, __fmul_rn(grad, grad)));
@@ -220,6 +223,15 @@ __global__ void __launch_bounds__(THREADS)
             for (int j = 0; j < EACH; j++)
                 vp[j] = __fmaf_rn(-s.step_size, ratio[j], __fmul_rn(vp[j], j < near ? s.decay : 1.0f));
         }
+        if (stays)
+#pragma unroll
+            for (int j = 0; j < EACH; j++)
+                if (stays >> j & 1) {
+                    vp[j] = MASTER ? from_master[j] : from_p[j];
+                    vm[j] = from_m[j];
+                    if (ADAM)
+                        vv[j] = from_v[j];
+                }
         if constexpr (NOISY) {
             uint4 noise[3] = {take_noise(0, group), take_noise(1, group), ADAM ? take_noise(2, group) : uint4{}};
             __syncwarp(); /* free for the next round */

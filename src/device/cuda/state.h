@@ -51,7 +51,7 @@ struct sl_cuda {
     void *host;
     recording lists[SL_CUDA_LISTS], *current;
     bool capturing, replaying;
-    bool spoilt;              /* a command of the capture could not be issued */
+    bool spoilt;              /* a command of this step could not be issued */
     bool sync;                /* SLUICE_CUDA_SYNC=1: wait after each command, so that what fails is what is reported */
     double began_s, queued_s; /* host clock at step_begin, and when the first few hundred commands had been issued */
     int64_t n_issued;
