@@ -281,12 +281,11 @@ static int choose_heaters(const job *j, sl_heater heaters[SL_MOST_HEATERS])
 /* Memory is mapped and pinned here: with others at that, 3 s became 24. */
 static sl_status open_bench(job *j, size_t kind_bytes, size_t piece)
 {
-    const sl_measure_config *config = j->config;
+    const sl_bench_config config = {j->config->device, j->config->threads, kind_bytes, piece, j->config->most};
     sl_heater heaters[SL_MOST_HEATERS] = {0};
     int n = choose_heaters(j, heaters);
     keep_quiet(j, true);
-    sl_status status = n ? sl_bench_open_hot(&j->bench, config->device, config->threads, kind_bytes, piece, heaters, n)
-                         : sl_bench_open(&j->bench, config->device, config->threads, kind_bytes, piece);
+    sl_status status = n ? sl_bench_open_hot(&j->bench, &config, heaters, n) : sl_bench_open(&j->bench, &config);
     keep_quiet(j, false);
     return status;
 }

@@ -51,11 +51,16 @@ typedef struct sl_bench {
 } sl_bench;
 
 /* Memory for the operands and workspace of a kind, and for copies of `piece` bytes. */
-sl_status sl_bench_open(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t piece);
+typedef struct sl_bench_config {
+    const char *device;
+    int threads;
+    size_t kind_bytes, piece;
+    const size_t *most; /* by tier, 0: not limited; see sl_measure_config */
+} sl_bench_config;
+sl_status sl_bench_open(sl_bench *bench, const sl_bench_config *config);
 /* The same, and kinds are timed behind a few milliseconds of load, as in a step: an accelerator that has been idle runs its first
  * products up to a fifth faster than its power allows for long. */
-sl_status sl_bench_open_hot(sl_bench *bench, const char *device, int threads, size_t kind_bytes, size_t piece,
-                            const sl_heater *heaters, int n_heaters);
+sl_status sl_bench_open_hot(sl_bench *bench, const sl_bench_config *config, const sl_heater *heaters, int n_heaters);
 size_t sl_bench_operand_bytes(const sl_launch *launch);
 /* Operands may be any random numbers. Kinds of this sort are measured first: others spoil the memory painted for them. */
 bool sl_bench_any_numbers(const sl_launch *launch);

@@ -65,30 +65,42 @@ size_t sl_bench_operand_bytes(const sl_launch *launch)
     return bytes;
 }
 
-static sl_status open_bench(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t piece,
-                            size_t heat_bytes)
+/* Bytes that each tier may take beside `taken`. */
+static size_t room_beside(const size_t *most, const size_t taken[SL_TIER_COUNT])
 {
-    sl_device_config config = {.threads = threads, .max_commands = MOST_LOAD + MOST_BESIDE, .max_events = MOST_BESIDE};
-    b->scrub = SL_ROUND_UP(SL_MAX(kind_bytes, heat_bytes), (size_t) SL_ALIGN);
-    b->scrub_bytes = scrub_bytes(device);
-    b->spread = heat_bytes ? SPREAD : 1;
-    size_t copy_bytes = 2 * (size_t) b->spread * piece;
+    size_t room = SIZE_MAX;
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        if (most[tier])
+            room = SL_MIN(room, most[tier] - SL_MIN(taken[tier], most[tier]));
+    return room / SL_ALIGN * SL_ALIGN;
+}
+
+static sl_status open_bench(sl_bench *b, const sl_bench_config *c, size_t heat_bytes)
+{
+    sl_device_config config = {
+        .threads = c->threads, .max_commands = MOST_LOAD + MOST_BESIDE, .max_events = MOST_BESIDE};
+    b->scrub = SL_ROUND_UP(SL_MAX(c->kind_bytes, heat_bytes), (size_t) SL_ALIGN);
+    const size_t taken[SL_TIER_COUNT] = {[SL_TIER_DEVICE] = b->scrub + heat_bytes, [SL_TIER_HOST] = b->scrub};
+    const size_t room = room_beside(c->most, taken), pair = SL_MAX(2 * c->piece, (size_t) SL_ALIGN);
+    b->scrub_bytes = SL_MIN(scrub_bytes(c->device), SL_MAX(room, pair));
+    b->spread = heat_bytes ? (int) SL_MAX(1, SL_MIN((size_t) SPREAD, room / pair)) : 1;
+    size_t copy_bytes = 2 * (size_t) b->spread * c->piece;
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         config.arena_bytes[tier] = b->scrub + SL_MAX(copy_bytes, b->scrub_bytes);
     b->n_heaters = 0;
     b->painted = 0;
     b->heat = config.arena_bytes[SL_TIER_DEVICE];
     config.arena_bytes[SL_TIER_DEVICE] += heat_bytes;
-    SL_TRY(sl_device_open(device, &config, &b->device));
+    SL_TRY(sl_device_open(c->device, &config, &b->device));
     b->class = b->device->class;
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         b->arena[tier] = b->class->arena(b->device, (sl_tier) tier);
     return SL_OK;
 }
 
-sl_status sl_bench_open(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t piece)
+sl_status sl_bench_open(sl_bench *b, const sl_bench_config *config)
 {
-    return open_bench(b, device, threads, kind_bytes, piece, 0);
+    return open_bench(b, config, 0);
 }
 
 /* Sequences as this chunk has them: the operand has room for as many documents as might occur. */
@@ -238,7 +250,7 @@ static sl_status scrub(sl_bench *b, const sl_launch *launch)
     SL_TRY(b->class->copy(b->device, SL_STREAM_IN, device, host, b->scrub_bytes, NULL));
     const sl_operand *first = &launch->in[0];
     size_t bytes = sl_type_bytes(&first->type);
-    if (b->scrub_bytes == LEAST_SCRUB || !first->data || bytes > WARM_INPUT)
+    if (b->scrub_bytes <= LEAST_SCRUB || !first->data || bytes > WARM_INPUT)
         return SL_OK;
     return b->class->copy(b->device, SL_STREAM_IN, device, first->data, bytes, NULL);
 }
@@ -322,13 +334,15 @@ static sl_status add_heater(sl_bench *b, const sl_heater *heater, size_t at)
     return SL_OK;
 }
 
-sl_status sl_bench_open_hot(sl_bench *b, const char *device, int threads, size_t kind_bytes, size_t piece,
-                            const sl_heater *heaters, int n_heaters)
+sl_status sl_bench_open_hot(sl_bench *b, const sl_bench_config *config, const sl_heater *heaters, int n_heaters)
 {
     size_t bytes = 0, at;
     for (int i = 0; i < n_heaters; i++)
         bytes += heater_bytes(&heaters[i]);
-    SL_TRY(open_bench(b, device, threads, kind_bytes, piece, bytes));
+    for (; n_heaters > 1 && config->most[SL_TIER_DEVICE] && config->kind_bytes + bytes > config->most[SL_TIER_DEVICE];
+         n_heaters--)
+        bytes -= heater_bytes(&heaters[n_heaters - 1]);
+    SL_TRY(open_bench(b, config, bytes));
     at = b->heat;
     for (int i = 0; i < n_heaters; i++) {
         SL_TRY(add_heater(b, &heaters[i], at));

@@ -40,6 +40,9 @@ typedef struct sl_measure_config {
     const char *device; /* class name: it is opened with scratch memory of its own */
     int threads;
     const char *cache; /* file that keeps results per device numerics, threads and kind; NULL: none */
+    /* The most memory of each tier, the job's budget; 0: not limited. Room to clear caches, to copy and to keep the device hot shrinks to
+     * it; what the largest kind and two copies need is taken all the same. */
+    size_t most[SL_TIER_COUNT];
     /* Called with true before the links are measured, which anything else on the host would spoil, and with false behind it; the
      * host has little to do otherwise. NULL: nobody wants to know. */
     void (*quiet)(void *context, bool on);

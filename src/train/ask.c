@@ -161,6 +161,8 @@ static sl_status measure_costs(sl_asking *c, const sl_program *program, sl_costs
     SL_TRY(sl_device_find(setup->device, &class));
     touching ahead = {.asking = c};
     sl_measure_config config = {.device = setup->device, .threads = setup->threads};
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        config.most[tier] = setup->budget[tier];
     if (cache_path("costs.json", cache))
         config.cache = cache;
     if (setup->runs && class->pins_host && !c->prepared->ahead) {

@@ -99,7 +99,8 @@ static sl_status open_device(sl_trainer *t)
         config.max_commands = SL_MAX(config.max_commands, commands);
         config.max_events = SL_MAX(config.max_events, events);
     }
-    /* Up to here the heap was all there was on the host, but for an arena touched ahead; from here on it stands beside the arena. */
+    /* Up to here the heap was all there was on the host, but for an arena touched ahead and the measuring's own, which are within the
+     * budget; from here on it stands beside the arena. */
     t->heap_before_peak = sl_heap_peak_bytes() + sl_pages_ahead_bytes(p->ahead);
     sl_heap_peak_reset();
     SL_TRY(sl_device_open(t->setup.device, &config, &t->device));

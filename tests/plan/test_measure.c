@@ -3,6 +3,7 @@
 #include "engine/random_program.h"
 #include "model/interpret.h"
 #include "plan/costs.h"
+#include "plan/measure.h"
 #include "plan/plan.h"
 
 static sl_program *small_program(void)
@@ -134,6 +135,20 @@ TEST(a_damaged_file_is_repaired)
     test_program_destroy(p);
 }
 
+/* Scratch memory shrinks to the job's budgets, and is the usual where there are none. */
+TEST(scratch_memory_stays_in_the_budget)
+{
+    enum { MIB = 1 << 20 };
+    const size_t none[SL_TIER_COUNT] = {0}, most[SL_TIER_COUNT] = {6 * MIB, 5 * MIB};
+    sl_bench free = {0}, bound = {0};
+    CHECK_OK(sl_bench_open(&free, &(sl_bench_config){"cpu", 1, MIB, MIB, none}));
+    CHECK_OK(sl_bench_open(&bound, &(sl_bench_config){"cpu", 1, MIB, MIB, most}));
+    CHECK(free.scrub_bytes >= 24 * MIB);
+    CHECK_U64(bound.scrub + bound.scrub_bytes, 5 * MIB);
+    sl_device_close(free.device);
+    sl_device_close(bound.device);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -142,5 +157,6 @@ int main(int argc, char **argv)
     RUN(large_updates_cost_by_their_length);
     RUN(threads_are_filed_by_their_number);
     RUN(a_damaged_file_is_repaired);
+    RUN(scratch_memory_stays_in_the_budget);
     return test_end();
 }
