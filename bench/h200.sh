@@ -9,7 +9,7 @@
 # -e  where the speed jobs' event logs are kept, for `sluice report`
 # -p  an interpreter with torch, and the PyTorch baseline script (llama_torch.py): runs it after the jobs it knows
 # Jobs: 8b-110 8b-24 8b-12 8b-1k 8b-64k 1b 1b-512k gpt2 small   speed
-#       8b-64k-any gpt2-any   the same with --any-order
+#       8b-64k-any 1b-any gpt2-any   the same with --any-order
 #       torch-8b-110 torch-8b-1k torch-1b torch-small torch-small-eager   PyTorch alone
 #       hash-1b hash-small   10 steps at five budgets and one of them twice: are the weights the same?
 #       curve   200 steps of `small` in f32 and bf16: how far is the loss from the CPU's?
@@ -38,7 +38,7 @@ device=${DEVICE:-cuda} # cpu: to try the script itself
 smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits 2> /dev/null | head -n 1 || true; }
 results=${RESULTS:-bench/results/$(smi name | tr 'A-Z ' 'a-z-')-$(date +%Y%m%d).jsonl}
 commit=${COMMIT:-$(git describe --always --dirty 2> /dev/null || echo unknown)}
-declare -A must=([8b-110]=11400 [8b-24]=10500 [8b-12]=9600 [8b-1k]=13050 [8b-64k]=5500 [8b-64k-any]=5500 [1b]=56000 [gpt2]=580000 [small]=170667)
+declare -A must=([8b-110]=11400 [8b-24]=10500 [8b-12]=9600 [8b-1k]=13050 [8b-64k]=5500 [8b-64k-any]=5500 [1b]=56000 [1b-any]=56000 [gpt2]=580000 [gpt2-any]=580000 [small]=170667)
 work=$(mktemp -d)
 cpu_runs=''
 trap '[[ -z $cpu_runs ]] || pkill -P "$cpu_runs" || true; rm -rf "$work"' EXIT
@@ -225,6 +225,7 @@ for job in "${jobs[@]}"; do
     8b-64k | 8b-64k-any)
         speed "$job" --model llama3-8b --seqlen 65536 "${llama[@]}" --device-mem 78GiB --host-mem 110GiB "${order[@]}" ;;
     1b) both "$job" --model llama3-1b --seqlen 8192 "${llama[@]}" --device-mem 78GiB --host-mem 60GiB -- "${peer_1b[@]}" ;;
+    1b-any) speed "$job" --model llama3-1b --seqlen 8192 "${llama[@]}" --device-mem 78GiB --host-mem 60GiB "${order[@]}" ;;
     1b-512k) speed "$job" --model llama3-1b --seqlen 524288 --tokens-per-step 524288 --precision bf16 --steps 1 --device-mem 110GiB --host-mem 110GiB ;;
     gpt2 | gpt2-any)
         speed "$job" --model gpt2 --precision bf16-master --seqlen 1024 --tokens-per-step 524288 --chunk-tokens 65536 \

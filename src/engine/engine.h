@@ -13,7 +13,7 @@ typedef struct sl_engine sl_engine;
 /* Commands and events a plan needs, for sl_device_config. */
 void sl_engine_needs(const sl_plan *plan, int64_t *max_commands, int64_t *max_events);
 
-/* The device's arenas must be at least the plan's budgets. Program, plan and device outlive the engine. Several engines (training,
+/* The device's arenas must be at least the plan's extents (sl_plan_extent). Program, plan and device outlive the engine. Several engines (training,
  * validation) may share a device; their plans must agree on the homes of persistent objects. */
 sl_status sl_engine_create(sl_device *device, const sl_program *program, const sl_plan *plan, sl_engine **engine);
 void sl_engine_destroy(sl_engine *engine);
@@ -26,7 +26,8 @@ sl_status sl_engine_read(sl_engine *engine, int32_t object, size_t offset, void 
 /* One step, start to end. */
 sl_status sl_engine_step(sl_engine *engine);
 
-/* What the last step did. spans: one per action of the plan, seconds since the step began. */
+/* What the last step did, or the last that was timed: a device that replays steps times the first of them. spans: one per action of
+ * the plan, seconds since the step began. */
 const sl_span *sl_engine_spans(const sl_engine *engine);
 /* Highest address really used so far in each tier (end of the highest byte any command touched). */
 size_t sl_engine_peak_bytes(const sl_engine *engine, sl_tier tier);
