@@ -112,7 +112,7 @@ sl_status sl_checkpoint_write(sl_store *store, const sl_identity *identity, cons
         return sl_fail(status, "the checkpoint of step %" PRId64 " was not written: %s", progress->step, message);
     }
     memcpy(out_path, path, sizeof path);
-    sl_checkpoint_prune(out, identity->setup->keep);
+    sl_checkpoint_prune(out, progress->step, identity->setup->keep);
     return SL_OK;
 }
 

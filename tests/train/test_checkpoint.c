@@ -176,6 +176,27 @@ TEST(damage_is_passed_over)
         }
 }
 
+/* Damaged ones that are later than the one just written are no reason to remove an intact one. */
+TEST(damage_takes_no_place)
+{
+    fixture f;
+    test_allow_warnings();
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("passed"));
+    CHECK_OK(write_step(&f, 9));
+    CHECK_OK(write_step(&f, 10));
+    damage(test_path("passed/checkpoints/step-00000009/model.safetensors"), 5000, false);
+    damage(test_path("passed/checkpoints/step-00000010/model.safetensors"), 5000, false);
+    CHECK_OK(write_step(&f, 6)); /* as a run does that was set back */
+    expect(&f, 6);
+    CHECK_OK(write_step(&f, 7));
+    CHECK_OK(write_step(&f, 8));
+    expect(&f, 8);
+    CHECK(!sl_dir_exists(test_path("passed/checkpoints/step-00000006")));
+    CHECK(sl_dir_exists(test_path("passed/checkpoints/step-00000007")));
+    CHECK(sl_dir_exists(test_path("passed/checkpoints/step-00000010")));
+    close_fixture(&f);
+}
+
 TEST(none_intact_is_an_error)
 {
     fixture f;
@@ -228,6 +249,7 @@ int main(int argc, char **argv)
     RUN(keeps_the_last);
     RUN(every_fault);
     RUN(damage_is_passed_over);
+    RUN(damage_takes_no_place);
     RUN(none_intact_is_an_error);
     RUN(another_job_is_refused);
     return test_end();
