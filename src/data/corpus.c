@@ -41,6 +41,7 @@ struct sl_corpus {
     int64_t tokens, vocab, document_token;
     uint64_t fingerprint;
     sl_hasher hasher;
+    struct stat left_out; /* a folder, or zero */
     open_file files[OPEN_FILES];
     int64_t clock;
 };
@@ -128,6 +129,11 @@ static bool is_build_folder(const char *name)
     return strncmp(name, "build-", 6) == 0;
 }
 
+static bool is_left_out(const sl_corpus *corpus, const struct stat *folder)
+{
+    return folder->st_dev == corpus->left_out.st_dev && folder->st_ino == corpus->left_out.st_ino;
+}
+
 static sl_status walk(sl_corpus *corpus, const char *folder, size_t root_length, int depth)
 {
     const char **names;
@@ -145,7 +151,7 @@ static sl_status walk(sl_corpus *corpus, const char *folder, size_t root_length,
         if (lstat(path, &info) < 0)
             return sl_io_failed("read", path, errno, 0);
         if (S_ISDIR(info.st_mode)) {
-            if (!is_build_folder(names[i]))
+            if (!is_build_folder(names[i]) && !is_left_out(corpus, &info))
                 SL_TRY(walk(corpus, path, root_length, depth + 1));
         } else if (S_ISREG(info.st_mode)) { /* links are not followed: they may lead anywhere, and in circles */
             SL_TRY(add_file(corpus, path, path + root_length + 1, false));
@@ -172,10 +178,16 @@ static void drop_text_beside_shards(sl_corpus *corpus, int64_t first)
 static sl_status add_path(sl_corpus *corpus, const char *path)
 {
     int64_t first = corpus->n_sources;
+    struct stat info;
     if (!sl_dir_exists(path)) {
         const char *name = strrchr(path, '/');
         return add_file(corpus, path, name ? name + 1 : path, true);
     }
+    if (stat(path, &info) == 0 && is_left_out(corpus, &info))
+        return sl_fail(SL_E_USAGE,
+                       "%s is both the data and the folder of the run, whose files would be read as data: give "
+                       "another --out, which may lie inside the data",
+                       path);
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
         length--;
@@ -232,7 +244,8 @@ static sl_status settle(sl_corpus *corpus, const char *paths)
     return SL_OK;
 }
 
-sl_status sl_corpus_open(const char *paths, int64_t vocab, int64_t document_token, sl_corpus **out)
+sl_status sl_corpus_open(const char *paths, const char *leave_out, int64_t vocab, int64_t document_token,
+                         sl_corpus **out)
 {
     sl_corpus *corpus;
     sl_status status;
@@ -241,6 +254,8 @@ sl_status sl_corpus_open(const char *paths, int64_t vocab, int64_t document_toke
         corpus->files[i] = (open_file){.source = -1, .fd = -1};
     corpus->vocab = vocab;
     corpus->document_token = document_token;
+    if (leave_out && stat(leave_out, &corpus->left_out) < 0)
+        corpus->left_out = (struct stat){0}; /* not there yet, so nothing of it is read */
     sl_hash_begin(&corpus->hasher, 0);
     SL_TRY_GOTO(sl_region_create(&corpus->region), fail);
     SL_TRY_GOTO(add_paths(corpus, paths), fail);

@@ -15,9 +15,11 @@
 
 typedef struct sl_corpus sl_corpus;
 
-/* `paths`: a file, a folder, or several of them separated by commas. `vocab`: tokens at or above it are errors.
- * `document_token`: the separator, or -1 for what the files' format says. */
-sl_status sl_corpus_open(const char *paths, int64_t vocab, int64_t document_token, sl_corpus **corpus);
+/* `paths`: a file, a folder, or several of them separated by commas. `leave_out`: a folder below them that is no data, whether or
+ * not it is there yet, or NULL. `vocab`: tokens at or above it are errors. `document_token`: the separator, or -1 for what the
+ * files' format says. */
+sl_status sl_corpus_open(const char *paths, const char *leave_out, int64_t vocab, int64_t document_token,
+                         sl_corpus **corpus);
 void sl_corpus_close(sl_corpus *corpus);
 
 int64_t sl_corpus_tokens(const sl_corpus *corpus);

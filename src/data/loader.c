@@ -44,13 +44,13 @@ static sl_status too_little(const char *paths, const sl_corpus *corpus, int64_t 
 static sl_status open_splits(sl_loader *loader)
 {
     const sl_loader_config *c = &loader->config;
-    SL_TRY(sl_corpus_open(c->data, c->vocab, c->document_token, &loader->train));
+    SL_TRY(sl_corpus_open(c->data, c->run, c->vocab, c->document_token, &loader->train));
     int64_t all = sequences_of(loader->train, c->seqlen);
     if (all < 1)
         return too_little(c->data, loader->train, c->seqlen, 1);
     loader->n[SL_SPLIT_TRAIN] = all;
     if (c->val_data) {
-        SL_TRY(sl_corpus_open(c->val_data, c->vocab, c->document_token, &loader->validation));
+        SL_TRY(sl_corpus_open(c->val_data, c->run, c->vocab, c->document_token, &loader->validation));
         loader->n[SL_SPLIT_VALIDATION] = sequences_of(loader->validation, c->seqlen);
         if (loader->n[SL_SPLIT_VALIDATION] < 1)
             return too_little(c->val_data, loader->validation, c->seqlen, 1);

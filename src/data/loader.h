@@ -20,6 +20,7 @@ typedef struct sl_loader_config {
     const char *data;     /* paths, see data/corpus.h */
     const char *val_data; /* NULL: hold out the last `val_share` of the sequences of `data` */
     double val_share;     /* 0: no validation data */
+    const char *run;      /* the run's own folder, no data wherever it lies; NULL: none */
     int64_t seqlen, vocab;
     int64_t document_token; /* -1: what the format says */
     int64_t max_documents;  /* kept apart per sequence; 1: a sequence is one segment */

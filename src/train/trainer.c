@@ -27,6 +27,7 @@ static sl_status open_data(sl_trainer *t)
         .data = s->data,
         .val_data = s->val_every ? s->val_data : NULL,
         .val_share = s->val_share,
+        .run = s->out,
         .seqlen = s->program.chunking.seqlen,
         .vocab = s->model.vocab,
         .document_token = s->document_token,

@@ -123,6 +123,24 @@ TEST(resume_continues_to_the_same_bits)
     }
 }
 
+/* What a run writes is no data of its next start, wherever its folder lies. */
+TEST(resume_inside_the_data)
+{
+    outcome part, rest;
+    char options[1400], *text;
+    size_t length;
+    CHECK_OK(sl_file_read_all(corpus_path(), 1 << 20, &text, &length));
+    CHECK_OK(sl_dir_create(test_path("around")));
+    CHECK_OK(sl_file_write_atomic(test_path("around/text"), text, length));
+    sl_free(text);
+    snprintf(options, sizeof options, "data '%s' out '%s' resume true checkpoint-every 2", test_path("around"),
+             test_path("around/run"));
+    run_job(options, 2, &part);
+    run_job(options, 100, &rest);
+    CHECK_I64(rest.view.first_step, 2);
+    CHECK_I64(rest.view.sequences, part.view.sequences);
+}
+
 /* Steps 2..N with events, but without checkpoints and validation: those write files. */
 TEST(steps_allocate_nothing)
 {
@@ -267,6 +285,7 @@ int main(int argc, char **argv)
     RUN(host_budget_holds);
     RUN(the_machine_is_the_limit);
     RUN(resume_continues_to_the_same_bits);
+    RUN(resume_inside_the_data);
     RUN(steps_allocate_nothing);
     RUN(validation_changes_nothing);
     RUN(not_finite);
