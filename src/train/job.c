@@ -225,6 +225,18 @@ static sl_status check_ranges(const sl_options *o)
     return SL_OK;
 }
 
+static sl_status check_validation(const sl_options *o)
+{
+    bool every = sl_options_i64(o, "val-every") > 0, data = sl_options_string(o, "val-data") != NULL;
+    if (every && !data && sl_options_f64(o, "val-share") == 0)
+        return sl_fail(SL_E_USAGE, "--val-every with --val-share 0 has nothing to validate on: give --val-data, or a "
+                                   "larger --val-share");
+    if (data && !every)
+        return sl_fail(SL_E_USAGE, "--val-data is not read without --val-every: give --val-every too, or leave out "
+                                   "--val-data");
+    return SL_OK;
+}
+
 static bool is(const sl_options *o, const char *name, const char *value)
 {
     const char *text = sl_options_string(o, name);
@@ -346,6 +358,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     const sl_options *o = job->options;
     sl_setup setup = {.steps = sl_options_i64(o, "steps")};
     SL_TRY(check_ranges(o));
+    SL_TRY(check_validation(o));
     if (!sl_options_string(o, "model"))
         return sl_fail(SL_E_USAGE, "--model is missing: a preset (`sluice models` lists them) or a config.json");
     SL_TRY(sl_model_find(sl_options_string(o, "model"), &setup.model));

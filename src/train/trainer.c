@@ -25,7 +25,7 @@ static sl_status open_data(sl_trainer *t)
         return sl_fail(SL_E_USAGE, "--data is missing: a text file, a folder of them, or token shards");
     sl_loader_config config = {
         .data = s->data,
-        .val_data = s->val_every ? s->val_data : NULL,
+        .val_data = s->val_data,
         .val_share = s->val_share,
         .run = s->out,
         .seqlen = s->program.chunking.seqlen,

@@ -177,6 +177,37 @@ TEST(validation_changes_nothing)
     CHECK(same_run(&with, &without));
 }
 
+static double first_validation(const char *options)
+{
+    sl_job *job = make_job(options);
+    sl_trainer *trainer;
+    double loss;
+    CHECK_OK(sl_trainer_create(job, &trainer));
+    CHECK_OK(sl_trainer_validate(trainer, &loss));
+    sl_trainer_destroy(trainer);
+    sl_job_destroy(job);
+    return loss;
+}
+
+/* Ten sequences, the first unlike the rest: five batches of two, one of six and one of four, or less than one of twenty. */
+TEST(validation_counts_each_sequence_once)
+{
+    char text[320], options[600];
+    memset(text, 'e', sizeof text);
+    for (int i = 0; i < 64; i++)
+        text[i] = (char) (33 + i);
+    CHECK_OK(sl_file_write_atomic(test_path("ten.txt"), text, sizeof text));
+    double want = 0;
+    static const char *const batches[] = {"tokens-per-step 64", "tokens-per-step 192", "tokens-per-step 640",
+                                          "tokens-per-step 192 chunk-tokens 12"};
+    for (int64_t i = 0; i < SL_COUNT(batches); i++) {
+        snprintf(options, sizeof options, "val-every 1 val-data '%s' %s", test_path("ten.txt"), batches[i]);
+        double loss = first_validation(options);
+        want = i == 0 ? loss : want;
+        CHECK_NEAR(loss, want, 1e-5 * want);
+    }
+}
+
 TEST(not_finite)
 {
     sl_job *job = make_job("lr 1e30 warmup 0 schedule constant");
@@ -253,6 +284,8 @@ TEST(refuses)
         {"tokens-per-step 100", SL_E_USAGE, "multiple of --seqlen"},
         {"chunk-tokens 40", SL_E_USAGE, "--chunk-tokens 40"},
         {"seqlen 0", SL_E_USAGE, "--seqlen"},
+        {"val-every 2 val-share 0", SL_E_USAGE, "nothing to validate on"},
+        {"val-data /nowhere", SL_E_USAGE, "without --val-every"},
         {"data /nowhere/at/all", SL_E_IO, "/nowhere/at/all"},
         {"resume true", SL_E_USAGE, "--out"},
         {"beta1 1.5", SL_E_USAGE, "--beta1"},
@@ -288,6 +321,7 @@ int main(int argc, char **argv)
     RUN(resume_inside_the_data);
     RUN(steps_allocate_nothing);
     RUN(validation_changes_nothing);
+    RUN(validation_counts_each_sequence_once);
     RUN(not_finite);
     RUN(stop_request);
     RUN(init_from_checkpoint);
