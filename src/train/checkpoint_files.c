@@ -323,7 +323,7 @@ sl_status sl_checkpoint_find(sl_store *store, const sl_identity *identity, sl_ch
         status = try_one(store, steps[i], found, &state);
         if (status == SL_OK) {
             found->progress = state->progress;
-            status = sl_identity_compare(identity, found->path, state->identity);
+            status = sl_identity_compare(identity, found->path, state->identity, state->progress.step);
             goto done;
         }
         if (status == SL_E_MEMORY)
