@@ -24,7 +24,8 @@ enum { SNIFF_BYTES = 8192, MAX_DEPTH = 64, OPEN_FILES = 8, TEXT_SEPARATOR = 0, P
 
 typedef struct source {
     const char *path;
-    int64_t start, tokens;
+    const char *relative; /* what the fingerprint knows it by */
+    int64_t start, tokens, bytes;
     sl_token_kind kind;
 } source;
 
@@ -40,7 +41,6 @@ struct sl_corpus {
     int64_t n_sources, capacity;
     int64_t tokens, vocab, document_token;
     uint64_t fingerprint;
-    sl_hasher hasher;
     struct stat left_out; /* a folder, or zero */
     open_file files[OPEN_FILES];
     int64_t clock;
@@ -84,14 +84,14 @@ static sl_status sniff(const char *path, unsigned char *head, size_t *length, in
     return SL_OK;
 }
 
-/* `relative`: what the fingerprint knows it by. `named`: by the user, so leaving it out silently would be wrong. */
+/* `named`: by the user, so leaving it out silently would be wrong. */
 static sl_status add_file(sl_corpus *corpus, const char *path, const char *relative, bool named)
 {
     unsigned char head[SNIFF_BYTES];
     size_t length = 0;
     int64_t bytes = 0;
     bool is_file = false;
-    source found = {.path = path, .kind = SL_TOKENS_TEXT};
+    source found = {.path = path, .relative = relative, .kind = SL_TOKENS_TEXT};
     SL_TRY(sniff(path, head, &length, &bytes, &is_file));
     if (!is_file)
         return named ? sl_fail(SL_E_IO, "%s is no regular file: give a text file, a token shard or a folder", path)
@@ -114,9 +114,7 @@ static sl_status add_file(sl_corpus *corpus, const char *path, const char *relat
         if (bytes == 0)
             return SL_OK;
     }
-    sl_hash_add(&corpus->hasher, relative, strlen(relative) + 1);
-    sl_hash_add(&corpus->hasher, &bytes, sizeof bytes);
-    sl_hash_add(&corpus->hasher, &found.kind, sizeof found.kind);
+    found.bytes = bytes;
     return add_source(corpus, &found);
 }
 
@@ -226,11 +224,16 @@ static sl_status add_paths(sl_corpus *corpus, const char *paths)
 static sl_status settle(sl_corpus *corpus, const char *paths)
 {
     bool text = false;
+    sl_hasher hasher;
+    sl_hash_begin(&hasher, 0);
     for (int64_t i = 0; i < corpus->n_sources; i++) {
         source *s = &corpus->sources[i];
         s->start = corpus->tokens;
         corpus->tokens += s->tokens;
         text |= s->kind == SL_TOKENS_TEXT;
+        sl_hash_add(&hasher, s->relative, strlen(s->relative) + 1);
+        sl_hash_add(&hasher, &s->bytes, sizeof s->bytes);
+        sl_hash_add(&hasher, &s->kind, sizeof s->kind);
     }
     if (corpus->tokens == 0)
         return sl_fail(SL_E_FORMAT, "%s holds no tokens: give files with something in them", paths);
@@ -240,7 +243,7 @@ static sl_status settle(sl_corpus *corpus, const char *paths)
                        paths, corpus->vocab);
     if (text && corpus->document_token < 0)
         corpus->document_token = TEXT_SEPARATOR;
-    corpus->fingerprint = sl_hash_end(&corpus->hasher);
+    corpus->fingerprint = sl_hash_end(&hasher);
     return SL_OK;
 }
 
@@ -256,7 +259,6 @@ sl_status sl_corpus_open(const char *paths, const char *leave_out, int64_t vocab
     corpus->document_token = document_token;
     if (leave_out && stat(leave_out, &corpus->left_out) < 0)
         corpus->left_out = (struct stat){0}; /* not there yet, so nothing of it is read */
-    sl_hash_begin(&corpus->hasher, 0);
     SL_TRY_GOTO(sl_region_create(&corpus->region), fail);
     SL_TRY_GOTO(add_paths(corpus, paths), fail);
     SL_TRY_GOTO(settle(corpus, paths), fail);

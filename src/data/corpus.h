@@ -25,7 +25,7 @@ void sl_corpus_close(sl_corpus *corpus);
 int64_t sl_corpus_tokens(const sl_corpus *corpus);
 int64_t sl_corpus_files(const sl_corpus *corpus);
 int64_t sl_corpus_document_token(const sl_corpus *corpus); /* -1: none known */
-/* Names below the given paths, sizes and kinds of all files: whether a resumed run reads the same data. */
+/* Names below the given paths, sizes and kinds of all files that are taken: whether a resumed run reads the same data. */
 uint64_t sl_corpus_fingerprint(const sl_corpus *corpus);
 /* Tokens [first, first + count), which must lie inside. Errors name file and place. */
 sl_status sl_corpus_read(sl_corpus *corpus, int64_t first, int64_t count, int32_t *out);

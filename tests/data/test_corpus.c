@@ -99,6 +99,10 @@ TEST(shards_and_lists)
     CHECK_I64(tokens[4099], 4009);
     uint64_t before = sl_corpus_fingerprint(corpus);
     sl_corpus_close(corpus);
+    put_text("s/README.md", "and so no matter of the fingerprint's");
+    CHECK_OK(sl_corpus_open(test_path("s"), NULL, 128256, -1, &corpus));
+    CHECK_U64(sl_corpus_fingerprint(corpus), before);
+    sl_corpus_close(corpus);
 
     char list[1200];
     put_shard("llama.bin", 20240801, 7, 3, 3, 128000);
