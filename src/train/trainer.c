@@ -1,6 +1,6 @@
 /*
  * A run's life: everything that can fail cheaply is tried before anything that takes long, in this order: options, data, run
- * folder, plans, memory, weights. After creation a step allocates nothing.
+ * folder, file of weights, plans, memory, weights. After creation a step allocates nothing.
  *
  *     job -> setup -> loader -> prepared (program, costs, plan) -> log -> device -> engines -> store -> weights or checkpoint
  */
@@ -69,6 +69,23 @@ static sl_status check_folder(const sl_trainer *t)
                        out, newest);
     SL_TRY(sl_dir_create(out));
     return access(out, W_OK | X_OK) == 0 ? SL_OK : sl_io_failed("write", out, errno, 0);
+}
+
+/* Whether the weights to begin with can be opened: they are read last, minutes later. Where there is a checkpoint to go on from
+ * they are not read at all. */
+static sl_status check_weights(const sl_trainer *t)
+{
+    sl_tensors *tensors = NULL;
+    int64_t newest = -1;
+    if (!t->setup.init_from)
+        return SL_OK;
+    if (t->setup.resume)
+        SL_TRY(sl_checkpoint_newest(t->setup.out, &newest));
+    if (newest >= 0)
+        return SL_OK;
+    SL_TRY(sl_tensors_open(t->setup.init_from, &tensors));
+    sl_tensors_close(tensors);
+    return SL_OK;
 }
 
 /* Only once there is a plan: a job that is refused leaves nothing behind. */
@@ -167,6 +184,7 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     SL_TRY_GOTO(check_device(&t->setup), fail);
     SL_TRY_GOTO(open_data(t), fail);
     SL_TRY_GOTO(check_folder(t), fail);
+    SL_TRY_GOTO(check_weights(t), fail);
     SL_TRY_GOTO(sl_prepare(&t->setup, &t->prepared), fail);
     SL_TRY_GOTO(open_folder(t), fail);
     double start = sl_clock_s();

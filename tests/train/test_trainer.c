@@ -293,6 +293,7 @@ TEST(refuses)
         {"model nothing-like-it", SL_E_USAGE, "nothing-like-it"},
         {"out /proc/nope", SL_E_IO, "/proc/nope"},
         {"device-mem 4096", SL_E_DOES_NOT_FIT, ""},
+        {"init-from /nowhere/weights device-mem 4096", SL_E_IO, "/nowhere/weights"}, /* before anything is planned */
         {"host-mem 4096", SL_E_DOES_NOT_FIT, ""},
     };
     for (int64_t i = 0; i < SL_COUNT(cases); i++) {
