@@ -42,18 +42,29 @@ struct sl_corpus {
     int64_t tokens, vocab, document_token;
     uint64_t fingerprint;
     struct stat left_out; /* a folder, or zero */
+    size_t listing_bytes; /* of the folders being walked */
+    size_t most_bytes;    /* held so far */
     open_file files[OPEN_FILES];
     int64_t clock;
 };
 
 /* ---- finding files ---- */
 
+/* `growing`: bytes that are there twice for a moment. */
+static void note_bytes(sl_corpus *corpus, size_t growing)
+{
+    size_t bytes = sizeof *corpus + (size_t) corpus->capacity * sizeof(source) + growing + corpus->listing_bytes +
+                   sl_region_bytes(corpus->region);
+    corpus->most_bytes = SL_MAX(corpus->most_bytes, bytes);
+}
+
 static sl_status add_source(sl_corpus *corpus, const source *found)
 {
     if (corpus->n_sources == corpus->capacity) {
-        int64_t capacity = corpus->capacity ? 2 * corpus->capacity : 16;
-        SL_TRY(sl_grow(&corpus->sources, corpus->capacity, capacity, sizeof(source)));
+        int64_t capacity = corpus->capacity ? 2 * corpus->capacity : 16, old = corpus->capacity;
+        SL_TRY(sl_grow(&corpus->sources, old, capacity, sizeof(source)));
         corpus->capacity = capacity;
+        note_bytes(corpus, (size_t) old * sizeof(source));
     }
     corpus->sources[corpus->n_sources++] = *found;
     return SL_OK;
@@ -132,14 +143,11 @@ static bool is_left_out(const sl_corpus *corpus, const struct stat *folder)
     return folder->st_dev == corpus->left_out.st_dev && folder->st_ino == corpus->left_out.st_ino;
 }
 
-static sl_status walk(sl_corpus *corpus, const char *folder, size_t root_length, int depth)
+static sl_status walk(sl_corpus *corpus, const char *folder, size_t root_length, int depth);
+
+static sl_status walk_entries(sl_corpus *corpus, const char *folder, size_t root_length, int depth,
+                              const char *const *names, int64_t count)
 {
-    const char **names;
-    int64_t count;
-    if (depth > MAX_DEPTH)
-        return sl_fail(SL_E_IO, "%s lies more than %d folders deep: give a folder nearer to the data", folder,
-                       MAX_DEPTH);
-    SL_TRY(sl_dir_list(corpus->region, folder, &names, &count));
     for (int64_t i = 0; i < count; i++) {
         const char *path;
         struct stat info;
@@ -156,6 +164,28 @@ static sl_status walk(sl_corpus *corpus, const char *folder, size_t root_length,
         }
     }
     return SL_OK;
+}
+
+/* A folder's list goes when the folder is done: all of them together may be as large as what is kept. */
+static sl_status walk(sl_corpus *corpus, const char *folder, size_t root_length, int depth)
+{
+    sl_region *listing = NULL;
+    const char **names;
+    int64_t count;
+    sl_status status;
+    if (depth > MAX_DEPTH)
+        return sl_fail(SL_E_IO, "%s lies more than %d folders deep: give a folder nearer to the data", folder,
+                       MAX_DEPTH);
+    SL_TRY(sl_region_create(&listing));
+    SL_TRY_GOTO(sl_dir_list(listing, folder, &names, &count), done);
+    size_t bytes = sl_region_bytes(listing);
+    corpus->listing_bytes += bytes;
+    status = walk_entries(corpus, folder, root_length, depth, names, count);
+    note_bytes(corpus, 0);
+    corpus->listing_bytes -= bytes;
+done:
+    sl_region_destroy(listing);
+    return status;
 }
 
 /* Where a folder holds shards, the text beside them is their README. */
@@ -235,6 +265,7 @@ static sl_status settle(sl_corpus *corpus, const char *paths)
         sl_hash_add(&hasher, &s->bytes, sizeof s->bytes);
         sl_hash_add(&hasher, &s->kind, sizeof s->kind);
     }
+    note_bytes(corpus, 0);
     if (corpus->tokens == 0)
         return sl_fail(SL_E_FORMAT, "%s holds no tokens: give files with something in them", paths);
     if (text && corpus->vocab < 256)
@@ -294,6 +325,11 @@ int64_t sl_corpus_files(const sl_corpus *corpus)
 int64_t sl_corpus_document_token(const sl_corpus *corpus)
 {
     return corpus->document_token;
+}
+
+size_t sl_corpus_bytes(const sl_corpus *corpus)
+{
+    return corpus->most_bytes;
 }
 
 uint64_t sl_corpus_fingerprint(const sl_corpus *corpus)

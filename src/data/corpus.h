@@ -9,6 +9,7 @@
 #ifndef SL_DATA_CORPUS_H
 #define SL_DATA_CORPUS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/status.h"
@@ -25,6 +26,8 @@ void sl_corpus_close(sl_corpus *corpus);
 int64_t sl_corpus_tokens(const sl_corpus *corpus);
 int64_t sl_corpus_files(const sl_corpus *corpus);
 int64_t sl_corpus_document_token(const sl_corpus *corpus); /* -1: none known */
+/* The most it has had of the heap: names, sizes, and while it was opened the lists of folders. */
+size_t sl_corpus_bytes(const sl_corpus *corpus);
 /* Names below the given paths, sizes and kinds of all files that are taken: whether a resumed run reads the same data. */
 uint64_t sl_corpus_fingerprint(const sl_corpus *corpus);
 /* Tokens [first, first + count), which must lie inside. Errors name file and place. */

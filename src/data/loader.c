@@ -121,6 +121,12 @@ int64_t sl_loader_tokens(const sl_loader *loader, sl_split split)
     return corpus ? sl_corpus_tokens(corpus) : 0;
 }
 
+size_t sl_loader_bytes(const sl_loader *loader)
+{
+    bool two = loader->validation && loader->validation != loader->train;
+    return sl_corpus_bytes(loader->train) + (two ? sl_corpus_bytes(loader->validation) : 0);
+}
+
 uint64_t sl_loader_fingerprint(const sl_loader *loader)
 {
     return loader->fingerprint;

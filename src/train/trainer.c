@@ -34,7 +34,9 @@ static sl_status open_data(sl_trainer *t)
         .max_documents = s->max_documents,
         .seed = s->seed,
     };
-    return sl_loader_open(&config, &t->loader);
+    SL_TRY(sl_loader_open(&config, &t->loader));
+    t->setup.data_bytes = sl_loader_bytes(t->loader);
+    return SL_OK;
 }
 
 /* --hw is for planning: it may name a machine whose device is not here. */

@@ -123,7 +123,9 @@ TEST(more_files_than_descriptors)
         snprintf(name, sizeof name, "many/%02d.txt", i);
         put_text(name, "z");
     }
+    size_t heap = sl_heap_bytes();
     CHECK_OK(sl_corpus_open(test_path("many"), NULL, 256, -1, &corpus));
+    CHECK(sl_corpus_bytes(corpus) >= sl_heap_bytes() - heap && sl_corpus_bytes(corpus) < 20000);
     uint64_t calls = sl_heap_calls();
     for (int turn = 0; turn < 3; turn++)
         CHECK_OK(sl_corpus_read(corpus, turn * 20, 40, tokens));

@@ -101,6 +101,37 @@ TEST(host_budget_holds)
     sl_job_destroy(job);
 }
 
+/* The names of the data's files are part of the heap: counted once the data is open. */
+TEST(host_budget_holds_with_many_files)
+{
+    enum { FILES = 8000 };
+    sl_forecast_view view;
+    outcome run;
+    char name[64], options[1200];
+    sl_job *job;
+    sl_trainer *trainer;
+    CHECK_OK(sl_dir_create(test_path("files")));
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "files/a-name-of-a-good-length-as-many-files-have-%05d", i);
+        FILE *file = fopen(test_path(name), "w");
+        REQUIRE(file && fputs("water runs down the hill", file) >= 0 && fclose(file) == 0);
+    }
+    forecast_job("", &view);
+    snprintf(options, sizeof options, "data '%s' host-mem %zu", test_path("files"), view.min_bytes[SL_TIER_HOST]);
+    job = make_job(options);
+    CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_DOES_NOT_FIT);
+    sl_job_destroy(job);
+    size_t least = 0;
+    const char *said = strstr(sl_error_message(), "at least "), *bytes = said ? strchr(said, '(') : NULL;
+    REQUIRE(bytes && sscanf(bytes, "(%zu bytes)", &least) == 1);
+    CHECK(least > view.min_bytes[SL_TIER_HOST]);
+    snprintf(options, sizeof options, "data '%s' host-mem %zu", test_path("files"), least);
+    sl_heap_peak_reset();
+    run_job(options, 100, &run);
+    CHECK_MSG(run.view.measured.peak_bytes[SL_TIER_HOST] <= least, "%zu bytes used of %zu",
+              run.view.measured.peak_bytes[SL_TIER_HOST], least);
+}
+
 TEST(resume_continues_to_the_same_bits)
 {
     for (int64_t p = 1; p < SL_COUNT(programs); p += 2) {
@@ -317,6 +348,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(budgets_change_no_bit);
     RUN(host_budget_holds);
+    RUN(host_budget_holds_with_many_files);
     RUN(the_machine_is_the_limit);
     RUN(resume_continues_to_the_same_bits);
     RUN(resume_inside_the_data);
