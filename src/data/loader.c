@@ -67,6 +67,23 @@ static sl_status open_splits(sl_loader *loader)
     return SL_OK;
 }
 
+/* Documents are kept apart by a token that the data can hold. */
+static sl_status check_document_token(const sl_loader_config *c, int64_t token)
+{
+    if (c->max_documents == 1)
+        return SL_OK;
+    if (token < 0)
+        return sl_fail(SL_E_USAGE,
+                       "%s does not say which token begins a document: give --document-token N with --mask-documents",
+                       c->data);
+    if (token >= c->vocab)
+        return sl_fail(SL_E_USAGE,
+                       "token %" PRId64 " (%s) begins a document, but the vocabulary has %" PRId64
+                       " tokens: give a --document-token below that, or leave out --mask-documents",
+                       token, c->document_token < 0 ? "by the data's format" : "--document-token", c->vocab);
+    return SL_OK;
+}
+
 sl_status sl_loader_open(const sl_loader_config *config, sl_loader **out)
 {
     sl_loader *loader;
@@ -78,12 +95,7 @@ sl_status sl_loader_open(const sl_loader_config *config, sl_loader **out)
     SL_TRY_GOTO(open_splits(loader), fail);
     SL_TRY_GOTO(sl_alloc(&loader->sequence, config->seqlen + 1, sizeof(int32_t)), fail);
     int64_t document_token = sl_corpus_document_token(loader->train);
-    if (config->max_documents > 1 && document_token < 0) {
-        status = sl_fail(SL_E_USAGE,
-                         "%s does not say which token begins a document: give --document-token N with --mask-documents",
-                         config->data);
-        goto fail;
-    }
+    SL_TRY_GOTO(check_document_token(config, document_token), fail);
     loader->config.document_token = document_token;
     int64_t parts[] = {(int64_t) sl_corpus_fingerprint(loader->train),
                        loader->n[SL_SPLIT_TRAIN],

@@ -35,7 +35,9 @@ static const sl_option table[] = {
      "Default: "
      "2048, or one sequence if that is more."},
     {"mask-documents", NULL, SL_OPT_FLAG, "false", "Model and data",
-     "Keep attention inside documents and restart positions with each one."},
+     "Keep attention inside documents and restart positions with each one. At most 256 documents of a sequence are "
+     "kept "
+     "apart; the rest of it counts as part of the last one."},
     {"document-token", "TOKEN", SL_OPT_I64, "-1", "Model and data",
      "The token that begins a document, for --mask-documents. Default: 0 for text, 50256 for uint16 shards, 128000 for "
      "llm.c's "
@@ -302,7 +304,7 @@ static sl_status resolve_chunking(const sl_options *o, sl_setup *setup)
     return SL_OK;
 }
 
-enum { MAX_DOCUMENTS = 256 }; /* kept apart per sequence */
+enum { MAX_DOCUMENTS = 256 }; /* kept apart per sequence; the help of --mask-documents says so */
 
 static void resolve_program(const sl_options *o, sl_setup *setup)
 {

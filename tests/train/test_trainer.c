@@ -315,6 +315,7 @@ TEST(refuses)
         {"tokens-per-step 100", SL_E_USAGE, "multiple of --seqlen"},
         {"chunk-tokens 40", SL_E_USAGE, "--chunk-tokens 40"},
         {"seqlen 0", SL_E_USAGE, "--seqlen"},
+        {"mask-documents true document-token 70000", SL_E_USAGE, "vocabulary has 256 tokens"},
         {"val-every 2 val-share 0", SL_E_USAGE, "nothing to validate on"},
         {"val-data /nowhere", SL_E_USAGE, "without --val-every"},
         {"data /nowhere/at/all", SL_E_IO, "/nowhere/at/all"},
