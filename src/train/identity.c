@@ -92,13 +92,12 @@ static void add_optimizer(facts *f, const sl_setup *s)
 
 static void list_facts(const sl_identity *identity, facts *f)
 {
-    static const char *const precisions[] = {"f32", "bf16", "bf16-master"};
     const sl_setup *s = identity->setup;
     const sl_chunking *c = &s->program.chunking;
     f->count = 0;
     add_model(f, &s->model);
     add(f, "sequence length", MUST_AGREE, "%" PRId64, c->seqlen);
-    add(f, "precision", MUST_AGREE, "%s", precisions[s->program.precision]);
+    add(f, "precision", MUST_AGREE, "%s", sl_precision_name(s->program.precision));
     add(f, "optimizer", MUST_AGREE, "%s", s->program.optimizer == SL_OPTIMIZER_SGD ? "sgd" : "adamw");
     add(f, "seed", MUST_AGREE, "%" PRIu64, s->seed);
     add(f, "data", MUST_AGREE, "%016" PRIx64, identity->data);

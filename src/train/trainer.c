@@ -61,7 +61,7 @@ static sl_status check_folder(const sl_trainer *t)
         return sl_fail(SL_E_USAGE, "--checkpoint-every needs --out, the folder that takes the checkpoints");
     if (!out)
         return SL_OK;
-    if (strlen(out) > 900)
+    if (strlen(out) > 900) /* so that every path below it fits its array */
         return sl_fail(SL_E_USAGE, "--out has a path of %zu bytes: use one of at most 900", strlen(out));
     SL_TRY(sl_checkpoint_newest(out, &newest));
     if (newest >= 0 && !t->setup.resume)
