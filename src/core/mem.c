@@ -149,6 +149,14 @@ void sl_region_destroy(sl_region *region)
     sl_free(region);
 }
 
+size_t sl_region_bytes(const sl_region *region)
+{
+    size_t bytes = sizeof(header) + sizeof *region;
+    for (const region_block *block = region->first; block; block = block->next)
+        bytes += sizeof(header) + sizeof *block + block->capacity;
+    return bytes;
+}
+
 /* A request too large for the next block gets one of its own, put behind the first, which goes on being filled. */
 static sl_status add_block(sl_region *region, size_t bytes, region_block **out)
 {

@@ -31,6 +31,7 @@ void sl_heap_peak_reset(void);
 typedef struct sl_region sl_region;
 sl_status sl_region_create(sl_region **region);
 void sl_region_destroy(sl_region *region);
+size_t sl_region_bytes(const sl_region *region); /* of the heap */
 /* Zeroed, 16-byte aligned. */
 #define sl_region_alloc(region, out, count, size) \
     sl_region_alloc_impl((region), (void **) (void *) (out), (size_t) (count), (size_t) (size))

@@ -24,7 +24,8 @@ enum { SNIFF_BYTES = 8192, MAX_DEPTH = 64, OPEN_FILES = 8, TEXT_SEPARATOR = 0, P
 
 typedef struct source {
     const char *path;
-    int64_t start, tokens;
+    const char *relative; /* what the fingerprint knows it by */
+    int64_t start, tokens, bytes;
     sl_token_kind kind;
 } source;
 
@@ -40,19 +41,30 @@ struct sl_corpus {
     int64_t n_sources, capacity;
     int64_t tokens, vocab, document_token;
     uint64_t fingerprint;
-    sl_hasher hasher;
+    struct stat left_out; /* a folder, or zero */
+    size_t listing_bytes; /* of the folders being walked */
+    size_t most_bytes;    /* held so far */
     open_file files[OPEN_FILES];
     int64_t clock;
 };
 
 /* ---- finding files ---- */
 
+/* `growing`: bytes that are there twice for a moment. */
+static void note_bytes(sl_corpus *corpus, size_t growing)
+{
+    size_t bytes = sizeof *corpus + (size_t) corpus->capacity * sizeof(source) + growing + corpus->listing_bytes +
+                   sl_region_bytes(corpus->region);
+    corpus->most_bytes = SL_MAX(corpus->most_bytes, bytes);
+}
+
 static sl_status add_source(sl_corpus *corpus, const source *found)
 {
     if (corpus->n_sources == corpus->capacity) {
-        int64_t capacity = corpus->capacity ? 2 * corpus->capacity : 16;
-        SL_TRY(sl_grow(&corpus->sources, corpus->capacity, capacity, sizeof(source)));
+        int64_t capacity = corpus->capacity ? 2 * corpus->capacity : 16, old = corpus->capacity;
+        SL_TRY(sl_grow(&corpus->sources, old, capacity, sizeof(source)));
         corpus->capacity = capacity;
+        note_bytes(corpus, (size_t) old * sizeof(source));
     }
     corpus->sources[corpus->n_sources++] = *found;
     return SL_OK;
@@ -83,14 +95,14 @@ static sl_status sniff(const char *path, unsigned char *head, size_t *length, in
     return SL_OK;
 }
 
-/* `relative`: what the fingerprint knows it by. `named`: by the user, so leaving it out silently would be wrong. */
+/* `named`: by the user, so leaving it out silently would be wrong. */
 static sl_status add_file(sl_corpus *corpus, const char *path, const char *relative, bool named)
 {
     unsigned char head[SNIFF_BYTES];
     size_t length = 0;
     int64_t bytes = 0;
     bool is_file = false;
-    source found = {.path = path, .kind = SL_TOKENS_TEXT};
+    source found = {.path = path, .relative = relative, .kind = SL_TOKENS_TEXT};
     SL_TRY(sniff(path, head, &length, &bytes, &is_file));
     if (!is_file)
         return named ? sl_fail(SL_E_IO, "%s is no regular file: give a text file, a token shard or a folder", path)
@@ -113,9 +125,7 @@ static sl_status add_file(sl_corpus *corpus, const char *path, const char *relat
         if (bytes == 0)
             return SL_OK;
     }
-    sl_hash_add(&corpus->hasher, relative, strlen(relative) + 1);
-    sl_hash_add(&corpus->hasher, &bytes, sizeof bytes);
-    sl_hash_add(&corpus->hasher, &found.kind, sizeof found.kind);
+    found.bytes = bytes;
     return add_source(corpus, &found);
 }
 
@@ -128,14 +138,16 @@ static bool is_build_folder(const char *name)
     return strncmp(name, "build-", 6) == 0;
 }
 
-static sl_status walk(sl_corpus *corpus, const char *folder, size_t root_length, int depth)
+static bool is_left_out(const sl_corpus *corpus, const struct stat *folder)
 {
-    const char **names;
-    int64_t count;
-    if (depth > MAX_DEPTH)
-        return sl_fail(SL_E_IO, "%s lies more than %d folders deep: give a folder nearer to the data", folder,
-                       MAX_DEPTH);
-    SL_TRY(sl_dir_list(corpus->region, folder, &names, &count));
+    return folder->st_dev == corpus->left_out.st_dev && folder->st_ino == corpus->left_out.st_ino;
+}
+
+static sl_status walk(sl_corpus *corpus, const char *folder, size_t root_length, int depth);
+
+static sl_status walk_entries(sl_corpus *corpus, const char *folder, size_t root_length, int depth,
+                              const char *const *names, int64_t count)
+{
     for (int64_t i = 0; i < count; i++) {
         const char *path;
         struct stat info;
@@ -145,13 +157,35 @@ static sl_status walk(sl_corpus *corpus, const char *folder, size_t root_length,
         if (lstat(path, &info) < 0)
             return sl_io_failed("read", path, errno, 0);
         if (S_ISDIR(info.st_mode)) {
-            if (!is_build_folder(names[i]))
+            if (!is_build_folder(names[i]) && !is_left_out(corpus, &info))
                 SL_TRY(walk(corpus, path, root_length, depth + 1));
         } else if (S_ISREG(info.st_mode)) { /* links are not followed: they may lead anywhere, and in circles */
             SL_TRY(add_file(corpus, path, path + root_length + 1, false));
         }
     }
     return SL_OK;
+}
+
+/* A folder's list goes when the folder is done: all of them together may be as large as what is kept. */
+static sl_status walk(sl_corpus *corpus, const char *folder, size_t root_length, int depth)
+{
+    sl_region *listing = NULL;
+    const char **names;
+    int64_t count;
+    sl_status status;
+    if (depth > MAX_DEPTH)
+        return sl_fail(SL_E_IO, "%s lies more than %d folders deep: give a folder nearer to the data", folder,
+                       MAX_DEPTH);
+    SL_TRY(sl_region_create(&listing));
+    SL_TRY_GOTO(sl_dir_list(listing, folder, &names, &count), done);
+    size_t bytes = sl_region_bytes(listing);
+    corpus->listing_bytes += bytes;
+    status = walk_entries(corpus, folder, root_length, depth, names, count);
+    note_bytes(corpus, 0);
+    corpus->listing_bytes -= bytes;
+done:
+    sl_region_destroy(listing);
+    return status;
 }
 
 /* Where a folder holds shards, the text beside them is their README. */
@@ -172,10 +206,16 @@ static void drop_text_beside_shards(sl_corpus *corpus, int64_t first)
 static sl_status add_path(sl_corpus *corpus, const char *path)
 {
     int64_t first = corpus->n_sources;
+    struct stat info;
     if (!sl_dir_exists(path)) {
         const char *name = strrchr(path, '/');
         return add_file(corpus, path, name ? name + 1 : path, true);
     }
+    if (stat(path, &info) == 0 && is_left_out(corpus, &info))
+        return sl_fail(SL_E_USAGE,
+                       "%s is both the data and the folder of the run, whose files would be read as data: give "
+                       "another --out, which may lie inside the data",
+                       path);
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
         length--;
@@ -214,12 +254,18 @@ static sl_status add_paths(sl_corpus *corpus, const char *paths)
 static sl_status settle(sl_corpus *corpus, const char *paths)
 {
     bool text = false;
+    sl_hasher hasher;
+    sl_hash_begin(&hasher, 0);
     for (int64_t i = 0; i < corpus->n_sources; i++) {
         source *s = &corpus->sources[i];
         s->start = corpus->tokens;
         corpus->tokens += s->tokens;
         text |= s->kind == SL_TOKENS_TEXT;
+        sl_hash_add(&hasher, s->relative, strlen(s->relative) + 1);
+        sl_hash_add(&hasher, &s->bytes, sizeof s->bytes);
+        sl_hash_add(&hasher, &s->kind, sizeof s->kind);
     }
+    note_bytes(corpus, 0);
     if (corpus->tokens == 0)
         return sl_fail(SL_E_FORMAT, "%s holds no tokens: give files with something in them", paths);
     if (text && corpus->vocab < 256)
@@ -228,11 +274,12 @@ static sl_status settle(sl_corpus *corpus, const char *paths)
                        paths, corpus->vocab);
     if (text && corpus->document_token < 0)
         corpus->document_token = TEXT_SEPARATOR;
-    corpus->fingerprint = sl_hash_end(&corpus->hasher);
+    corpus->fingerprint = sl_hash_end(&hasher);
     return SL_OK;
 }
 
-sl_status sl_corpus_open(const char *paths, int64_t vocab, int64_t document_token, sl_corpus **out)
+sl_status sl_corpus_open(const char *paths, const char *leave_out, int64_t vocab, int64_t document_token,
+                         sl_corpus **out)
 {
     sl_corpus *corpus;
     sl_status status;
@@ -241,7 +288,8 @@ sl_status sl_corpus_open(const char *paths, int64_t vocab, int64_t document_toke
         corpus->files[i] = (open_file){.source = -1, .fd = -1};
     corpus->vocab = vocab;
     corpus->document_token = document_token;
-    sl_hash_begin(&corpus->hasher, 0);
+    if (leave_out && stat(leave_out, &corpus->left_out) < 0)
+        corpus->left_out = (struct stat){0}; /* not there yet, so nothing of it is read */
     SL_TRY_GOTO(sl_region_create(&corpus->region), fail);
     SL_TRY_GOTO(add_paths(corpus, paths), fail);
     SL_TRY_GOTO(settle(corpus, paths), fail);
@@ -277,6 +325,11 @@ int64_t sl_corpus_files(const sl_corpus *corpus)
 int64_t sl_corpus_document_token(const sl_corpus *corpus)
 {
     return corpus->document_token;
+}
+
+size_t sl_corpus_bytes(const sl_corpus *corpus)
+{
+    return corpus->most_bytes;
 }
 
 uint64_t sl_corpus_fingerprint(const sl_corpus *corpus)

@@ -44,13 +44,13 @@ static sl_status too_little(const char *paths, const sl_corpus *corpus, int64_t 
 static sl_status open_splits(sl_loader *loader)
 {
     const sl_loader_config *c = &loader->config;
-    SL_TRY(sl_corpus_open(c->data, c->vocab, c->document_token, &loader->train));
+    SL_TRY(sl_corpus_open(c->data, c->run, c->vocab, c->document_token, &loader->train));
     int64_t all = sequences_of(loader->train, c->seqlen);
     if (all < 1)
         return too_little(c->data, loader->train, c->seqlen, 1);
     loader->n[SL_SPLIT_TRAIN] = all;
     if (c->val_data) {
-        SL_TRY(sl_corpus_open(c->val_data, c->vocab, c->document_token, &loader->validation));
+        SL_TRY(sl_corpus_open(c->val_data, c->run, c->vocab, c->document_token, &loader->validation));
         loader->n[SL_SPLIT_VALIDATION] = sequences_of(loader->validation, c->seqlen);
         if (loader->n[SL_SPLIT_VALIDATION] < 1)
             return too_little(c->val_data, loader->validation, c->seqlen, 1);
@@ -67,6 +67,23 @@ static sl_status open_splits(sl_loader *loader)
     return SL_OK;
 }
 
+/* Documents are kept apart by a token that the data can hold. */
+static sl_status check_document_token(const sl_loader_config *c, int64_t token)
+{
+    if (c->max_documents == 1)
+        return SL_OK;
+    if (token < 0)
+        return sl_fail(SL_E_USAGE,
+                       "%s does not say which token begins a document: give --document-token N with --mask-documents",
+                       c->data);
+    if (token >= c->vocab)
+        return sl_fail(SL_E_USAGE,
+                       "token %" PRId64 " (%s) begins a document, but the vocabulary has %" PRId64
+                       " tokens: give a --document-token below that, or leave out --mask-documents",
+                       token, c->document_token < 0 ? "by the data's format" : "--document-token", c->vocab);
+    return SL_OK;
+}
+
 sl_status sl_loader_open(const sl_loader_config *config, sl_loader **out)
 {
     sl_loader *loader;
@@ -78,12 +95,7 @@ sl_status sl_loader_open(const sl_loader_config *config, sl_loader **out)
     SL_TRY_GOTO(open_splits(loader), fail);
     SL_TRY_GOTO(sl_alloc(&loader->sequence, config->seqlen + 1, sizeof(int32_t)), fail);
     int64_t document_token = sl_corpus_document_token(loader->train);
-    if (config->max_documents > 1 && document_token < 0) {
-        status = sl_fail(SL_E_USAGE,
-                         "%s does not say which token begins a document: give --document-token N with --mask-documents",
-                         config->data);
-        goto fail;
-    }
+    SL_TRY_GOTO(check_document_token(config, document_token), fail);
     loader->config.document_token = document_token;
     int64_t parts[] = {(int64_t) sl_corpus_fingerprint(loader->train),
                        loader->n[SL_SPLIT_TRAIN],
@@ -119,6 +131,12 @@ int64_t sl_loader_tokens(const sl_loader *loader, sl_split split)
 {
     const sl_corpus *corpus = split == SL_SPLIT_TRAIN ? loader->train : loader->validation;
     return corpus ? sl_corpus_tokens(corpus) : 0;
+}
+
+size_t sl_loader_bytes(const sl_loader *loader)
+{
+    bool two = loader->validation && loader->validation != loader->train;
+    return sl_corpus_bytes(loader->train) + (two ? sl_corpus_bytes(loader->validation) : 0);
 }
 
 uint64_t sl_loader_fingerprint(const sl_loader *loader)

@@ -10,6 +10,7 @@
 #define SL_DATA_LOADER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "core/status.h"
@@ -20,6 +21,7 @@ typedef struct sl_loader_config {
     const char *data;     /* paths, see data/corpus.h */
     const char *val_data; /* NULL: hold out the last `val_share` of the sequences of `data` */
     double val_share;     /* 0: no validation data */
+    const char *run;      /* the run's own folder, no data wherever it lies; NULL: none */
     int64_t seqlen, vocab;
     int64_t document_token; /* -1: what the format says */
     int64_t max_documents;  /* kept apart per sequence; 1: a sequence is one segment */
@@ -31,6 +33,8 @@ sl_status sl_loader_open(const sl_loader_config *config, sl_loader **loader);
 void sl_loader_close(sl_loader *loader);
 int64_t sl_loader_sequences(const sl_loader *loader, sl_split split);
 int64_t sl_loader_tokens(const sl_loader *loader, sl_split split); /* in the files */
+/* What its files take of the heap, at most: not their content, of which one sequence is held. */
+size_t sl_loader_bytes(const sl_loader *loader);
 /* Of the files, the split and how both are cut: whether another run sees the same sequences in the same order. */
 uint64_t sl_loader_fingerprint(const sl_loader *loader);
 

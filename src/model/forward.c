@@ -106,7 +106,7 @@ sl_value sl_forward_head(sl_forward *f, const sl_model *model, sl_value x, sl_va
     while (block > 1024 && block * model->dim > INT64_C(1) << 22)
         block /= 2;
     attrs.head.block = SL_MIN(f->graph->tokens, SL_MIN(most, block));
-    attrs.head.ignore = -100; /* PyTorch's convention */
+    attrs.head.ignore = SL_TARGET_IGNORED;
     return sl_forward_op(f, SL_OP_HEAD_LOSS, "loss", &attrs,
                          (const sl_value[]){x, weight, sl_forward_input(f, SL_INPUT_TARGETS)}, 3, NULL);
 }

@@ -62,6 +62,8 @@ typedef enum sl_op_id {
 
 typedef enum sl_rope_style { SL_ROPE_NONE, SL_ROPE_HALF, SL_ROPE_INTERLEAVED } sl_rope_style;
 
+enum { SL_TARGET_IGNORED = -100 }; /* of a model's targets, by PyTorch's convention */
+
 /* Numbers that belong to a launch but are no tensors. Zero-initialise the whole union before filling a member: it is
  * compared and hashed as bytes. */
 typedef union sl_attrs {

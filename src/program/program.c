@@ -28,6 +28,12 @@ int64_t sl_chunk_tokens_default(int64_t seqlen, int64_t sequences, int64_t targe
     return SL_DIV_UP(sequences, chunks) * seqlen;
 }
 
+const char *sl_precision_name(sl_precision precision)
+{
+    static const char *const names[] = {"f32", "bf16", "bf16-master"};
+    return names[precision];
+}
+
 const char *sl_task_describe(const sl_program *program, int32_t task, char out[160])
 {
     static const char *const phases[] = {"forward", "backward", "optimizer"};

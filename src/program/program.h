@@ -74,6 +74,7 @@ typedef struct sl_task_kind {
 sl_attrs sl_kind_attrs(const sl_task *task);
 
 typedef enum sl_precision { SL_PRECISION_F32, SL_PRECISION_BF16, SL_PRECISION_BF16_MASTER } sl_precision;
+const char *sl_precision_name(sl_precision precision); /* as --precision takes it */
 typedef enum sl_optimizer { SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_SGD } sl_optimizer;
 
 /* How tokens are cut. Fixed by model, sequence length and device kind, or by the user: never by a budget. */

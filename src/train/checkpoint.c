@@ -98,8 +98,6 @@ sl_status sl_checkpoint_write(sl_store *store, const sl_identity *identity, cons
 {
     char path[1024], temporary[1100];
     const char *out = identity->setup->out;
-    if (strlen(out) > 900)
-        return sl_fail(SL_E_USAGE, "--out has a path of %zu bytes: use one of at most 900", strlen(out));
     snprintf(path, sizeof path, "%s/checkpoints/step-%08" PRId64, out, progress->step);
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
     sl_status status = write_folder(store, temporary, identity, options, progress);
@@ -112,7 +110,7 @@ sl_status sl_checkpoint_write(sl_store *store, const sl_identity *identity, cons
         return sl_fail(status, "the checkpoint of step %" PRId64 " was not written: %s", progress->step, message);
     }
     memcpy(out_path, path, sizeof path);
-    sl_checkpoint_prune(out, identity->setup->keep);
+    sl_checkpoint_prune(out, progress->step, identity->setup->keep);
     return SL_OK;
 }
 

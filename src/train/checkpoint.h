@@ -34,8 +34,8 @@ typedef struct sl_checkpoint {
     char path[1024];
 } sl_checkpoint;
 
-/* Writes <out>/checkpoints/step-... and then removes all but the newest `keep`. On failure nothing with a final name is left
- * half-written and the earlier checkpoints are as they were. `path` (1024 bytes) gets the folder. */
+/* Writes <out>/checkpoints/step-... and then removes all but the newest `keep` up to it. On failure nothing with a final name is
+ * left half-written and the earlier checkpoints are as they were. `path` (1024 bytes) gets the folder; <out> has at most 900. */
 sl_status sl_checkpoint_write(sl_store *store, const sl_identity *identity, const sl_options *options,
                               const sl_progress *progress, char path[1024]);
 

@@ -259,15 +259,17 @@ sl_status sl_checkpoint_remove(const char *path)
     return sl_dir_remove(doomed);
 }
 
-void sl_checkpoint_prune(const char *out, int64_t keep)
+void sl_checkpoint_prune(const char *out, int64_t written, int64_t keep)
 {
     sl_region *region = NULL;
-    int64_t *steps, count = 0;
+    int64_t *steps, count = 0, kept = 0;
     sl_status status = sl_region_create(&region);
     if (status == SL_OK)
         status = list_steps(region, out, false, &steps, &count);
-    for (int64_t i = keep; i < count && status == SL_OK; i++) {
+    for (int64_t i = 0; i < count && status == SL_OK; i++) {
         char path[1100];
+        if (steps[i] > written || kept++ < keep)
+            continue;
         snprintf(path, sizeof path, "%s/checkpoints/step-%08" PRId64, out, steps[i]);
         status = sl_checkpoint_remove(path);
     }
@@ -321,7 +323,7 @@ sl_status sl_checkpoint_find(sl_store *store, const sl_identity *identity, sl_ch
         status = try_one(store, steps[i], found, &state);
         if (status == SL_OK) {
             found->progress = state->progress;
-            status = sl_identity_compare(identity, found->path, state->identity);
+            status = sl_identity_compare(identity, found->path, state->identity, state->progress.step);
             goto done;
         }
         if (status == SL_E_MEMORY)

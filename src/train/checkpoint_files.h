@@ -25,7 +25,9 @@ void sl_checkpoint_state_text(const sl_identity *identity, const sl_options *opt
 
 /* Removes a checkpoint so that its final name disappears first. */
 sl_status sl_checkpoint_remove(const char *path);
-/* Removes all but the newest `keep`. What goes wrong is logged: the new checkpoint is safe, disk space is not worth a run. */
-void sl_checkpoint_prune(const char *out, int64_t keep);
+/* Removes all but the newest `keep`, counted from step `written` down. Later ones are those that a resume passed over as damaged:
+ * they take no place of an intact one, and stay until the run comes to their step. What goes wrong is logged: the new checkpoint
+ * is safe, disk space is not worth a run. */
+void sl_checkpoint_prune(const char *out, int64_t written, int64_t keep);
 
 #endif

@@ -19,11 +19,6 @@ struct sl_forecast {
     sl_json_writer json;
 };
 
-static const char *precision_name(sl_precision precision)
-{
-    return precision == SL_PRECISION_F32 ? "f32" : precision == SL_PRECISION_BF16 ? "bf16" : "bf16-master";
-}
-
 void sl_forecast_look(const sl_forecast *f, sl_forecast_view *v)
 {
     const sl_prepared *p = &f->prepared;
@@ -33,7 +28,7 @@ void sl_forecast_look(const sl_forecast *f, sl_forecast_view *v)
         .why_not = p->plan ? NULL : f->why_not,
         .costs = p->costs->source,
         .device = f->setup.device,
-        .precision = precision_name(f->setup.program.precision),
+        .precision = sl_precision_name(f->setup.program.precision),
         .model = &f->setup.model,
         .parameters = sl_model_parameters(&f->setup.model),
         .seqlen = c->seqlen,

@@ -4,15 +4,18 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/log.h"
 
-enum { MAX_FACTS = 40 };
+enum { MAX_FACTS = 48 };
 
 typedef enum weight {
     MUST_AGREE, /* the run would be another one */
-    MOVES_BITS  /* the run may go on, to other bits than an uninterrupted one */
+    MOVES_BITS, /* the run may go on, to other bits than an uninterrupted one */
+    STEPS,      /* more of them are usual on resume: told, not warned of */
+    BY_STEPS,   /* moves bits, but follows from the steps unless given: where those are others, they alone are told */
 } weight;
 
 typedef struct fact {
@@ -61,15 +64,40 @@ static void add_model(facts *f, const sl_model *m)
     add(f, "dropout", MUST_AGREE, "%s", sl_format_f64((double) m->dropout, text));
 }
 
+/* Only those in use, so that an option without effect may change; what one side lacks is not compared. Nine digits tell any two
+ * floats apart, which is what the kernels get. */
+static void add_optimizer(facts *f, const sl_setup *s)
+{
+    static const char *const schedules[] = {"constant", "cosine", "wsd"};
+    const sl_program_config *p = &s->program;
+    add(f, "steps", STEPS, "%" PRId64, s->steps);
+    add(f, "schedule", MOVES_BITS, "%s", schedules[s->schedule.kind]);
+    add(f, "learning rate", MOVES_BITS, "%.9g", s->schedule.peak);
+    add(f, "warm-up", BY_STEPS, "%" PRId64, s->schedule.warmup);
+    if (s->schedule.kind != SL_SCHEDULE_CONSTANT)
+        add(f, "least learning rate", MOVES_BITS, "%.9g", s->schedule.least);
+    if (s->schedule.kind == SL_SCHEDULE_WSD)
+        add(f, "decay", BY_STEPS, "%" PRId64, s->schedule.decay);
+    add(f, "weight decay", MOVES_BITS, "%.9g", (double) p->weight_decay);
+    if (p->optimizer == SL_OPTIMIZER_SGD) {
+        add(f, "momentum", MOVES_BITS, "%.9g", (double) p->momentum);
+    } else {
+        add(f, "beta1", MOVES_BITS, "%.9g", (double) p->beta1);
+        add(f, "beta2", MOVES_BITS, "%.9g", (double) p->beta2);
+        add(f, "optimizer epsilon", MOVES_BITS, "%.9g", (double) p->eps);
+    }
+    add(f, "clipping", MOVES_BITS, "%.9g", s->clip);
+    add(f, "--on-nan", MOVES_BITS, "%s", s->on_nan == SL_ON_NAN_SKIP ? "skip" : "stop");
+}
+
 static void list_facts(const sl_identity *identity, facts *f)
 {
-    static const char *const precisions[] = {"f32", "bf16", "bf16-master"};
     const sl_setup *s = identity->setup;
     const sl_chunking *c = &s->program.chunking;
     f->count = 0;
     add_model(f, &s->model);
     add(f, "sequence length", MUST_AGREE, "%" PRId64, c->seqlen);
-    add(f, "precision", MUST_AGREE, "%s", precisions[s->program.precision]);
+    add(f, "precision", MUST_AGREE, "%s", sl_precision_name(s->program.precision));
     add(f, "optimizer", MUST_AGREE, "%s", s->program.optimizer == SL_OPTIMIZER_SGD ? "sgd" : "adamw");
     add(f, "seed", MUST_AGREE, "%" PRIu64, s->seed);
     add(f, "data", MUST_AGREE, "%016" PRIx64, identity->data);
@@ -77,6 +105,7 @@ static void list_facts(const sl_identity *identity, facts *f)
     add(f, "chunk tokens", MOVES_BITS, "%" PRId64, c->chunk_tokens);
     add(f, "kernels", MOVES_BITS, "%s", identity->numerics);
     add(f, "order of sums", MOVES_BITS, "%s", s->program.any_order ? "any" : "fixed");
+    add_optimizer(f, s);
 }
 
 void sl_identity_put(const sl_identity *identity, sl_json_writer *w)
@@ -87,17 +116,39 @@ void sl_identity_put(const sl_identity *identity, sl_json_writer *w)
         sl_json_put_string(w, f.list[i].name, f.list[i].value);
 }
 
-sl_status sl_identity_compare(const sl_identity *identity, const char *name, const sl_json *then)
+/* A constant rate knows the steps by its warm-up alone: once that is over, they make no difference. */
+static sl_status tell_steps(const sl_setup *setup, const char *name, const sl_json *then, int64_t done,
+                            const char *before)
+{
+    const char *warmup;
+    SL_TRY(sl_json_string_or(name, then, "warm-up", "0", &warmup));
+    bool over = done >= setup->schedule.warmup && done >= strtoll(warmup, NULL, 10);
+    if (setup->schedule.kind != SL_SCHEDULE_CONSTANT || !over)
+        sl_info("the run was begun for %s steps and goes on for %" PRId64
+                ": from here on it has the learning rates of those",
+                before, setup->steps);
+    return SL_OK;
+}
+
+sl_status sl_identity_compare(const sl_identity *identity, const char *name, const sl_json *then, int64_t done)
 {
     facts f;
+    bool other_steps = false;
     list_facts(identity, &f);
     for (int64_t i = 0; i < f.count; i++) {
         const fact *now = &f.list[i];
         const char *before;
         SL_TRY(sl_json_string_or(name, then, now->name, "", &before));
-        if (strcmp(before, now->value) == 0)
+        if (strcmp(before, now->value) == 0 || (now->weight == BY_STEPS && other_steps))
             continue;
-        if (now->weight == MOVES_BITS) {
+        if (now->weight != MUST_AGREE && !before[0])
+            continue; /* from before this was written down */
+        if (now->weight == STEPS) {
+            other_steps = true;
+            SL_TRY(tell_steps(identity->setup, name, then, done, before));
+            continue;
+        }
+        if (now->weight != MUST_AGREE) {
             sl_warn("%s was written with other %s (%s, now %s): the run goes on, but not to the same bits", name,
                     now->name, before, now->value);
             continue;

@@ -7,7 +7,7 @@
 
 void sl_identity_put(const sl_identity *identity, sl_json_writer *w);
 /* `facts` is the object that sl_identity_put wrote. SL_E_USAGE names the first fact that must agree and does not; facts that
- * only move bits (chunking, kernels) are logged as warnings. */
-sl_status sl_identity_compare(const sl_identity *identity, const char *name, const sl_json *facts);
+ * only move bits (chunking, kernels, the optimizer's options) are logged as warnings. `done`: steps at the checkpoint. */
+sl_status sl_identity_compare(const sl_identity *identity, const char *name, const sl_json *facts, int64_t done);
 
 #endif

@@ -35,7 +35,9 @@ static const sl_option table[] = {
      "Default: "
      "2048, or one sequence if that is more."},
     {"mask-documents", NULL, SL_OPT_FLAG, "false", "Model and data",
-     "Keep attention inside documents and restart positions with each one."},
+     "Keep attention inside documents and restart positions with each one. At most 256 documents of a sequence are "
+     "kept "
+     "apart; the rest of it counts as part of the last one."},
     {"document-token", "TOKEN", SL_OPT_I64, "-1", "Model and data",
      "The token that begins a document, for --mask-documents. Default: 0 for text, 50256 for uint16 shards, 128000 for "
      "llm.c's "
@@ -225,6 +227,18 @@ static sl_status check_ranges(const sl_options *o)
     return SL_OK;
 }
 
+static sl_status check_validation(const sl_options *o)
+{
+    bool every = sl_options_i64(o, "val-every") > 0, data = sl_options_string(o, "val-data") != NULL;
+    if (every && !data && sl_options_f64(o, "val-share") == 0)
+        return sl_fail(SL_E_USAGE, "--val-every with --val-share 0 has nothing to validate on: give --val-data, or a "
+                                   "larger --val-share");
+    if (data && !every)
+        return sl_fail(SL_E_USAGE, "--val-data is not read without --val-every: give --val-every too, or leave out "
+                                   "--val-data");
+    return SL_OK;
+}
+
 static bool is(const sl_options *o, const char *name, const char *value)
 {
     const char *text = sl_options_string(o, name);
@@ -290,7 +304,7 @@ static sl_status resolve_chunking(const sl_options *o, sl_setup *setup)
     return SL_OK;
 }
 
-enum { MAX_DOCUMENTS = 256 }; /* kept apart per sequence */
+enum { MAX_DOCUMENTS = 256 }; /* kept apart per sequence; the help of --mask-documents says so */
 
 static void resolve_program(const sl_options *o, sl_setup *setup)
 {
@@ -346,6 +360,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     const sl_options *o = job->options;
     sl_setup setup = {.steps = sl_options_i64(o, "steps")};
     SL_TRY(check_ranges(o));
+    SL_TRY(check_validation(o));
     if (!sl_options_string(o, "model"))
         return sl_fail(SL_E_USAGE, "--model is missing: a preset (`sluice models` lists them) or a config.json");
     SL_TRY(sl_model_find(sl_options_string(o, "model"), &setup.model));

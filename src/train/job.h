@@ -51,6 +51,7 @@ typedef struct sl_setup {
     const char *init_from; /* Hugging Face folder or safetensors file; NULL: random */
     const char *hardware;  /* profile to plan for; NULL: the device's own */
     bool measured;         /* costs: measured here, or from the roofline of the profile */
+    size_t data_bytes;     /* of the heap, for the names of the data's files; 0: they are not known */
     bool runs;             /* the plan will run on `device`, so workspaces are what its kernels need */
 } sl_setup;
 

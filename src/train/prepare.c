@@ -1,9 +1,10 @@
 /*
  * The heap's share of the host budget is an estimate from above, a function of the program alone: `sluice plan` and the run must
- * come to the same answer, and the smallest host budget must be a number that works. Per task it counts what the program, the
- * plan, the engine and the device's queues keep (a tight budget makes up to about five actions of a task: itself, copies, a
- * recomputation); per token what the loader and the staging of a chunk keep; and a fixed base for I/O buffers, the event log and
- * small things. tests/train checks it against the heap's real peak.
+ * come to the same answer, and the smallest host budget must be a number that works. (But for data of many thousand files, which
+ * a plan does not open: their names are counted by the run.) Per task it counts what the program, the plan, the engine and the
+ * device's queues keep (a tight budget makes up to about five actions of a task: itself, copies, a recomputation); per token what
+ * the loader and the staging of a chunk keep; and a fixed base for I/O buffers, the event log and small things. tests/train checks
+ * it against the heap's real peak.
  */
 #include "train/prepare.h"
 
@@ -23,6 +24,7 @@ enum {
     RESERVE_PER_PARAM = 1024, /* names and headers while a checkpoint is written */
     RESERVE_PER_TOKEN = 32,
     RESERVE_PER_STEP = 8,
+    RESERVE_DATA = 1 << 20, /* of the base: names of some thousand files */
 };
 
 /* A validation pass has about a third of a training step's tasks. */
@@ -33,7 +35,8 @@ static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
     size_t tokens = (size_t) (setup->program.chunking.seqlen + setup->program.chunking.chunk_tokens);
     size_t all = RESERVE_BASE + per_program + (setup->val_every ? per_program / 2 : 0) +
                  (size_t) program->n_params * RESERVE_PER_PARAM + tokens * RESERVE_PER_TOKEN +
-                 (size_t) setup->steps * RESERVE_PER_STEP;
+                 (size_t) setup->steps * RESERVE_PER_STEP +
+                 (SL_MAX(setup->data_bytes, (size_t) RESERVE_DATA) - RESERVE_DATA);
     return SL_ROUND_UP(all, (size_t) SL_ALIGN);
 }
 

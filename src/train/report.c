@@ -159,11 +159,6 @@ sl_status sl_trainer_report(sl_trainer *t, const char **json)
 
 /* ---- events ---- */
 
-static const char *precision_name(sl_precision precision)
-{
-    return precision == SL_PRECISION_F32 ? "f32" : precision == SL_PRECISION_BF16 ? "bf16" : "bf16-master";
-}
-
 /* What a roofline needs. The peak is what MFU is measured against. */
 static void put_hardware(sl_trainer *t, sl_json_writer *w)
 {
@@ -191,7 +186,7 @@ sl_status sl_run_event_start(sl_trainer *t)
     sl_json_put_i64(w, "tokens_per_step", t->prepared.program->tokens);
     sl_json_put_i64(w, "seqlen", t->setup.program.chunking.seqlen);
     sl_json_put_string(w, "device", t->setup.device);
-    sl_json_put_string(w, "precision", precision_name(t->setup.program.precision));
+    sl_json_put_string(w, "precision", sl_precision_name(t->setup.program.precision));
     sl_json_put_string(w, "time", time);
     sl_json_put_i64(w, "first_step", t->first_step);
     sl_json_put_string(w, "numerics", t->identity.numerics);

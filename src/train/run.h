@@ -54,7 +54,7 @@ struct sl_trainer {
 
 /* Writes a step's data for one side: sequences from `position` of the split on. No allocation. */
 sl_status sl_run_fill(sl_trainer *trainer, const sl_run_side *side, sl_split split, int64_t position);
-/* Mean loss of the step that `side` has just run. */
+/* Summed loss of the tokens of the step that `side` has just run. */
 sl_status sl_run_loss(sl_trainer *trainer, const sl_run_side *side, double *loss);
 double sl_run_median(const sl_trainer *trainer);
 void sl_run_measured(const sl_trainer *trainer, sl_summary *summary);

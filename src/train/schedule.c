@@ -6,7 +6,8 @@
  *     cosine:      m + (p - m) * (1 + cos(pi * (t - w) / (n - w))) / 2
  *     wsd:         p, then over the last d steps p + (m - p) * (t - (n - d)) / d
  *
- * A run that goes on past n (more steps asked for at resume) stays at m.
+ * n is what this start was asked for: a run that is resumed with more steps has the longer schedule's rates from there on. Past n,
+ * where no run comes, the rate stays at m.
  */
 #include "train/schedule.h"
 

@@ -14,6 +14,15 @@
 
 /* ---- data in, losses out ---- */
 
+/* Held-out sequences need not fill their last batch. What fills it up is read again from the first, and not counted. */
+static void ignore_repeated(const sl_trainer *t, const sl_batch *batch)
+{
+    int64_t last = sl_loader_sequences(t->loader, SL_SPLIT_VALIDATION) - 1;
+    for (int64_t s = 0; s < batch->n_sequences; s++)
+        for (int64_t i = 0; i < batch->tokens_each && batch->position + s > last; i++)
+            batch->targets[s * batch->tokens_each + i] = SL_TARGET_IGNORED;
+}
+
 static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split split, int64_t position,
                             const sl_chunk *chunk)
 {
@@ -34,6 +43,8 @@ static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split spl
         .segment_capacity = config->max_segments,
     };
     SL_TRY(sl_loader_fill(t->loader, split, &batch));
+    if (split == SL_SPLIT_VALIDATION)
+        ignore_repeated(t, &batch);
     const struct {
         const int32_t *from;
         sl_input_kind kind;
@@ -71,7 +82,7 @@ sl_status sl_run_fill(sl_trainer *t, const sl_run_side *side, sl_split split, in
 }
 
 /* Chunks are added up in their own order and in double, so the grouping into rounds does not show. */
-sl_status sl_run_loss(sl_trainer *t, const sl_run_side *side, double *loss)
+sl_status sl_run_loss(sl_trainer *t, const sl_run_side *side, double *out)
 {
     const sl_program *program = side->program;
     double sum = 0;
@@ -79,7 +90,7 @@ sl_status sl_run_loss(sl_trainer *t, const sl_run_side *side, double *loss)
         sl_engine_read(side->engine, program->losses_object, 0, t->losses, (size_t) program->n_chunks * sizeof(float)));
     for (int32_t c = 0; c < program->n_chunks; c++)
         sum += (double) t->losses[program->chunks[c].loss_slot];
-    *loss = sum / (double) program->tokens;
+    *out = sum;
     return SL_OK;
 }
 
@@ -139,6 +150,7 @@ static sl_status train_once(sl_trainer *t, sl_step_result *result)
     t->data_s = sl_clock_s() - start;
     SL_TRY(run_engine(t, side));
     SL_TRY(sl_run_loss(t, side, &result->loss));
+    result->loss /= (double) side->program->tokens;
     if (side->program->gate_object >= 0)
         SL_TRY(sl_engine_read(side->engine, side->program->gate_object, 0, gate, sizeof gate));
     result->step = t->progress.step + 1;
@@ -222,17 +234,18 @@ sl_status sl_trainer_validate(sl_trainer *t, double *out)
     if (!side->engine)
         return sl_fail(SL_E_USAGE, "the job has no validation: give --val-every and --val-data or --val-share");
     double start = sl_clock_s(), sum = 0;
-    int64_t sequences = t->setup.program.chunking.sequences;
-    int64_t all = SL_DIV_UP(sl_loader_sequences(t->loader, SL_SPLIT_VALIDATION), sequences);
-    int64_t batches = SL_MIN(t->setup.val_steps, all);
+    int64_t each = t->setup.program.chunking.sequences;
+    int64_t sequences = sl_loader_sequences(t->loader, SL_SPLIT_VALIDATION);
+    int64_t batches = SL_MIN(t->setup.val_steps, SL_DIV_UP(sequences, each));
+    int64_t counted = SL_MIN(sequences, batches * each) * t->setup.program.chunking.seqlen;
     for (int64_t b = 0; b < batches; b++) {
         double loss;
-        SL_TRY(sl_run_fill(t, side, SL_SPLIT_VALIDATION, b * sequences));
+        SL_TRY(sl_run_fill(t, side, SL_SPLIT_VALIDATION, b * each));
         SL_TRY(run_engine(t, side));
         SL_TRY(sl_run_loss(t, side, &loss));
         sum += loss;
     }
-    *out = t->val_loss = sum / (double) batches;
+    *out = t->val_loss = sum / (double) counted;
     t->val_step = t->progress.step;
     return sl_run_event_validation(t, sl_clock_s() - start);
 }

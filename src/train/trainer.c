@@ -1,6 +1,6 @@
 /*
  * A run's life: everything that can fail cheaply is tried before anything that takes long, in this order: options, data, run
- * folder, plans, memory, weights. After creation a step allocates nothing.
+ * folder, file of weights, plans, memory, weights. After creation a step allocates nothing.
  *
  *     job -> setup -> loader -> prepared (program, costs, plan) -> log -> device -> engines -> store -> weights or checkpoint
  */
@@ -25,15 +25,18 @@ static sl_status open_data(sl_trainer *t)
         return sl_fail(SL_E_USAGE, "--data is missing: a text file, a folder of them, or token shards");
     sl_loader_config config = {
         .data = s->data,
-        .val_data = s->val_every ? s->val_data : NULL,
+        .val_data = s->val_data,
         .val_share = s->val_share,
+        .run = s->out,
         .seqlen = s->program.chunking.seqlen,
         .vocab = s->model.vocab,
         .document_token = s->document_token,
         .max_documents = s->max_documents,
         .seed = s->seed,
     };
-    return sl_loader_open(&config, &t->loader);
+    SL_TRY(sl_loader_open(&config, &t->loader));
+    t->setup.data_bytes = sl_loader_bytes(t->loader);
+    return SL_OK;
 }
 
 /* --hw is for planning: it may name a machine whose device is not here. */
@@ -58,7 +61,7 @@ static sl_status check_folder(const sl_trainer *t)
         return sl_fail(SL_E_USAGE, "--checkpoint-every needs --out, the folder that takes the checkpoints");
     if (!out)
         return SL_OK;
-    if (strlen(out) > 900)
+    if (strlen(out) > 900) /* so that every path below it fits its array */
         return sl_fail(SL_E_USAGE, "--out has a path of %zu bytes: use one of at most 900", strlen(out));
     SL_TRY(sl_checkpoint_newest(out, &newest));
     if (newest >= 0 && !t->setup.resume)
@@ -68,6 +71,23 @@ static sl_status check_folder(const sl_trainer *t)
                        out, newest);
     SL_TRY(sl_dir_create(out));
     return access(out, W_OK | X_OK) == 0 ? SL_OK : sl_io_failed("write", out, errno, 0);
+}
+
+/* Whether the weights to begin with can be opened: they are read last, minutes later. Where there is a checkpoint to go on from
+ * they are not read at all. */
+static sl_status check_weights(const sl_trainer *t)
+{
+    sl_tensors *tensors = NULL;
+    int64_t newest = -1;
+    if (!t->setup.init_from)
+        return SL_OK;
+    if (t->setup.resume)
+        SL_TRY(sl_checkpoint_newest(t->setup.out, &newest));
+    if (newest >= 0)
+        return SL_OK;
+    SL_TRY(sl_tensors_open(t->setup.init_from, &tensors));
+    sl_tensors_close(tensors);
+    return SL_OK;
 }
 
 /* Only once there is a plan: a job that is refused leaves nothing behind. */
@@ -167,6 +187,7 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     SL_TRY_GOTO(check_device(&t->setup), fail);
     SL_TRY_GOTO(open_data(t), fail);
     SL_TRY_GOTO(check_folder(t), fail);
+    SL_TRY_GOTO(check_weights(t), fail);
     SL_TRY_GOTO(sl_prepare(&t->setup, &t->prepared), fail);
     SL_TRY_GOTO(open_folder(t), fail);
     double start = sl_clock_s();

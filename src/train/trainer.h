@@ -44,7 +44,7 @@ void sl_trainer_look(const sl_trainer *trainer, sl_trainer_view *view);
  * A further sl_trainer_step returns SL_E_INTERRUPTED. */
 void sl_trainer_request_stop(sl_trainer *trainer);
 
-/* Mean loss over the validation data (val-steps batches, always the same ones). SL_E_USAGE when the job has none. */
+/* Mean loss over the validation data (val-steps batches, always the same ones, no sequence twice). SL_E_USAGE when the job has none. */
 sl_status sl_trainer_validate(sl_trainer *trainer, double *loss);
 
 #endif

@@ -46,7 +46,7 @@ TEST(folder_as_documents)
     put_text("tree/build/made.txt", "no");
     put_text("tree/empty.txt", "");
     put("tree/binary.png", "PNG\0\1\2", 6);
-    CHECK_OK(sl_corpus_open(test_path("tree/"), 256, -1, &corpus));
+    CHECK_OK(sl_corpus_open(test_path("tree/"), NULL, 256, -1, &corpus));
     CHECK_I64(sl_corpus_files(corpus), 2);
     CHECK_I64(sl_corpus_tokens(corpus), 5);
     CHECK_I64(sl_corpus_document_token(corpus), 0);
@@ -61,6 +61,27 @@ TEST(folder_as_documents)
     sl_corpus_close(corpus);
 }
 
+/* A run's folder inside its data is no data, before it is there and after; the data's own folder cannot be the run's. */
+TEST(the_run_is_left_out)
+{
+    sl_corpus *corpus;
+    put_text("home/a.txt", "a");
+    CHECK_OK(sl_corpus_open(test_path("home"), test_path("home/runs/1"), 256, -1, &corpus));
+    uint64_t before = sl_corpus_fingerprint(corpus);
+    sl_corpus_close(corpus);
+    put_text("home/runs/1/events.jsonl", "{}");
+    put_text("home/runs/1/checkpoints/step-00000001/config.json", "{}");
+    CHECK_OK(sl_corpus_open(test_path("home"), test_path("home/../home/runs/1/"), 256, -1, &corpus));
+    CHECK_I64(sl_corpus_files(corpus), 1);
+    CHECK_U64(sl_corpus_fingerprint(corpus), before);
+    sl_corpus_close(corpus);
+    CHECK_OK(sl_corpus_open(test_path("home"), test_path("home/runs/2"), 256, -1, &corpus));
+    CHECK_I64(sl_corpus_files(corpus), 3);
+    sl_corpus_close(corpus);
+    CHECK_FAILS(sl_corpus_open(test_path("home"), test_path("home"), 256, -1, &corpus), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "another --out");
+}
+
 TEST(shards_and_lists)
 {
     sl_corpus *corpus;
@@ -68,7 +89,7 @@ TEST(shards_and_lists)
     put_shard("s/two.bin", 20240520, 1, 4000, 4000, 10);
     put_shard("s/one.bin", 20240520, 2, 100, 100, 70000);
     put_text("s/README.md", "left out beside shards");
-    CHECK_OK(sl_corpus_open(test_path("s"), 128256, -1, &corpus));
+    CHECK_OK(sl_corpus_open(test_path("s"), NULL, 128256, -1, &corpus));
     CHECK_I64(sl_corpus_files(corpus), 2);
     CHECK_I64(sl_corpus_tokens(corpus), 4100);
     CHECK_OK(sl_corpus_read(corpus, 0, 4100, tokens));
@@ -78,11 +99,15 @@ TEST(shards_and_lists)
     CHECK_I64(tokens[4099], 4009);
     uint64_t before = sl_corpus_fingerprint(corpus);
     sl_corpus_close(corpus);
+    put_text("s/README.md", "and so no matter of the fingerprint's");
+    CHECK_OK(sl_corpus_open(test_path("s"), NULL, 128256, -1, &corpus));
+    CHECK_U64(sl_corpus_fingerprint(corpus), before);
+    sl_corpus_close(corpus);
 
     char list[1200];
     put_shard("llama.bin", 20240801, 7, 3, 3, 128000);
     snprintf(list, sizeof list, "%s,%s", test_path("llama.bin"), test_path("s/two.bin"));
-    CHECK_OK(sl_corpus_open(list, 128256, -1, &corpus));
+    CHECK_OK(sl_corpus_open(list, NULL, 128256, -1, &corpus));
     CHECK_I64(sl_corpus_tokens(corpus), 4003);
     CHECK_I64(sl_corpus_document_token(corpus), 128000);
     CHECK(sl_corpus_fingerprint(corpus) != before);
@@ -98,7 +123,9 @@ TEST(more_files_than_descriptors)
         snprintf(name, sizeof name, "many/%02d.txt", i);
         put_text(name, "z");
     }
-    CHECK_OK(sl_corpus_open(test_path("many"), 256, -1, &corpus));
+    size_t heap = sl_heap_bytes();
+    CHECK_OK(sl_corpus_open(test_path("many"), NULL, 256, -1, &corpus));
+    CHECK(sl_corpus_bytes(corpus) >= sl_heap_bytes() - heap && sl_corpus_bytes(corpus) < 20000);
     uint64_t calls = sl_heap_calls();
     for (int turn = 0; turn < 3; turn++)
         CHECK_OK(sl_corpus_read(corpus, turn * 20, 40, tokens));
@@ -111,7 +138,7 @@ TEST(more_files_than_descriptors)
 static void refused(const char *path, int64_t vocab, sl_status want, const char *part)
 {
     sl_corpus *corpus;
-    CHECK_FAILS(sl_corpus_open(path, vocab, -1, &corpus), want);
+    CHECK_FAILS(sl_corpus_open(path, NULL, vocab, -1, &corpus), want);
     CHECK_CONTAINS(sl_error_message(), part);
 }
 
@@ -144,7 +171,7 @@ TEST(token_out_of_vocabulary_is_named)
     sl_corpus *corpus;
     int32_t tokens[16];
     put_shard("v.bin", 20240520, 1, 10, 10, 95);
-    CHECK_OK(sl_corpus_open(test_path("v.bin"), 100, -1, &corpus));
+    CHECK_OK(sl_corpus_open(test_path("v.bin"), NULL, 100, -1, &corpus));
     CHECK_OK(sl_corpus_read(corpus, 0, 5, tokens));
     CHECK_FAILS(sl_corpus_read(corpus, 3, 5, tokens), SL_E_FORMAT);
     CHECK_CONTAINS(sl_error_message(), "v.bin: token 5 (at byte 1034) is 100");
@@ -156,7 +183,7 @@ TEST(file_cut_while_in_use)
     sl_corpus *corpus;
     int32_t tokens[16];
     put_text("cut.txt", "0123456789");
-    CHECK_OK(sl_corpus_open(test_path("cut.txt"), 256, -1, &corpus));
+    CHECK_OK(sl_corpus_open(test_path("cut.txt"), NULL, 256, -1, &corpus));
     REQUIRE(truncate(test_path("cut.txt"), 4) == 0);
     CHECK_FAILS(sl_corpus_read(corpus, 0, 11, tokens), SL_E_IO);
     CHECK_CONTAINS(sl_error_message(), "ends at byte 4");
@@ -167,6 +194,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(folder_as_documents);
+    RUN(the_run_is_left_out);
     RUN(shards_and_lists);
     RUN(more_files_than_descriptors);
     RUN(refuses);

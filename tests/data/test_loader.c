@@ -180,6 +180,14 @@ TEST(refuses)
     c.seqlen = 200;
     c.val_share = 0.5; /* one sequence cannot be split */
     CHECK_FAILS(sl_loader_open(&c, &loader), SL_E_USAGE);
+    c = config("counting");
+    c.max_documents = 4;
+    c.document_token = 256;
+    CHECK_FAILS(sl_loader_open(&c, &loader), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "token 256 (--document-token) begins a document, but the vocabulary has 256");
+    c.max_documents = 1; /* not asked for */
+    CHECK_OK(sl_loader_open(&c, &loader));
+    sl_loader_close(loader);
     c = config("nothing-there");
     CHECK_FAILS(sl_loader_open(&c, &loader), SL_E_IO);
 }

@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "memory_store.h"
 #include "train/checkpoint.h"
+#include "train/identity.h"
 
 typedef struct fixture {
     memory_store memory;
@@ -176,6 +177,27 @@ TEST(damage_is_passed_over)
         }
 }
 
+/* Damaged ones that are later than the one just written are no reason to remove an intact one. */
+TEST(damage_takes_no_place)
+{
+    fixture f;
+    test_allow_warnings();
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("passed"));
+    CHECK_OK(write_step(&f, 9));
+    CHECK_OK(write_step(&f, 10));
+    damage(test_path("passed/checkpoints/step-00000009/model.safetensors"), 5000, false);
+    damage(test_path("passed/checkpoints/step-00000010/model.safetensors"), 5000, false);
+    CHECK_OK(write_step(&f, 6)); /* as a run does that was set back */
+    expect(&f, 6);
+    CHECK_OK(write_step(&f, 7));
+    CHECK_OK(write_step(&f, 8));
+    expect(&f, 8);
+    CHECK(!sl_dir_exists(test_path("passed/checkpoints/step-00000006")));
+    CHECK(sl_dir_exists(test_path("passed/checkpoints/step-00000007")));
+    CHECK(sl_dir_exists(test_path("passed/checkpoints/step-00000010")));
+    close_fixture(&f);
+}
+
 TEST(none_intact_is_an_error)
 {
     fixture f;
@@ -221,6 +243,106 @@ TEST(another_job_is_refused)
     close_fixture(&f);
 }
 
+static char heard[4096];
+
+static void hear(void *user, sl_log_level level, const char *message)
+{
+    (void) user;
+    size_t length = strlen(heard);
+    snprintf(heard + length, sizeof heard - length, "%s%s\n", level >= SL_LOG_WARN ? "warning: " : "", message);
+}
+
+/* What the log says when the checkpoint of step 30 is found: `want` as a part of it, or nothing at all. */
+static void hears(fixture *f, const char *want)
+{
+    sl_checkpoint found;
+    heard[0] = 0;
+    CHECK_OK(sl_checkpoint_find(&f->memory.store, &f->identity, &found));
+    if (want)
+        CHECK_CONTAINS(heard, want);
+    else
+        CHECK_STR(heard, "");
+}
+
+/* The options that fix the bits and not the run: warned of; more steps: told, in one line. */
+TEST(other_rates_are_told)
+{
+    fixture f;
+    sl_log_set(hear, NULL, SL_LOG_INFO);
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("rates"));
+    f.setup.steps = 100;
+    f.setup.schedule = (sl_schedule){SL_SCHEDULE_COSINE, 1e-3, 1e-4, 5, 100, 20};
+    CHECK_OK(write_step(&f, 30));
+    const sl_setup as_written = f.setup;
+    hears(&f, NULL);
+    f.setup.schedule.peak = 2e-3;
+    hears(&f, "warning: ");
+    CHECK_CONTAINS(heard, "other learning rate (0.001, now 0.002): the run goes on, but not to the same bits");
+    f.setup = as_written, f.setup.schedule.least = 0;
+    hears(&f, "other least learning rate (0.0001, now 0)");
+    f.setup = as_written, f.setup.schedule.kind = SL_SCHEDULE_WSD;
+    hears(&f, "other schedule (cosine, now wsd)");
+    f.setup = as_written, f.setup.schedule.warmup = 7;
+    hears(&f, "other warm-up (5, now 7)");
+    f.setup = as_written, f.setup.program.weight_decay += 0.5f;
+    hears(&f, "other weight decay");
+    f.setup = as_written, f.setup.program.beta1 += 0.25f;
+    hears(&f, "other beta1");
+    f.setup = as_written, f.setup.program.beta2 += 0.25f;
+    hears(&f, "other beta2");
+    f.setup = as_written, f.setup.program.eps += 0.25f;
+    hears(&f, "other optimizer epsilon");
+    f.setup = as_written, f.setup.clip = 1;
+    hears(&f, "other clipping (0, now 1)");
+    f.setup = as_written, f.setup.on_nan = SL_ON_NAN_SKIP;
+    hears(&f, "other --on-nan (stop, now skip)");
+    f.setup = as_written, f.setup.program.momentum += 0.25f; /* of SGD */
+    f.setup.schedule.decay = 3;                              /* of wsd */
+    hears(&f, NULL);
+    f.setup = as_written, f.setup.steps = 200, f.setup.schedule.warmup = 10;
+    hears(&f, "the run was begun for 100 steps and goes on for 200");
+    CHECK(!strstr(heard, "warning") && strchr(heard, '\n') == heard + strlen(heard) - 1);
+
+    f.setup = as_written, f.setup.schedule.kind = SL_SCHEDULE_CONSTANT;
+    CHECK_OK(write_step(&f, 30));
+    f.setup.steps = 200, f.setup.schedule.warmup = 10;
+    hears(&f, NULL);
+    f.setup.schedule.warmup = 31;
+    hears(&f, "goes on for 200");
+    close_fixture(&f);
+    sl_log_set(test_on_log, NULL, SL_LOG_WARN);
+}
+
+/* A checkpoint from before a fact was written down. */
+TEST(absent_facts_are_not_compared)
+{
+    fixture f;
+    sl_json_writer w = {0};
+    sl_region *region;
+    const sl_json *root;
+    static const char *const names[] = {"steps\"", "schedule\"", "learning rate\"", "warm-up\"", "clipping\""};
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("absent"));
+    sl_json_begin_object(&w, NULL);
+    sl_identity_put(&f.identity, &w);
+    sl_json_end_object(&w);
+    REQUIRE(sl_text_status(&w.text) == SL_OK);
+    for (int64_t i = 0; i < SL_COUNT(names); i++)
+        for (char *at = w.text.data; (at = strstr(at, names[i])) != NULL;)
+            *at = '?';
+    f.setup.steps = 3, f.setup.clip = 1;
+    f.setup.schedule = (sl_schedule){.kind = SL_SCHEDULE_WSD, .peak = 1, .warmup = 2};
+    CHECK_OK(sl_region_create(&region));
+    CHECK_OK(sl_json_parse(region, "facts", w.text.data, w.text.length, &root));
+    heard[0] = 0;
+    sl_log_set(hear, NULL, SL_LOG_INFO);
+    CHECK_OK(sl_identity_compare(&f.identity, "facts", root, 1));
+    sl_log_set(test_on_log, NULL, SL_LOG_WARN);
+    CHECK_STR(heard, "");
+    sl_region_destroy(region);
+    sl_text_free(&w.text);
+    close_fixture(&f);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -228,7 +350,10 @@ int main(int argc, char **argv)
     RUN(keeps_the_last);
     RUN(every_fault);
     RUN(damage_is_passed_over);
+    RUN(damage_takes_no_place);
     RUN(none_intact_is_an_error);
     RUN(another_job_is_refused);
+    RUN(other_rates_are_told);
+    RUN(absent_facts_are_not_compared);
     return test_end();
 }

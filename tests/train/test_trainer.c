@@ -101,6 +101,37 @@ TEST(host_budget_holds)
     sl_job_destroy(job);
 }
 
+/* The names of the data's files are part of the heap: counted once the data is open. */
+TEST(host_budget_holds_with_many_files)
+{
+    enum { FILES = 8000 };
+    sl_forecast_view view;
+    outcome run;
+    char name[64], options[1200];
+    sl_job *job;
+    sl_trainer *trainer;
+    CHECK_OK(sl_dir_create(test_path("files")));
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "files/a-name-of-a-good-length-as-many-files-have-%05d", i);
+        FILE *file = fopen(test_path(name), "w");
+        REQUIRE(file && fputs("water runs down the hill", file) >= 0 && fclose(file) == 0);
+    }
+    forecast_job("", &view);
+    snprintf(options, sizeof options, "data '%s' host-mem %zu", test_path("files"), view.min_bytes[SL_TIER_HOST]);
+    job = make_job(options);
+    CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_DOES_NOT_FIT);
+    sl_job_destroy(job);
+    size_t least = 0;
+    const char *said = strstr(sl_error_message(), "at least "), *bytes = said ? strchr(said, '(') : NULL;
+    REQUIRE(bytes && sscanf(bytes, "(%zu bytes)", &least) == 1);
+    CHECK(least > view.min_bytes[SL_TIER_HOST]);
+    snprintf(options, sizeof options, "data '%s' host-mem %zu", test_path("files"), least);
+    sl_heap_peak_reset();
+    run_job(options, 100, &run);
+    CHECK_MSG(run.view.measured.peak_bytes[SL_TIER_HOST] <= least, "%zu bytes used of %zu",
+              run.view.measured.peak_bytes[SL_TIER_HOST], least);
+}
+
 TEST(resume_continues_to_the_same_bits)
 {
     for (int64_t p = 1; p < SL_COUNT(programs); p += 2) {
@@ -121,6 +152,24 @@ TEST(resume_continues_to_the_same_bits)
         CHECK_STR(rest.hash, whole.hash);
         CHECK(memcmp(rest.loss, whole.loss + 2, 3 * sizeof(double)) == 0);
     }
+}
+
+/* What a run writes is no data of its next start, wherever its folder lies. */
+TEST(resume_inside_the_data)
+{
+    outcome part, rest;
+    char options[1400], *text;
+    size_t length;
+    CHECK_OK(sl_file_read_all(corpus_path(), 1 << 20, &text, &length));
+    CHECK_OK(sl_dir_create(test_path("around")));
+    CHECK_OK(sl_file_write_atomic(test_path("around/text"), text, length));
+    sl_free(text);
+    snprintf(options, sizeof options, "data '%s' out '%s' resume true checkpoint-every 2", test_path("around"),
+             test_path("around/run"));
+    run_job(options, 2, &part);
+    run_job(options, 100, &rest);
+    CHECK_I64(rest.view.first_step, 2);
+    CHECK_I64(rest.view.sequences, part.view.sequences);
 }
 
 /* Steps 2..N with events, but without checkpoints and validation: those write files. */
@@ -157,6 +206,37 @@ TEST(validation_changes_nothing)
     run_job(options, 100, &with);
     run_job("", 100, &without);
     CHECK(same_run(&with, &without));
+}
+
+static double first_validation(const char *options)
+{
+    sl_job *job = make_job(options);
+    sl_trainer *trainer;
+    double loss;
+    CHECK_OK(sl_trainer_create(job, &trainer));
+    CHECK_OK(sl_trainer_validate(trainer, &loss));
+    sl_trainer_destroy(trainer);
+    sl_job_destroy(job);
+    return loss;
+}
+
+/* Ten sequences, the first unlike the rest: five batches of two, one of six and one of four, or less than one of twenty. */
+TEST(validation_counts_each_sequence_once)
+{
+    char text[320], options[600];
+    memset(text, 'e', sizeof text);
+    for (int i = 0; i < 64; i++)
+        text[i] = (char) (33 + i);
+    CHECK_OK(sl_file_write_atomic(test_path("ten.txt"), text, sizeof text));
+    double want = 0;
+    static const char *const batches[] = {"tokens-per-step 64", "tokens-per-step 192", "tokens-per-step 640",
+                                          "tokens-per-step 192 chunk-tokens 12"};
+    for (int64_t i = 0; i < SL_COUNT(batches); i++) {
+        snprintf(options, sizeof options, "val-every 1 val-data '%s' %s", test_path("ten.txt"), batches[i]);
+        double loss = first_validation(options);
+        want = i == 0 ? loss : want;
+        CHECK_NEAR(loss, want, 1e-5 * want);
+    }
 }
 
 /* Runs until a step is not finite, which must be the second. */
@@ -244,6 +324,9 @@ TEST(refuses)
         {"tokens-per-step 100", SL_E_USAGE, "multiple of --seqlen"},
         {"chunk-tokens 40", SL_E_USAGE, "--chunk-tokens 40"},
         {"seqlen 0", SL_E_USAGE, "--seqlen"},
+        {"mask-documents true document-token 70000", SL_E_USAGE, "vocabulary has 256 tokens"},
+        {"val-every 2 val-share 0", SL_E_USAGE, "nothing to validate on"},
+        {"val-data /nowhere", SL_E_USAGE, "without --val-every"},
         {"data /nowhere/at/all", SL_E_IO, "/nowhere/at/all"},
         {"resume true", SL_E_USAGE, "--out"},
         {"beta1 1.5", SL_E_USAGE, "--beta1"},
@@ -251,6 +334,7 @@ TEST(refuses)
         {"model nothing-like-it", SL_E_USAGE, "nothing-like-it"},
         {"out /proc/nope", SL_E_IO, "/proc/nope"},
         {"device-mem 4096", SL_E_DOES_NOT_FIT, ""},
+        {"init-from /nowhere/weights device-mem 4096", SL_E_IO, "/nowhere/weights"}, /* before anything is planned */
         {"host-mem 4096", SL_E_DOES_NOT_FIT, ""},
     };
     for (int64_t i = 0; i < SL_COUNT(cases); i++) {
@@ -274,10 +358,13 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(budgets_change_no_bit);
     RUN(host_budget_holds);
+    RUN(host_budget_holds_with_many_files);
     RUN(the_machine_is_the_limit);
     RUN(resume_continues_to_the_same_bits);
+    RUN(resume_inside_the_data);
     RUN(steps_allocate_nothing);
     RUN(validation_changes_nothing);
+    RUN(validation_counts_each_sequence_once);
     RUN(not_finite);
     RUN(stop_request);
     RUN(init_from_checkpoint);
