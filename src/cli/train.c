@@ -33,16 +33,19 @@ static const char usage[] =
 static sl_trainer *volatile running;
 static volatile sig_atomic_t signals, has_folder;
 
+/* The stop comes first: it must not depend on whether anybody can be told of it. */
 static void on_signal(int number)
 {
+    int before = errno;
     if (signals++ > 0)
         _exit(128 + number);
-    static const char with[] = "\nsluice: finishing the step and writing a checkpoint; once more to leave at once\n";
-    static const char without[] = "\nsluice: finishing the step; once more to leave at once\n";
-    if (write(STDERR_FILENO, has_folder ? with : without, (has_folder ? sizeof with : sizeof without) - 1) < 0)
-        return;
     if (running)
         sl_trainer_request_stop(running);
+    static const char with[] = "\nsluice: finishing the step and writing a checkpoint; once more to leave at once\n";
+    static const char without[] = "\nsluice: finishing the step; once more to leave at once\n";
+    ssize_t wrote = write(STDERR_FILENO, has_folder ? with : without, (has_folder ? sizeof with : sizeof without) - 1);
+    (void) wrote;
+    errno = before;
 }
 
 static void print_plan(const sl_trainer_view *v)

@@ -444,18 +444,25 @@ TEST(full_disk)
 
 /* ---- signals ---- */
 
-static pid_t start(char *const *args)
+/* Its stdout goes to signal.log, its stderr to `errors` or there too. */
+static pid_t start_with(char *const *args, const char *errors)
 {
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
         int log = chdir(test_dir()) == 0 ? open("signal.log", O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
-        if (log < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+        int other = errors ? open(errors, O_WRONLY) : log;
+        if (log < 0 || dup2(log, 1) < 0 || dup2(other, 2) < 0)
             _exit(126);
         execv(SL_BINARY, args);
         _exit(127);
     }
     return child;
+}
+
+static pid_t start(char *const *args)
+{
+    return start_with(args, NULL);
 }
 
 static void wait_for(const char *text)
@@ -518,6 +525,22 @@ TEST(one_signal)
     CHECK_I64(sluice(TRAIN "--steps 1000000 --device-mem 100KiB --out stopped --resume"), 3);
 }
 
+/* A signal counts where nobody can be told of it. */
+TEST(deaf_signal)
+{
+    write_text("endless.conf",
+               "model = byte-test\nseqlen = 32\ntokens-per-step = 64\ndata = text.txt\ncosts = roofline\n"
+               "steps = 1000000\nout = deaf\n");
+    write_text("signal.log", "");
+    out[0] = 0;
+    pid_t child = start_with(endless, "/dev/full");
+    wait_for("step       1/");
+    kill(child, SIGTERM);
+    CHECK_I64(finish(child), 0);
+    CHECK_CONTAINS(out, "stopped as asked after step");
+    CHECK_CONTAINS(out, "deaf/checkpoints/step-");
+}
+
 /* A step of many seconds of processor time: the second signal does not wait for its end. */
 TEST(two_signals)
 {
@@ -578,6 +601,7 @@ int main(int argc, char **argv)
     RUN(folders);
     RUN(full_disk);
     RUN(one_signal);
+    RUN(deaf_signal);
     RUN(two_signals);
     return test_end();
 }
