@@ -96,4 +96,12 @@ done
     --threads 2 --device-mem 300KiB,8MiB --out run.jsonl --quiet >/dev/null
 [ "$(grep -c '"feasible":true.*"predicted_step_s"' run.jsonl)" = 1 ] || fail "the run's cells: $(cat run.jsonl)"
 [ "$(grep -c '"feasible":false' run.jsonl)" = 1 ] || fail "the run's cell that does not fit"
+
+# Models whose paths begin alike are cells of their own.
+long=$(printf 'a%.0s' {1..70})
+"$SLUICE" init --model byte-test --out "$long-1" >/dev/null
+"$SLUICE" init --model byte-nano --out "$long-2" >/dev/null
+"$SLUICE" sweep --model "$long-1,$long-2" --seqlen 32 --tokens-per-step 64 --costs roofline --threads 2 --out long.jsonl --quiet >long.log
+"$SLUICE" sweep --model "$long-1,$long-2" --seqlen 32 --tokens-per-step 64 --costs roofline --threads 2 --out long.jsonl --quiet --csv long.csv >again.log
+grep -q "; 0 done in" again.log && [ "$(wc -l <long.csv)" = 3 ] || fail "two models with long names: $(cat long.jsonl)"
 echo "sweep: $cells cells, $kills kills, ok"
