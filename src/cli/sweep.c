@@ -1,9 +1,10 @@
 /*
  * `sluice sweep`: a grid of jobs, one line of JSON for each finished cell.
  *
- * Each cell is worked out by a process of its own, so that nothing a cell does, not even running out of memory, can take the sweep
+ * Each cell is checked and worked out by a process of its own, so that nothing a cell does, not even running out of memory, can take the sweep
  * with it; its result comes back through a pipe as one small struct. Only this process writes the file, a line with one write(2):
- * a kill at any moment leaves whole lines and at most one half, which the next start cuts off. What has a line is never done again.
+ * a kill at any moment leaves whole lines and at most one half, which the next start cuts off. What has an answer, fits or not, is
+ * never done again; what failed is.
  *
  * The first line tells what was swept. Its "identity" is a hash of all options but the grid, so a file can be extended by more
  * cells of the same kind, and is not mixed with others.
@@ -11,11 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,6 +131,12 @@ static sl_status write_header(sweep *s, const char *id)
     return sl_events_end(s->events);
 }
 
+/* What fits and what does not both tell the tokens of a step; a line without them tells of a failure, which may be gone. */
+static bool is_answer(const sl_grid *grid, int64_t row)
+{
+    return isfinite(sl_grid_number(grid, row, sl_grid_find(grid, "tokens_per_step")));
+}
+
 static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
 {
     const sl_tables *t = input->tables;
@@ -146,7 +153,7 @@ static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
     for (int64_t row = 0; row < t->grids->n_rows; row++)
         for (int64_t i = 0; i < s->grid.count; i++) {
             sl_sweep_cell *cell = &s->grid.cells[i];
-            if (cell->done || strcmp(sl_grid_text(t->grids, row, key), cell->key) != 0)
+            if (cell->done || strcmp(sl_grid_text(t->grids, row, key), cell->key) != 0 || !is_answer(t->grids, row))
                 continue;
             cell->done = true;
             s->found++;
@@ -163,16 +170,12 @@ static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
  * its sweep is killed before that, the lock is nobody's for a moment, so it is worth a little patience. */
 static sl_status lock(const char *path, int *fd)
 {
-    const double patience_s = 3, start = sl_clock_s();
+    const double patience_s = 3;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0)
         return sl_fail(SL_E_IO, "cannot write %s: %s", path, strerror(errno));
-    while (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
-        if (sl_clock_s() - start > patience_s)
-            return sl_fail(SL_E_USAGE, "%s is being written by another sweep: wait for it, or give another --out",
-                           path);
-        usleep(5000);
-    }
+    if (!sl_cli_lock(*fd, patience_s))
+        return sl_fail(SL_E_USAGE, "%s is being written by another sweep: wait for it, or give another --out", path);
     return SL_OK;
 }
 

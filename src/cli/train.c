@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -190,13 +189,13 @@ static sl_status run(sl_trainer *trainer, bool quiet)
 }
 
 /* Two runs in one folder would mix their logs and remove each other's checkpoints, so a run makes its folder, if it is not there yet,
- * and holds it, first of all. Where the file system has no locks, nothing is held. */
+ * and holds it, first of all. */
 static sl_status hold_folder(const char *out, int *fd, bool *made)
 {
     bool there = access(out, F_OK) == 0;
     SL_TRY(sl_dir_create(out));
     *fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    if (*fd >= 0 && !sl_cli_lock(*fd, 0))
         return sl_fail(SL_E_USAGE, "another run is writing to %s: wait for its end, or give another --out", out);
     *made = !there;
     return SL_OK;

@@ -104,4 +104,12 @@ long=$(printf 'a%.0s' {1..70})
 "$SLUICE" sweep --model "$long-1,$long-2" --seqlen 32 --tokens-per-step 64 --costs roofline --threads 2 --out long.jsonl --quiet >long.log
 "$SLUICE" sweep --model "$long-1,$long-2" --seqlen 32 --tokens-per-step 64 --costs roofline --threads 2 --out long.jsonl --quiet --csv long.csv >again.log
 grep -q "; 0 done in" again.log && [ "$(wc -l <long.csv)" = 3 ] || fail "two models with long names: $(cat long.jsonl)"
+
+# A cell that failed is done again, and counts as it came out last; one that does not fit is not.
+sed -E '0,/"feasible":true/s/"feasible":true.*"seconds":/"feasible":false,"seconds":/' whole.jsonl | sed -E '/"feasible":false,"seconds":/s/\}$/,"error":"exit code 1"}/' >failed.jsonl
+[ "$(grep -c '"error":"exit code 1"' failed.jsonl)" = 1 ] || fail "no cell was made to fail"
+"$SLUICE" sweep "${grid[@]}" --out failed.jsonl --csv failed.csv --quiet >failed.log
+grep -q "; 1 done in" failed.log || fail "a failed cell is not done again: $(head -1 failed.log)"
+cmp <(grep -o '^.*: .* do not' whole.log) <(grep -o '^.*: .* do not' failed.log) || fail "the failed cell is still counted: $(head -1 failed.log)"
+[ "$(wc -l <failed.csv)" = $((cells + 1)) ] && ! grep -q "exit code 1" failed.csv || fail "the failed cell is still shown"
 echo "sweep: $cells cells, $kills kills, ok"
