@@ -112,4 +112,29 @@ sed -E '0,/"feasible":true/s/"feasible":true.*"seconds":/"feasible":false,"secon
 grep -q "; 1 done in" failed.log || fail "a failed cell is not done again: $(head -1 failed.log)"
 cmp <(grep -o '^.*: .* do not' whole.log) <(grep -o '^.*: .* do not' failed.log) || fail "the failed cell is still counted: $(head -1 failed.log)"
 [ "$(wc -l <failed.csv)" = $((cells + 1)) ] && ! grep -q "exit code 1" failed.csv || fail "the failed cell is still shown"
+
+# The sweep's own process loads no plugin: what it forks could not use a GPU that was found before.
+if command -v cc >/dev/null; then
+    mkdir plugin
+    cat >plugin/plugin.c <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void loaded(void)
+{
+    FILE *file = fopen(getenv("LOADED_BY"), "a");
+    if (file) {
+        fprintf(file, "%d\n", (int) getpid());
+        fclose(file);
+    }
+}
+END
+    cc -shared -fPIC -o plugin/libsluice_cuda.so plugin/plugin.c
+    SLUICE_PLUGINS=$PWD/plugin LOADED_BY=$PWD/loaded "$SLUICE" sweep --model byte-test --seqlen 32 --tokens-per-step 64 --costs roofline \
+        --threads 2 --out plugin.jsonl --quiet >/dev/null 2>plugin.err &
+    run=$!
+    wait $run || fail "with a plugin that is none: $(cat plugin.err)"
+    [ -s loaded ] || fail "the plugin was not looked at"
+    ! grep -qx $run loaded || fail "the sweep loaded the plugin before it forked"
+fi
 echo "sweep: $cells cells, $kills kills, ok"
