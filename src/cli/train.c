@@ -30,7 +30,7 @@ static const char usage[] =
     "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 does not fit.";
 
 static sl_trainer *volatile running;
-static volatile sig_atomic_t signals, has_folder;
+static volatile sig_atomic_t signals, saves; /* saves: a stop writes a checkpoint */
 
 /* The stop comes first: it must not depend on whether anybody can be told of it. */
 static void on_signal(int number)
@@ -42,7 +42,7 @@ static void on_signal(int number)
         sl_trainer_request_stop(running);
     static const char with[] = "\nsluice: finishing the step and writing a checkpoint; once more to leave at once\n";
     static const char without[] = "\nsluice: finishing the step; once more to leave at once\n";
-    ssize_t wrote = write(STDERR_FILENO, has_folder ? with : without, (has_folder ? sizeof with : sizeof without) - 1);
+    ssize_t wrote = write(STDERR_FILENO, saves ? with : without, (saves ? sizeof with : sizeof without) - 1);
     (void) wrote;
     errno = before;
 }
@@ -183,8 +183,10 @@ static sl_status run(sl_trainer *trainer, bool quiet)
     if (view.step > view.first_step)
         print_end(&view, &state);
     if (view.interrupted)
-        printf("stopped as asked after step %lld%s\n", (long long) view.step,
-               view.out ? "; go on with --resume" : "; without --out there was no place for a checkpoint");
+        printf("stopped as asked after step %lld; %s\n", (long long) view.step,
+               !view.out                          ? "without --out there was no place for a checkpoint"
+               : view.setup->checkpoint_every < 0 ? "--checkpoint-every -1 writes no checkpoint"
+                                                  : "go on with --resume");
     return SL_OK;
 }
 
@@ -201,11 +203,13 @@ static sl_status hold_folder(const char *out, int *fd, bool *made)
     return SL_OK;
 }
 
-static void catch_signals(sl_trainer *trainer, bool folder)
+static void catch_signals(sl_trainer *trainer)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sl_trainer_view view;
+    sl_trainer_look(trainer, &view);
+    saves = view.out && view.setup->checkpoint_every >= 0;
     running = trainer;
-    has_folder = folder;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }
@@ -237,7 +241,7 @@ int sl_cli_train(int argc, char **argv)
         sl_cli_status_clear();
     }
     if (status == SL_OK) {
-        catch_signals(trainer, out != NULL);
+        catch_signals(trainer);
         status = run(trainer, sl_options_flag(job->options, "quiet"));
     }
     const char *json;

@@ -54,7 +54,7 @@ static sl_status check_folder(const sl_trainer *t)
     int64_t newest;
     if (!out && t->setup.resume)
         return sl_fail(SL_E_USAGE, "--resume needs --out, the folder of the run to go on with");
-    if (!out && t->setup.checkpoint_every)
+    if (!out && t->setup.checkpoint_every > 0)
         return sl_fail(SL_E_USAGE, "--checkpoint-every needs --out, the folder that takes the checkpoints");
     if (!out)
         return SL_OK;

@@ -541,6 +541,25 @@ TEST(deaf_signal)
     CHECK_CONTAINS(out, "deaf/checkpoints/step-");
 }
 
+/* Who wants no checkpoints is promised none. */
+TEST(signal_without_checkpoints)
+{
+    write_text("endless.conf",
+               "model = byte-test\nseqlen = 32\ntokens-per-step = 64\ndata = text.txt\ncosts = roofline\n"
+               "steps = 1000000\nout = bare\ncheckpoint-every = -1\n");
+    write_text("signal.log", "");
+    out[0] = 0;
+    pid_t child = start(endless);
+    wait_for("step       1/");
+    kill(child, SIGTERM);
+    CHECK_I64(finish(child), 0);
+    CHECK_CONTAINS(out, "finishing the step; once more");
+    CHECK_CONTAINS(out, "--checkpoint-every -1 writes no checkpoint");
+    CHECK(!strstr(out, "--resume"));
+    CHECK(!strstr(out, "bare/checkpoints/step-"));
+    CHECK_I64(sluice(TRAIN "--steps 2 --checkpoint-every -1"), 0); /* nor does it need a folder */
+}
+
 /* A step of many seconds of processor time: the second signal does not wait for its end. */
 TEST(two_signals)
 {
@@ -602,6 +621,7 @@ int main(int argc, char **argv)
     RUN(full_disk);
     RUN(one_signal);
     RUN(deaf_signal);
+    RUN(signal_without_checkpoints);
     RUN(two_signals);
     return test_end();
 }
