@@ -22,10 +22,20 @@ int64_t sl_device_classes(const sl_device_class *const **out)
     return classes[2] ? 3 : 2;
 }
 
+sl_status sl_device_check_name(const char *name)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda", "sim"};
+    for (int64_t i = 0; i < SL_COUNT(names); i++)
+        if (strcmp(names[i], name) == 0)
+            return SL_OK;
+    return sl_fail(SL_E_USAGE, "there is no device \"%s\"; use auto, cpu, cuda or sim", name);
+}
+
 sl_status sl_device_find(const char *name, const sl_device_class **class)
 {
     const sl_device_class *const *classes;
     const char *why_not;
+    SL_TRY(sl_device_check_name(name));
     int64_t count = sl_device_classes(&classes);
     const sl_device_class *plugin = sl_plugin_find(&why_not);
     if (strcmp(name, "auto") == 0) {
@@ -39,9 +49,7 @@ sl_status sl_device_find(const char *name, const sl_device_class **class)
         *class = classes[i];
         return SL_OK;
     }
-    if (strcmp(name, "cuda") == 0)
-        return sl_fail(SL_E_UNSUPPORTED, "--device cuda cannot be used here: %s; use --device cpu", why_not);
-    return sl_fail(SL_E_USAGE, "there is no device \"%s\"; use auto, cpu, cuda or sim", name);
+    return sl_fail(SL_E_UNSUPPORTED, "--device cuda cannot be used here: %s; use --device cpu", why_not);
 }
 
 sl_status sl_device_open(const char *name, const sl_device_config *config, sl_device **device)

@@ -2,6 +2,7 @@
  * signals. Drives the built program; everything happens in the test's own folder. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -151,6 +152,34 @@ TEST(help)
 
 /* ---- usage ---- */
 
+static int sluice_on_one_core(const char *args)
+{
+    cpu_set_t all, one;
+    REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    int code = sluice(args);
+    REQUIRE(sched_setaffinity(0, sizeof all, &all) == 0);
+    return code;
+}
+
+/* A few threads a core are somebody's choice, more a mistake; and they are no faster than the core. */
+TEST(threads)
+{
+    static const char *const commands[] = {"plan " JOB "--threads 17", TRAIN "--threads 17", "bench flops --threads 17",
+                                           "system --threads 17"};
+    for (int64_t i = 0; i < SL_COUNT(commands); i++)
+        check_refused(sluice_on_one_core(commands[i]), 2, commands[i],
+                      "--threads 17 is too large: this process may use 1 core; give 1 to 16");
+    REQUIRE(sluice_on_one_core("plan " JOB "--device cpu --threads 1 --json") == 0);
+    double alone = sl_json_get(last_line(), "step_s")->number;
+    REQUIRE(sluice_on_one_core("plan " JOB "--device cpu --threads 16 --json") == 0);
+    CHECK(sl_json_get(last_line(), "step_s")->number > 0.9 * alone);
+}
+
 TEST(usage)
 {
     refused(2, "trian", "'trian' is not a command");
@@ -167,9 +196,12 @@ TEST(usage)
     refused(2, TRAIN "--lr -1", "--lr -1 is out of range");
     refused(2, TRAIN "--lr nan", "--lr: \"nan\"");
     refused(2, TRAIN "--threads 100000", "--threads 100000 is too large");
+    refused(2, "plan " JOB "--threads -1", "--threads -1 is too small");
     refused(2, TRAIN "--device-mem 12XB", "--device-mem: \"12XB\"");
     refused(2, TRAIN "--precision fp8", "f32|bf16|bf16-master");
     refused(2, TRAIN "--device abacus", "no device \"abacus\"");
+    refused(2, "plan " JOB "--hw h100 --device abacus", "no device \"abacus\"");
+    refused(2, TRAIN "--device sim", "--device sim computes nothing");
     refused(2, TRAIN "--hw h900", "no hardware \"h900\"");
     refused(2, TRAIN "--hw h200 --costs measured", "drop one of them");
     refused(2, TRAIN "--seqlen 100 --tokens-per-step 150", "multiple of --seqlen 100");
@@ -611,6 +643,7 @@ int main(int argc, char **argv)
     RUN(help);
     RUN(report);
     RUN(usage);
+    RUN(threads);
     RUN(option_files);
     RUN(models);
     RUN(initial_weights);
