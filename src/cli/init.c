@@ -15,9 +15,10 @@ static const char usage[] =
     "usage: sluice init --model M --out DIR [--weights [--seed N] [--precision P]]\n"
     "\n"
     "Writes DIR/config.json for a model known by name (see `sluice models`) or for another config.json,\n"
-    "with every key spelled out. Edit it and pass DIR as --model. With --weights it also writes\n"
-    "DIR/model.safetensors, the weights that `sluice train --seed N` would begin with: then\n"
-    "`sluice train --model DIR --init-from DIR` runs to the same bits.";
+    "with every key that its arithmetic depends on spelled out, and max_position_embeddings where it is\n"
+    "given; keys of tokenizers and generation are left out. Edit it and pass DIR as --model.\n"
+    "With --weights it also writes DIR/model.safetensors, the weights that `sluice train --seed N` would\n"
+    "begin with: then `sluice train --model DIR --init-from DIR` runs to the same bits.";
 
 static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model", "a name from `sluice models`, or a config.json or its folder"},

@@ -146,7 +146,8 @@ static void print_end(const sl_trainer_view *v, const run_state *state)
     if (v->out)
         printf("\nfiles   %s/events.jsonl\n", v->out);
     if (v->checkpoint)
-        printf("        %s (go on with --resume; Hugging Face reads it too)\n", v->checkpoint);
+        printf("        %s (go on with --resume%s)\n", v->checkpoint,
+               v->setup->model.rope_style == SL_ROPE_INTERLEAVED ? "" : "; Hugging Face reads it too");
     fflush(stdout);
 }
 

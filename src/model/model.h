@@ -22,7 +22,8 @@ struct sl_model {
     const sl_model_family *family;
     char name[64];
     int64_t layers, dim, heads, kv_heads, head_dim, ffn, vocab;
-    int64_t max_seqlen; /* learned positions need it; 0 = any */
+    int64_t max_seqlen;    /* learned positions need it; 0 = any */
+    int64_t max_positions; /* what a config.json says of rotary ones: kept for others, no limit here; 0 = it does not */
     bool tied;
     float norm_eps;
     int32_t rope_style; /* sl_rope_style */

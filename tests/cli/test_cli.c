@@ -247,6 +247,18 @@ TEST(models)
     CHECK_I64(sluice("plan --model own --seqlen 32 --costs roofline"), 0);
     CHECK_I64(sluice("plan --model own/config.json --seqlen 32 --costs roofline"), 0);
     refused(1, "init --model byte-test --out text.txt", "text.txt");
+    /* What Hugging Face would rotate otherwise does not name its class; what a config.json tells is kept. */
+    write_text("own/config.json",
+               "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 176, \"num_hidden_layers\": 2, "
+               "\"num_attention_heads\": 4, \"vocab_size\": 256, \"max_position_embeddings\": 512, "
+               "\"rope_interleaved\": true}");
+    CHECK_I64(sluice("init --model own --out turned"), 0);
+    read_text(test_path("turned/config.json"), out, sizeof out);
+    CHECK_CONTAINS(out, "\"max_position_embeddings\": 512");
+    CHECK_CONTAINS(out, "\"rope_interleaved\": true");
+    CHECK(!strstr(out, "architectures"));
+    CHECK_I64(sluice(TRAIN "--model turned --steps 2 --out turned-run"), 0);
+    CHECK_CONTAINS(out, "turned-run/checkpoints/step-00000002 (go on with --resume)\n");
     CHECK_OK(sl_dir_create(test_path("broken")));
     refused(1, "plan --model broken", "broken/config.json");
     config_refused(1, "", "broken/config.json:1:1: ");
@@ -432,7 +444,7 @@ TEST(folders)
     refused(1, TRAIN "--out text.txt", "text.txt");
     CHECK_I64(sluice(TRAIN "--steps 2 --out run --resume"), 0); /* nothing to resume: from the beginning */
     CHECK_CONTAINS(out, "no checkpoint in run yet");
-    CHECK_CONTAINS(out, "run/checkpoints/step-00000002");
+    CHECK_CONTAINS(out, "run/checkpoints/step-00000002 (go on with --resume; Hugging Face reads it too)\n");
     refused(2, TRAIN "--steps 2 --out run", "run holds a run that has reached step 2: give --resume");
     CHECK_I64(sluice(TRAIN "--steps 2 --out run --resume --json"), 0);
     CHECK_CONTAINS(out, "nothing to do");
