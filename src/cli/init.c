@@ -30,11 +30,6 @@ static const sl_option table[] = {
     {"force", NULL, SL_OPT_FLAG, "false", "Output", "replace files that are already there"},
 };
 
-static sl_status build(void *context, sl_graph *graph)
-{
-    return sl_model_build(context, graph);
-}
-
 static sl_status save_all(sl_tensors_writer *writer, const sl_program *program, sl_store_drawn *drawn, void *buffer)
 {
     SL_TRY(sl_tensors_writer_metadata(writer, "format", "pt")); /* what Hugging Face's loaders ask for */
@@ -58,7 +53,7 @@ static sl_status write_weights(const sl_options *options, sl_model *model, const
     sl_tensors_writer *writer = NULL;
     void *buffer = NULL;
     sl_status status;
-    SL_TRY_GOTO(sl_program_create(&config, build, model, &program), done);
+    SL_TRY_GOTO(sl_program_create(&config, sl_build_model, model, &program), done);
     SL_TRY_GOTO(sl_alloc_aligned(&buffer, SL_PARAM_BUFFER_BYTES, 1, 4096), done);
     SL_TRY_GOTO(sl_pool_create(0, &drawn.pool), done);
     SL_TRY_GOTO(sl_tensors_writer_open(path, &writer), done);
