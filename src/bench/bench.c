@@ -9,6 +9,7 @@
 #include "bench/baseline.h"
 #include "bench/internal.h"
 #include "bench/machine.h"
+#include "core/pool.h"
 
 #define SL_BENCH(name) extern const sl_bench_def sl_bench_##name;
 #include "bench/benches.def"
@@ -83,12 +84,11 @@ sl_status sl_bench_run(const sl_bench_def *def, const sl_options *options, void 
 {
     const sl_device_class *class = NULL;
     sl_results *results = NULL;
-    int64_t threads;
     sl_bench_job job = {.options = options, .progress = progress, .quick = sl_options_flag(options, "quick")};
-    SL_TRY(count_option(options, "threads", 0, 1024, 0, &threads));
+    SL_TRY(sl_pool_check_threads(sl_options_i64(options, "threads")));
     SL_TRY(count_option(options, "warmup", 0, 1000000, job.quick ? def->quick_warmup : def->warmup, &job.warmup));
     SL_TRY(count_option(options, "steps", 1, 1000000, job.quick ? def->quick_steps : def->steps, &job.steps));
-    job.threads = (int) threads;
+    job.threads = (int) sl_options_i64(options, "threads");
     if (!def->no_device)
         SL_TRY(sl_device_find(sl_options_string(options, "device"), &class));
     job.device = class ? class->name : "none";

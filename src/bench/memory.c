@@ -25,11 +25,6 @@ static const sl_option options[] = {
 
 /* ---- residuals, exactly ---- */
 
-static sl_status build(void *context, sl_graph *graph)
-{
-    return sl_model_build(context, graph);
-}
-
 /* The tensor between two layers: what the first task of the first layer reads. */
 static size_t residual_bytes(const sl_program *p)
 {
@@ -54,7 +49,7 @@ static sl_status residual_table(sl_results *results)
         sl_program_config config = {
             .chunking = {contexts[i], 4, 4 * contexts[i]}, .max_segments = 4, .forward_only = true};
         config.chunks_per_round = 1;
-        SL_TRY(sl_program_create(&config, build, &model, &program));
+        SL_TRY(sl_program_create(&config, sl_build_model, &model, &program));
         double bytes = (double) residual_bytes(program), formula = 4.0 * (double) contexts[i] * (double) model.dim * 4;
         SL_ROW(t, sl_cell_count(contexts[i]), sl_cell_number(bytes / (1 << 20)), sl_cell_number(formula / (1 << 20)),
                sl_cell_text("embedding's output, and every layer's"));

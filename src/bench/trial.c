@@ -17,11 +17,6 @@ enum { FEW_EVALUATIONS = 20 };
 #define MOST_DRAWN ((int64_t) 1 << 28)
 enum { PERIOD = 1 << 20 };
 
-static sl_status build(void *context, sl_graph *graph)
-{
-    return sl_model_build(context, graph);
-}
-
 typedef struct costs_context {
     const sl_hardware *hardware;
     sl_device *device;
@@ -79,14 +74,16 @@ static sl_status make_plan(sl_trial *t, sl_device *bare)
     costs_context costs = {&t->hardware, bare};
     size_t limit[SL_TIER_COUNT], extent[SL_TIER_COUNT];
     find_limits(t, limit);
-    SL_TRY(sl_plan_best(&config, build, &t->model, find_costs, &costs, &plan, &t->program, &t->costs, &t->plan));
+    SL_TRY(
+        sl_plan_best(&config, sl_build_model, &t->model, find_costs, &costs, &plan, &t->program, &t->costs, &t->plan));
     sl_plan_extent(t->plan, extent);
     if (extent[SL_TIER_DEVICE] <= limit[SL_TIER_DEVICE] && extent[SL_TIER_HOST] <= limit[SL_TIER_HOST])
         return SL_OK;
     forget_plan(t);
     plan.max_evaluations = 0;
     memcpy(plan.budget, limit, sizeof limit);
-    return sl_plan_best(&config, build, &t->model, find_costs, &costs, &plan, &t->program, &t->costs, &t->plan);
+    return sl_plan_best(&config, sl_build_model, &t->model, find_costs, &costs, &plan, &t->program, &t->costs,
+                        &t->plan);
 }
 
 sl_status sl_trial_plan(const sl_trial_config *config, sl_trial *t)

@@ -33,6 +33,10 @@ char *sl_cli_speed(double tokens_per_s, char out[32]); /* "11,327", "1.6" */
 const char *sl_cli_limit(const char *limit);           /* what holds a step back */
 const char *sl_cli_plural(int64_t count);              /* "s" unless it is one */
 
+/* Takes the lock of an open file or folder, for as long as it is open; false: somebody else has it, even after the patience. Where
+ * the file system has no locks, nothing is held. (lock.c) */
+bool sl_cli_lock(int fd, double patience_s);
+
 /* Tables, or the JSON object, on stdout; with `path` the object goes there too. (bench.c) */
 sl_status sl_cli_results(const sl_results *results, bool json, const char *path);
 

@@ -15,9 +15,10 @@ static const char usage[] =
     "usage: sluice init --model M --out DIR [--weights [--seed N] [--precision P]]\n"
     "\n"
     "Writes DIR/config.json for a model known by name (see `sluice models`) or for another config.json,\n"
-    "with every key spelled out. Edit it and pass DIR as --model. With --weights it also writes\n"
-    "DIR/model.safetensors, the weights that `sluice train --seed N` would begin with: then\n"
-    "`sluice train --model DIR --init-from DIR` runs to the same bits.";
+    "with every key that its arithmetic depends on spelled out, and max_position_embeddings where it is\n"
+    "given; keys of tokenizers and generation are left out. Edit it and pass DIR as --model.\n"
+    "With --weights it also writes DIR/model.safetensors, the weights that `sluice train --seed N` would\n"
+    "begin with: then `sluice train --model DIR --init-from DIR` runs to the same bits.";
 
 static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model", "a name from `sluice models`, or a config.json or its folder"},
@@ -28,11 +29,6 @@ static const sl_option table[] = {
     {"out", "DIR", SL_OPT_STRING, NULL, "Output", "folder to write to; made if missing"},
     {"force", NULL, SL_OPT_FLAG, "false", "Output", "replace files that are already there"},
 };
-
-static sl_status build(void *context, sl_graph *graph)
-{
-    return sl_model_build(context, graph);
-}
 
 static sl_status save_all(sl_tensors_writer *writer, const sl_program *program, sl_store_drawn *drawn, void *buffer)
 {
@@ -57,7 +53,7 @@ static sl_status write_weights(const sl_options *options, sl_model *model, const
     sl_tensors_writer *writer = NULL;
     void *buffer = NULL;
     sl_status status;
-    SL_TRY_GOTO(sl_program_create(&config, build, model, &program), done);
+    SL_TRY_GOTO(sl_program_create(&config, sl_build_model, model, &program), done);
     SL_TRY_GOTO(sl_alloc_aligned(&buffer, SL_PARAM_BUFFER_BYTES, 1, 4096), done);
     SL_TRY_GOTO(sl_pool_create(0, &drawn.pool), done);
     SL_TRY_GOTO(sl_tensors_writer_open(path, &writer), done);

@@ -1,9 +1,10 @@
 /*
  * `sluice sweep`: a grid of jobs, one line of JSON for each finished cell.
  *
- * Each cell is worked out by a process of its own, so that nothing a cell does, not even running out of memory, can take the sweep
+ * Each cell is checked and worked out by a process of its own, so that nothing a cell does, not even running out of memory, can take the sweep
  * with it; its result comes back through a pipe as one small struct. Only this process writes the file, a line with one write(2):
- * a kill at any moment leaves whole lines and at most one half, which the next start cuts off. What has a line is never done again.
+ * a kill at any moment leaves whole lines and at most one half, which the next start cuts off. What has an answer, fits or not, is
+ * never done again; what failed is.
  *
  * The first line tells what was swept. Its "identity" is a hash of all options but the grid, so a file can be extended by more
  * cells of the same kind, and is not mixed with others.
@@ -11,11 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,6 +131,12 @@ static sl_status write_header(sweep *s, const char *id)
     return sl_events_end(s->events);
 }
 
+/* What fits and what does not both tell the tokens of a step; a line without them tells of a failure, which may be gone. */
+static bool is_answer(const sl_grid *grid, int64_t row)
+{
+    return isfinite(sl_grid_number(grid, row, sl_grid_find(grid, "tokens_per_step")));
+}
+
 static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
 {
     const sl_tables *t = input->tables;
@@ -146,7 +153,7 @@ static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
     for (int64_t row = 0; row < t->grids->n_rows; row++)
         for (int64_t i = 0; i < s->grid.count; i++) {
             sl_sweep_cell *cell = &s->grid.cells[i];
-            if (cell->done || strcmp(sl_grid_text(t->grids, row, key), cell->key) != 0)
+            if (cell->done || strcmp(sl_grid_text(t->grids, row, key), cell->key) != 0 || !is_answer(t->grids, row))
                 continue;
             cell->done = true;
             s->found++;
@@ -163,16 +170,12 @@ static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
  * its sweep is killed before that, the lock is nobody's for a moment, so it is worth a little patience. */
 static sl_status lock(const char *path, int *fd)
 {
-    const double patience_s = 3, start = sl_clock_s();
+    const double patience_s = 3;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0)
         return sl_fail(SL_E_IO, "cannot write %s: %s", path, strerror(errno));
-    while (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
-        if (sl_clock_s() - start > patience_s)
-            return sl_fail(SL_E_USAGE, "%s is being written by another sweep: wait for it, or give another --out",
-                           path);
-        usleep(5000);
-    }
+    if (!sl_cli_lock(*fd, patience_s))
+        return sl_fail(SL_E_USAGE, "%s is being written by another sweep: wait for it, or give another --out", path);
     return SL_OK;
 }
 
@@ -243,43 +246,79 @@ static void show_end(const sweep *s, const char *csv)
     printf("see it  sluice report %s\n", s->path);
 }
 
-/* ---- workers ---- */
+/* ---- processes ---- */
 
-static void work(const sweep *s, int64_t cell, int out)
-{
-    sl_sweep_result result;
-    sl_sweep_cell_run(s->options, &s->grid.cells[cell], s->run, &result);
-    ssize_t wrote = write(out, &result, sizeof result); /* less than a pipe takes at once */
-    _exit(wrote == (ssize_t) sizeof result ? 0 : 1);
-}
-
-static sl_status start(sweep *s, worker *w)
+/* Forks: *pid is 0 in the child, which writes to *end what this process reads there. */
+static sl_status spawn(const sweep *s, pid_t *pid, int *end)
 {
     int ends[2];
     pid_t parent = getpid();
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return sl_fail(SL_E_IO, "cannot start a cell: %s", strerror(errno));
+    fflush(stdout);
+    *pid = fork();
+    if (*pid == 0) {
+        close(ends[0]);
+        if (s->lock >= 0)
+            close(s->lock);               /* or it would outlive a killed sweep by a cell's time */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a sweep that is killed leaves nobody behind */
+        if (getppid() != parent)
+            _exit(1);
+        *end = ends[1];
+        return SL_OK;
+    }
+    close(ends[1]);
+    if (*pid < 0) {
+        close(ends[0]);
+        return sl_fail(SL_E_MEMORY, "cannot start a process for a cell: %s; try --jobs 1", strerror(errno));
+    }
+    *end = ends[0];
+    return SL_OK;
+}
+
+/* The end of a child. */
+static void answer(int end, const void *bytes, size_t length)
+{
+    ssize_t wrote = write(end, bytes, length); /* less than a pipe takes at once */
+    _exit(wrote == (ssize_t) length ? 0 : 1);
+}
+
+/* Waits for a child's answer and its end; where there is no answer, says why in `error`. */
+static bool receive(pid_t pid, int end, void *bytes, size_t length, char error[128])
+{
+    ssize_t got;
+    int status = 0;
+    do
+        got = read(end, bytes, length);
+    while (got < 0 && errno == EINTR);
+    close(end);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (got == (ssize_t) length)
+        return true;
+    snprintf(error, 128, WIFSIGNALED(status) ? "the cell's process was ended by signal %d" : "exit code %d",
+             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    return false;
+}
+
+/* ---- workers ---- */
+
+static sl_status start(sweep *s, worker *w)
+{
+    pid_t pid;
+    int end;
     while (s->next < s->grid.count && s->grid.cells[s->next].done)
         s->next++;
     if (s->next == s->grid.count)
         return SL_OK;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return sl_fail(SL_E_IO, "cannot start a cell: %s", strerror(errno));
-    fflush(stdout);
-    pid_t pid = fork();
+    SL_TRY(spawn(s, &pid, &end));
     if (pid == 0) {
-        close(ends[0]);
-        close(s->lock);                   /* or it would outlive a killed sweep by a cell's time */
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a sweep that is killed leaves nobody behind */
-        if (getppid() != parent)
-            _exit(1);
+        sl_sweep_result result;
         sl_log_set(NULL, NULL, SL_LOG_ERROR);
-        work(s, s->next, ends[1]);
+        sl_sweep_cell_run(s->options, &s->grid.cells[s->next], s->run, &result);
+        answer(end, &result, sizeof result);
     }
-    close(ends[1]);
-    if (pid < 0) {
-        close(ends[0]);
-        return sl_fail(SL_E_MEMORY, "cannot start a process for a cell: %s; try --jobs 1", strerror(errno));
-    }
-    *w = (worker){pid, ends[0], s->next++};
+    *w = (worker){pid, end, s->next++};
     return SL_OK;
 }
 
@@ -287,21 +326,12 @@ static sl_status finish(sweep *s, worker *w)
 {
     sl_sweep_cell *cell = &s->grid.cells[w->cell];
     sl_sweep_result r;
-    ssize_t got;
-    int status = 0;
-    do
-        got = read(w->pipe, &r, sizeof r);
-    while (got < 0 && errno == EINTR);
-    close(w->pipe);
-    while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
-        continue;
-    w->pid = 0;
-    if (got != (ssize_t) sizeof r) {
+    char error[128];
+    if (!receive(w->pid, w->pipe, &r, sizeof r, error)) {
         r = (sl_sweep_result){.status = SL_E_INTERNAL};
-        snprintf(r.error, sizeof r.error,
-                 WIFSIGNALED(status) ? "the cell's process was ended by signal %d" : "exit code %d",
-                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        snprintf(r.error, sizeof r.error, "%s", error);
     }
+    w->pid = 0;
     double speed = (s->run ? r.measured : r.predicted).tokens_per_s;
     cell->done = true;
     s->finished++;
@@ -360,18 +390,44 @@ static sl_status run_cells(sweep *s)
 
 /* ---- */
 
-/* Wrong models and lengths are told before the first cell, not as a hundred failed ones. */
+typedef struct check {
+    sl_status status;
+    bool measures; /* a cell times kernels on this machine */
+    char error[512];
+} check;
+
+static void check_cells(const sweep *s, check *c)
+{
+    const sl_sweep_cell *last = NULL;
+    *c = (check){.status = SL_OK};
+    for (int64_t i = 0; i < s->grid.count && c->status == SL_OK; i++) {
+        const sl_sweep_cell *cell = &s->grid.cells[i];
+        if (!last || last->model != cell->model || last->seqlen != cell->seqlen)
+            c->status = sl_sweep_cell_check(s->options, cell, &c->measures);
+        last = cell;
+    }
+    if (c->status != SL_OK)
+        snprintf(c->error, sizeof c->error, "%s", sl_error_message());
+}
+
+/* Wrong models and lengths are told before the first cell, not as a hundred failed ones. They are looked for in a child: to find a
+ * GPU is to initialise its driver, which no process forked after that could use. */
 static sl_status check_jobs(sweep *s)
 {
     int64_t jobs = sl_options_i64(s->options, "jobs");
-    bool measures = false;
-    const sl_sweep_cell *last = NULL;
-    for (int64_t i = 0; i < s->grid.count; i++) {
-        const sl_sweep_cell *cell = &s->grid.cells[i];
-        if (!last || last->model != cell->model || last->seqlen != cell->seqlen)
-            SL_TRY(sl_sweep_cell_check(s->options, cell, &measures));
-        last = cell;
+    pid_t pid;
+    int end;
+    check c;
+    char error[128];
+    SL_TRY(spawn(s, &pid, &end));
+    if (pid == 0) {
+        check_cells(s, &c);
+        answer(end, &c, sizeof c);
     }
+    if (!receive(pid, end, &c, sizeof c, error))
+        return sl_fail(SL_E_INTERNAL, "the cells cannot be checked: %s", error);
+    if (c.status != SL_OK)
+        return sl_fail(c.status, "%s", c.error);
     if (s->run && !sl_options_is_set(s->options, "data"))
         return sl_fail(SL_E_USAGE, "--run trains, so it needs --data");
     if (jobs < 0 || jobs > MOST_JOBS)
@@ -379,7 +435,7 @@ static sl_status check_jobs(sweep *s)
                        MOST_JOBS);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     s->n_workers = (int) (jobs ? jobs : SL_MAX(SL_MIN(cores, MOST_JOBS), 1));
-    if (s->run || measures) /* they would disturb each other's times */
+    if (s->run || c.measures) /* they would disturb each other's times */
         s->n_workers = 1;
     return SL_OK;
 }

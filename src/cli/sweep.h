@@ -10,7 +10,7 @@ typedef struct sl_sweep_cell {
     const char *model;
     int64_t seqlen;
     size_t budget[SL_TIER_COUNT]; /* SIZE_MAX: not limited */
-    char key[160];                /* names it in the file */
+    const char *key;              /* names it in the file, the model in full */
     bool done;
 } sl_sweep_cell;
 

@@ -131,7 +131,7 @@ sl_status sl_sweep_list(const char *name, const char *text, bool bytes, int64_t 
 
 /* ---- the grid ---- */
 
-static void name_cell(sl_sweep_cell *cell)
+static sl_status name_cell(sl_region *region, sl_sweep_cell *cell)
 {
     char text[SL_TIER_COUNT][32];
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
@@ -139,8 +139,8 @@ static void name_cell(sl_sweep_cell *cell)
             strcpy(text[tier], "unlimited");
         else
             snprintf(text[tier], sizeof text[tier], "%zu", cell->budget[tier]);
-    snprintf(cell->key, sizeof cell->key, "%.60s seqlen=%" PRId64 " device=%s host=%s", cell->model, cell->seqlen,
-             text[SL_TIER_DEVICE], text[SL_TIER_HOST]);
+    return sl_region_printf(region, &cell->key, "%s seqlen=%" PRId64 " device=%s host=%s", cell->model, cell->seqlen,
+                            text[SL_TIER_DEVICE], text[SL_TIER_HOST]);
 }
 
 typedef struct lists {
@@ -189,7 +189,7 @@ static sl_status fill_grid(const lists *l, sl_sweep_grid *grid)
                     cell->seqlen = l->seqlens[s];
                     cell->budget[SL_TIER_DEVICE] = as_budget(l->budgets[SL_TIER_DEVICE][d]);
                     cell->budget[SL_TIER_HOST] = as_budget(l->budgets[SL_TIER_HOST][h]);
-                    name_cell(cell);
+                    SL_TRY(name_cell(grid->region, cell));
                 }
     return SL_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "bench/system.h"
 #include "cli/cli.h"
+#include "core/pool.h"
 
 static const char usage[] =
     "usage: sluice system [--json] [--out FILE] [--quick] [--probe]\n"
@@ -30,8 +31,7 @@ static sl_status run(const sl_options *options)
     const sl_device_class *class;
     sl_results *results = NULL;
     int64_t threads = sl_options_i64(options, "threads");
-    if (threads < 0 || threads > 1024)
-        return sl_fail(SL_E_USAGE, "--threads %lld is out of range: give 0 to 1024", (long long) threads);
+    SL_TRY(sl_pool_check_threads(threads));
     SL_TRY(sl_device_find(sl_options_string(options, "device"), &class));
     sl_system_config config = {
         .device = class->name,

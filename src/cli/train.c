@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -31,18 +30,21 @@ static const char usage[] =
     "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 does not fit.";
 
 static sl_trainer *volatile running;
-static volatile sig_atomic_t signals, has_folder;
+static volatile sig_atomic_t signals, saves; /* saves: a stop writes a checkpoint */
 
+/* The stop comes first: it must not depend on whether anybody can be told of it. */
 static void on_signal(int number)
 {
+    int before = errno;
     if (signals++ > 0)
         _exit(128 + number);
-    static const char with[] = "\nsluice: finishing the step and writing a checkpoint; once more to leave at once\n";
-    static const char without[] = "\nsluice: finishing the step; once more to leave at once\n";
-    if (write(STDERR_FILENO, has_folder ? with : without, (has_folder ? sizeof with : sizeof without) - 1) < 0)
-        return;
     if (running)
         sl_trainer_request_stop(running);
+    static const char with[] = "\nsluice: finishing the step and writing a checkpoint; once more to leave at once\n";
+    static const char without[] = "\nsluice: finishing the step; once more to leave at once\n";
+    ssize_t wrote = write(STDERR_FILENO, saves ? with : without, (saves ? sizeof with : sizeof without) - 1);
+    (void) wrote;
+    errno = before;
 }
 
 static void print_plan(const sl_trainer_view *v)
@@ -144,7 +146,8 @@ static void print_end(const sl_trainer_view *v, const run_state *state)
     if (v->out)
         printf("\nfiles   %s/events.jsonl\n", v->out);
     if (v->checkpoint)
-        printf("        %s (go on with --resume; Hugging Face reads it too)\n", v->checkpoint);
+        printf("        %s (go on with --resume%s)\n", v->checkpoint,
+               v->setup->model.rope_style == SL_ROPE_INTERLEAVED ? "" : "; Hugging Face reads it too");
     fflush(stdout);
 }
 
@@ -181,29 +184,33 @@ static sl_status run(sl_trainer *trainer, bool quiet)
     if (view.step > view.first_step)
         print_end(&view, &state);
     if (view.interrupted)
-        printf("stopped as asked after step %lld%s\n", (long long) view.step,
-               view.out ? "; go on with --resume" : "; without --out there was no place for a checkpoint");
+        printf("stopped as asked after step %lld; %s\n", (long long) view.step,
+               !view.out                          ? "without --out there was no place for a checkpoint"
+               : view.setup->checkpoint_every < 0 ? "--checkpoint-every -1 writes no checkpoint"
+                                                  : "go on with --resume");
     return SL_OK;
 }
 
 /* Two runs in one folder would mix their logs and remove each other's checkpoints, so a run makes its folder, if it is not there yet,
- * and holds it, first of all. Where the file system has no locks, nothing is held. */
+ * and holds it, first of all. */
 static sl_status hold_folder(const char *out, int *fd, bool *made)
 {
     bool there = access(out, F_OK) == 0;
     SL_TRY(sl_dir_create(out));
     *fd = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (*fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    if (*fd >= 0 && !sl_cli_lock(*fd, 0))
         return sl_fail(SL_E_USAGE, "another run is writing to %s: wait for its end, or give another --out", out);
     *made = !there;
     return SL_OK;
 }
 
-static void catch_signals(sl_trainer *trainer, bool folder)
+static void catch_signals(sl_trainer *trainer)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sl_trainer_view view;
+    sl_trainer_look(trainer, &view);
+    saves = view.out && view.setup->checkpoint_every >= 0;
     running = trainer;
-    has_folder = folder;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }
@@ -235,7 +242,7 @@ int sl_cli_train(int argc, char **argv)
         sl_cli_status_clear();
     }
     if (status == SL_OK) {
-        catch_signals(trainer, out != NULL);
+        catch_signals(trainer);
         status = run(trainer, sl_options_flag(job->options, "quiet"));
     }
     const char *json;

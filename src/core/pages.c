@@ -10,10 +10,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "core/fault.h"
 #include "core/mem.h"
+#include "core/pool.h"
 #include "core/text.h"
 
 #define PIECE ((size_t) 2 << 20) /* a huge page: taken, touched, then looked up whether to stop */
@@ -86,7 +86,7 @@ void sl_pages_ahead_stop(sl_pages_ahead *ahead)
 /* Signals are for the program's own threads. No thread at all is fine too: then nothing is touched ahead. */
 void sl_pages_ahead_go_on(sl_pages_ahead *ahead)
 {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN), wanted = SL_MIN(SL_MAX(cores * 3 / 4, 1), (long) MOST_TOUCHERS);
+    const int wanted = SL_MIN(SL_MAX(sl_pool_cores() * 3 / 4, 1), MOST_TOUCHERS);
     sigset_t all, before;
     if (!ahead || !ahead->memory)
         return;

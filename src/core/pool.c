@@ -15,6 +15,7 @@
  * the cores, and whoever spins takes time from whoever has work. */
 #include "core/pool.h"
 
+#include <inttypes.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -155,7 +156,7 @@ static sl_status start_workers(sl_pool *pool)
     return SL_OK;
 }
 
-static int usable_cores(void)
+int sl_pool_cores(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0)
@@ -164,13 +165,23 @@ static int usable_cores(void)
     return (int) SL_MAX(1, SL_MIN(online, MOST_THREADS));
 }
 
+sl_status sl_pool_check_threads(int64_t threads)
+{
+    int cores = sl_pool_cores(), most = SL_MIN(SL_MAX(16, 4 * cores), MOST_THREADS);
+    if (threads < 0 || threads > most)
+        return sl_fail(SL_E_USAGE,
+                       "--threads %" PRId64
+                       " is too %s: this process may use %d core%s; give 1 to %d, or 0 for one per core",
+                       threads, threads < 0 ? "small" : "large", cores, cores == 1 ? "" : "s", most);
+    return SL_OK;
+}
+
 sl_status sl_pool_create(int threads, sl_pool **out)
 {
-    if (threads < 0 || threads > MOST_THREADS)
-        return sl_fail(SL_E_USAGE, "%d threads asked for; use 1 to %d, or 0 for one per core", threads, MOST_THREADS);
+    SL_TRY(sl_pool_check_threads(threads));
     sl_pool *pool;
     SL_TRY(sl_alloc_aligned(&pool, 1, sizeof *pool, 64));
-    pool->threads = threads ? threads : usable_cores();
+    pool->threads = threads ? threads : sl_pool_cores();
     pthread_mutex_init(&pool->run_lock, NULL);
     sl_status status;
     SL_TRY_GOTO(sl_alloc(&pool->workers, pool->threads, sizeof *pool->workers), fail);

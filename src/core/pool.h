@@ -10,6 +10,11 @@
 
 typedef struct sl_pool sl_pool;
 
+/* Cores this process may use. */
+int sl_pool_cores(void);
+/* What --threads may be: 0 (one per core) up to a few per core, as tests of other machines' counts want; more can only be a mistake. */
+sl_status sl_pool_check_threads(int64_t threads);
+
 /* `threads` in all, the caller of sl_pool_run included; 0 = one per core the process may use. */
 sl_status sl_pool_create(int threads, sl_pool **pool);
 void sl_pool_destroy(sl_pool *pool);

@@ -20,11 +20,21 @@ int64_t sl_device_classes(const sl_device_class *out[SL_DEVICE_CLASSES])
     return out[2] ? 3 : 2;
 }
 
+sl_status sl_device_check_name(const char *name)
+{
+    static const char *const names[] = {"auto", "cpu", "cuda", "sim"};
+    for (int64_t i = 0; i < SL_COUNT(names); i++)
+        if (strcmp(names[i], name) == 0)
+            return SL_OK;
+    return sl_fail(SL_E_USAGE, "there is no device \"%s\"; use auto, cpu, cuda or sim", name);
+}
+
 /* The plugin is looked for only where it may be meant: loading a GPU's libraries takes time and 200 MB. */
 sl_status sl_device_find(const char *name, const sl_device_class **class)
 {
     static const sl_device_class *const built_in[] = {&sl_device_cpu, &sl_device_sim};
     const char *why_not;
+    SL_TRY(sl_device_check_name(name));
     for (int i = 0; i < (int) SL_COUNT(built_in); i++)
         if (strcmp(name, built_in[i]->name) == 0)
             return *class = built_in[i], SL_OK;
@@ -36,9 +46,7 @@ sl_status sl_device_find(const char *name, const sl_device_class **class)
         sl_log(sl_plugin_is_broken() ? SL_LOG_INFO : SL_LOG_DEBUG, "the CPU is used: %s", why_not);
         return *class = &sl_device_cpu, SL_OK;
     }
-    if (strcmp(name, "cuda") == 0)
-        return sl_fail(SL_E_UNSUPPORTED, "--device cuda cannot be used here: %s; use --device cpu", why_not);
-    return sl_fail(SL_E_USAGE, "there is no device \"%s\"; use auto, cpu, cuda or sim", name);
+    return sl_fail(SL_E_UNSUPPORTED, "--device cuda cannot be used here: %s; use --device cpu", why_not);
 }
 
 sl_status sl_device_open(const char *name, const sl_device_config *config, sl_device **device)

@@ -104,6 +104,8 @@ struct sl_device {
     const sl_device_class *class;
 };
 
+/* Is that a device's name, or "auto", whether or not the device is here? */
+sl_status sl_device_check_name(const char *name);
 /* By name; "auto" is the best one present. The message says what is missing and why. */
 sl_status sl_device_find(const char *name, const sl_device_class **class);
 enum { SL_DEVICE_CLASSES = 3 };

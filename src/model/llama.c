@@ -232,8 +232,9 @@ static sl_status read_config(const char *file, const void *json_object, sl_model
     SL_TRY(sl_config_count(file, root, "head_dim", SL_MAX(1, model->dim / model->heads), SL_MODEL_MAX_DIM,
                            &model->head_dim));
     SL_TRY(sl_config_count(file, root, "vocab_size", 0, SL_MODEL_MAX_DIM, &model->vocab));
-    SL_TRY(sl_config_count(file, root, "max_position_embeddings", 2048, INT32_MAX,
-                           &one)); /* rotary: a hint, not a limit */
+    SL_TRY(sl_config_count(file, root, "max_position_embeddings", 2048, INT32_MAX, &one));
+    if (sl_json_get(root, "max_position_embeddings"))
+        model->max_positions = one;
     SL_TRY(sl_json_bool_or(file, root, "tie_word_embeddings", false, &model->tied));
     SL_TRY(sl_config_number(file, root, "rms_norm_eps", 1e-6, 0, 1, &model->norm_eps));
     SL_TRY(read_rope(file, root, model));
@@ -249,9 +250,11 @@ static sl_status read_config(const char *file, const void *json_object, sl_model
 static void write_config(const sl_model *model, void *json_writer)
 {
     sl_json_writer *w = json_writer;
-    sl_json_begin_array(w, "architectures");
-    sl_json_put_string(w, NULL, "LlamaForCausalLM");
-    sl_json_end_array(w);
+    if (model->rope_style != SL_ROPE_INTERLEAVED) { /* Hugging Face's class rotates halves, whatever the file says */
+        sl_json_begin_array(w, "architectures");
+        sl_json_put_string(w, NULL, "LlamaForCausalLM");
+        sl_json_end_array(w);
+    }
     sl_json_put_string(w, "model_type", "llama");
     sl_json_put_i64(w, "hidden_size", model->dim);
     sl_json_put_i64(w, "intermediate_size", model->ffn);
@@ -260,6 +263,8 @@ static void write_config(const sl_model *model, void *json_writer)
     sl_json_put_i64(w, "num_key_value_heads", model->kv_heads);
     sl_json_put_i64(w, "head_dim", model->head_dim);
     sl_json_put_i64(w, "vocab_size", model->vocab);
+    if (model->max_positions)
+        sl_json_put_i64(w, "max_position_embeddings", model->max_positions);
     sl_json_put_string(w, "hidden_act", "silu");
     sl_config_put(w, "rms_norm_eps", model->norm_eps);
     sl_json_put_bool(w, "tie_word_embeddings", model->tied);

@@ -88,6 +88,11 @@ sl_status sl_model_build(const sl_model *model, sl_graph *graph)
     return sl_graph_finish(graph, loss);
 }
 
+sl_status sl_build_model(void *model, sl_graph *graph)
+{
+    return sl_model_build(model, graph);
+}
+
 int64_t sl_model_parameters(const sl_model *model)
 {
     return model->family->parameters(model);

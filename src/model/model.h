@@ -22,7 +22,8 @@ struct sl_model {
     const sl_model_family *family;
     char name[64];
     int64_t layers, dim, heads, kv_heads, head_dim, ffn, vocab;
-    int64_t max_seqlen; /* learned positions need it; 0 = any */
+    int64_t max_seqlen;    /* learned positions need it; 0 = any */
+    int64_t max_positions; /* what a config.json says of rotary ones: kept for others, no limit here; 0 = it does not */
     bool tied;
     float norm_eps;
     int32_t rope_style; /* sl_rope_style */
@@ -38,6 +39,7 @@ sl_status sl_model_find(const char *name_or_path, sl_model *model);
 int64_t sl_model_presets(const sl_model **presets);
 sl_status sl_model_check(const sl_model *model); /* dimensions that make sense; names the offending key */
 sl_status sl_model_build(const sl_model *model, sl_graph *graph); /* ends with sl_graph_finish */
+sl_status sl_build_model(void *model, sl_graph *graph); /* the same, as sl_program_create and sl_plan_best take it */
 sl_status sl_model_write_config(const sl_model *model, const char *path);
 int64_t sl_model_parameters(const sl_model *model);
 /* DESIGN.md's metric formulas: arithmetic of a training step over `sequences` sequences of `seqlen`. */

@@ -223,6 +223,12 @@ static sl_status add_file(sl_tensors *set, const char *path)
     return read_header(set, file);
 }
 
+static void sort(sl_tensors *set)
+{
+    if (set->count > 1) /* without any there is no array either */
+        qsort(set->tensors, (size_t) set->count, sizeof *set->tensors, by_name);
+}
+
 /* ---- index ---- */
 
 static sl_status check_file_name(const char *index, const sl_json *entry)
@@ -258,7 +264,7 @@ static sl_status parse_index(sl_tensors *set, const char *path, const char *text
         SL_TRY(check_file_name(path, entry));
         SL_TRY(add_indexed_file(set, path, slash, entry->string));
     }
-    qsort(set->tensors, (size_t) set->count, sizeof *set->tensors, by_name);
+    sort(set);
     for (const sl_json *entry = map->child; entry; entry = entry->next) {
         const sl_tensor *tensor = sl_tensors_find(set, entry->key);
         if (!tensor || strcmp(set->paths[tensor->file] + slash, entry->string) != 0)
@@ -303,7 +309,7 @@ static sl_status open_path(sl_tensors *set, const char *path)
 
 static sl_status check_names(sl_tensors *set)
 {
-    qsort(set->tensors, (size_t) set->count, sizeof *set->tensors, by_name);
+    sort(set);
     for (int64_t i = 1; i < set->count; i++)
         if (strcmp(set->tensors[i - 1].name, set->tensors[i].name) == 0)
             return sl_fail(SL_E_FORMAT, "%s: tensor \"%s\" is there twice", set->paths[set->tensors[i].file],

@@ -184,13 +184,16 @@ static sl_status issue_load(sl_bench *b, double seconds)
     return SL_OK;
 }
 
-/* Random operands as the op wants them, while an accelerator goes on with its load: one that rests meanwhile runs at its highest
- * clock for longer than REHEAT_SECONDS, and attention, whose operands are drawn, was predicted a fifth too fast. */
+/* Random operands as the op wants them. Attention's are large, and it is short: an accelerator that rests while they are drawn runs
+ * at its highest clock for longer than REHEAT_SECONDS, and attention was predicted a fifth too fast. So it goes on with its load. */
 static sl_status draw_operands(sl_bench *b, sl_launch *launch)
 {
+    double bytes = 0;
+    for (int i = 0; i < SL_MAX_IN && sl_op(launch->op)->category == SL_CAT_ATTENTION; i++)
+        bytes += (double) sl_type_bytes(&launch->in[i].type);
     SL_TRY(b->class->step_begin(b->device));
-    sl_status loaded = issue_load(b, (double) sl_bench_operand_bytes(launch) / DRAWING_RATE),
-              drawn = sl_op_fill(launch, 1, NULL), ended = b->class->step_end(b->device);
+    sl_status loaded = issue_load(b, bytes / DRAWING_RATE), drawn = sl_op_fill(launch, 1, NULL),
+              ended = b->class->step_end(b->device);
     return drawn != SL_OK ? drawn : loaded != SL_OK ? loaded : ended;
 }
 

@@ -15,11 +15,6 @@
 #include "core/text.h"
 #include "plan/rounds.h"
 
-sl_status sl_build_model(void *context, sl_graph *graph)
-{
-    return sl_model_build(context, graph);
-}
-
 /* Where measurements are kept between runs; false: nowhere. */
 static bool cache_path(const char *name, char out[1024])
 {

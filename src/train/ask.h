@@ -14,7 +14,5 @@ sl_status sl_ask_costs(void *context, const sl_program *program, sl_costs **cost
 sl_status sl_ask_machine(const sl_setup *setup, sl_hardware *hardware);
 /* A device whose libraries offer a choice of algorithms keeps its choices with the run: to be called before it is opened. */
 void sl_ask_to_remember(const sl_setup *setup);
-/* For sl_program_create and sl_plan_best; `context` is an sl_model. */
-sl_status sl_build_model(void *context, sl_graph *graph);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * Checkpoints. <out>/checkpoints/step-00000100/ holds
  *
- *     config.json, model.safetensors    the weights, loadable by Hugging Face
+ *     config.json, model.safetensors    the weights, loadable by Hugging Face (unless rotation is interleaved)
  *     optimizer.safetensors             moments and master weights, by the same names behind a prefix
  *     state.json                        where the run stands, what it is, size and hash of the other files, hash of itself
  *

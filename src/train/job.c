@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/pool.h"
 #include "plan/rounds.h"
 
 static const sl_option table[] = {
@@ -178,8 +179,6 @@ const char *sl_job_get(const sl_job *job, const char *key)
 
 /* ---- resolving ---- */
 
-enum { MAX_THREADS = 1024 };
-
 static sl_status at_least(const sl_options *o, const char *name, int64_t least)
 {
     int64_t value = sl_options_i64(o, name);
@@ -201,9 +200,8 @@ static sl_status check_ranges(const sl_options *o)
     static const struct {
         const char *name;
         int64_t least;
-    } counts[] = {
-        {"seqlen", 1}, {"steps", 1}, {"val-every", 0},       {"val-steps", 1},        {"threads", 0},
-        {"keep", 1},   {"seed", 0},  {"document-token", -1}, {"chunks-per-round", 0}, {"checkpoint-every", -1}};
+    } counts[] = {{"seqlen", 1}, {"steps", 1},           {"val-every", 0},        {"val-steps", 1},        {"keep", 1},
+                  {"seed", 0},   {"document-token", -1}, {"chunks-per-round", 0}, {"checkpoint-every", -1}};
     static const struct {
         const char *name;
         double low, high;
@@ -218,9 +216,7 @@ static sl_status check_ranges(const sl_options *o)
         SL_TRY(between(o, "min-lr", 0, 1e30));
     if (sl_options_is_set(o, "warmup"))
         SL_TRY(at_least(o, "warmup", 0));
-    if (sl_options_i64(o, "threads") > MAX_THREADS)
-        return sl_fail(SL_E_USAGE, "--threads %" PRId64 " is too large: at most %d, or 0 for one per core",
-                       sl_options_i64(o, "threads"), MAX_THREADS);
+    SL_TRY(sl_pool_check_threads(sl_options_i64(o, "threads")));
     if (sl_options_i64(o, "steps") > UINT32_MAX - 1)
         return sl_fail(SL_E_USAGE, "--steps %" PRId64 " is too large: at most %u", sl_options_i64(o, "steps"),
                        UINT32_MAX - 1);
@@ -342,6 +338,7 @@ static sl_status resolve_device(const sl_options *o, sl_setup *setup)
         /* A profile elsewhere: its kind of device decides chunk and precision, whether or not it is present here. */
         sl_hardware hardware;
         SL_TRY(sl_hardware_find(setup->hardware, &hardware));
+        SL_TRY(sl_device_check_name(name));
         setup->measured = false;
         bool fixed = strcmp(name, "auto") != 0;
         snprintf(setup->device, sizeof setup->device, "%s", fixed ? name : hardware.shared_cores ? "cpu" : "cuda");

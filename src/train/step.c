@@ -204,8 +204,8 @@ sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
             SL_TRY(sl_trainer_checkpoint(t));
         if (between_steps)
             SL_TRY(sl_run_event_end(t, "interrupted"));
-        return sl_fail(SL_E_INTERRUPTED, "stopped as asked after step %" PRId64 "; go on with --resume",
-                       t->progress.step);
+        return sl_fail(SL_E_INTERRUPTED, "stopped as asked after step %" PRId64 "%s", t->progress.step,
+                       t->checkpoint_step == t->progress.step ? "; go on with --resume" : "");
     }
     SL_TRY(train_once(t, &result));
     account(t, &result);

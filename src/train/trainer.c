@@ -43,6 +43,9 @@ static sl_status open_data(sl_trainer *t)
 static sl_status check_device(const sl_setup *setup)
 {
     const sl_device_class *class = NULL;
+    if (strcmp(setup->device, "sim") == 0)
+        return sl_fail(SL_E_USAGE,
+                       "--device sim computes nothing, it is there to plan for: train with auto, cpu or cuda");
     sl_status status = sl_device_find(setup->device, &class);
     if (status != SL_OK && setup->hardware)
         return sl_fail_at(status, "--hw %s plans for another machine; to train on this one leave it out",
@@ -57,7 +60,7 @@ static sl_status check_folder(const sl_trainer *t)
     int64_t newest;
     if (!out && t->setup.resume)
         return sl_fail(SL_E_USAGE, "--resume needs --out, the folder of the run to go on with");
-    if (!out && t->setup.checkpoint_every)
+    if (!out && t->setup.checkpoint_every > 0)
         return sl_fail(SL_E_USAGE, "--checkpoint-every needs --out, the folder that takes the checkpoints");
     if (!out)
         return SL_OK;

@@ -2,6 +2,7 @@
  * signals. Drives the built program; everything happens in the test's own folder. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -151,6 +152,34 @@ TEST(help)
 
 /* ---- usage ---- */
 
+static int sluice_on_one_core(const char *args)
+{
+    cpu_set_t all, one;
+    REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    int code = sluice(args);
+    REQUIRE(sched_setaffinity(0, sizeof all, &all) == 0);
+    return code;
+}
+
+/* A few threads a core are somebody's choice, more a mistake; and they are no faster than the core. */
+TEST(threads)
+{
+    static const char *const commands[] = {"plan " JOB "--threads 17", TRAIN "--threads 17", "bench flops --threads 17",
+                                           "system --threads 17"};
+    for (int64_t i = 0; i < SL_COUNT(commands); i++)
+        check_refused(sluice_on_one_core(commands[i]), 2, commands[i],
+                      "--threads 17 is too large: this process may use 1 core; give 1 to 16");
+    REQUIRE(sluice_on_one_core("plan " JOB "--device cpu --threads 1 --json") == 0);
+    double alone = sl_json_get(last_line(), "step_s")->number;
+    REQUIRE(sluice_on_one_core("plan " JOB "--device cpu --threads 16 --json") == 0);
+    CHECK(sl_json_get(last_line(), "step_s")->number > 0.9 * alone);
+}
+
 TEST(usage)
 {
     refused(2, "trian", "'trian' is not a command");
@@ -167,9 +196,12 @@ TEST(usage)
     refused(2, TRAIN "--lr -1", "--lr -1 is out of range");
     refused(2, TRAIN "--lr nan", "--lr: \"nan\"");
     refused(2, TRAIN "--threads 100000", "--threads 100000 is too large");
+    refused(2, "plan " JOB "--threads -1", "--threads -1 is too small");
     refused(2, TRAIN "--device-mem 12XB", "--device-mem: \"12XB\"");
     refused(2, TRAIN "--precision fp8", "f32|bf16|bf16-master");
     refused(2, TRAIN "--device abacus", "no device \"abacus\"");
+    refused(2, "plan " JOB "--hw h100 --device abacus", "no device \"abacus\"");
+    refused(2, TRAIN "--device sim", "--device sim computes nothing");
     refused(2, TRAIN "--hw h900", "no hardware \"h900\"");
     refused(2, TRAIN "--hw h200 --costs measured", "drop one of them");
     refused(2, TRAIN "--seqlen 100 --tokens-per-step 150", "multiple of --seqlen 100");
@@ -215,6 +247,18 @@ TEST(models)
     CHECK_I64(sluice("plan --model own --seqlen 32 --costs roofline"), 0);
     CHECK_I64(sluice("plan --model own/config.json --seqlen 32 --costs roofline"), 0);
     refused(1, "init --model byte-test --out text.txt", "text.txt");
+    /* What Hugging Face would rotate otherwise does not name its class; what a config.json tells is kept. */
+    write_text("own/config.json",
+               "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 176, \"num_hidden_layers\": 2, "
+               "\"num_attention_heads\": 4, \"vocab_size\": 256, \"max_position_embeddings\": 512, "
+               "\"rope_interleaved\": true}");
+    CHECK_I64(sluice("init --model own --out turned"), 0);
+    read_text(test_path("turned/config.json"), out, sizeof out);
+    CHECK_CONTAINS(out, "\"max_position_embeddings\": 512");
+    CHECK_CONTAINS(out, "\"rope_interleaved\": true");
+    CHECK(!strstr(out, "architectures"));
+    CHECK_I64(sluice(TRAIN "--model turned --steps 2 --out turned-run"), 0);
+    CHECK_CONTAINS(out, "turned-run/checkpoints/step-00000002 (go on with --resume)\n");
     CHECK_OK(sl_dir_create(test_path("broken")));
     refused(1, "plan --model broken", "broken/config.json");
     config_refused(1, "", "broken/config.json:1:1: ");
@@ -400,7 +444,7 @@ TEST(folders)
     refused(1, TRAIN "--out text.txt", "text.txt");
     CHECK_I64(sluice(TRAIN "--steps 2 --out run --resume"), 0); /* nothing to resume: from the beginning */
     CHECK_CONTAINS(out, "no checkpoint in run yet");
-    CHECK_CONTAINS(out, "run/checkpoints/step-00000002");
+    CHECK_CONTAINS(out, "run/checkpoints/step-00000002 (go on with --resume; Hugging Face reads it too)\n");
     refused(2, TRAIN "--steps 2 --out run", "run holds a run that has reached step 2: give --resume");
     CHECK_I64(sluice(TRAIN "--steps 2 --out run --resume --json"), 0);
     CHECK_CONTAINS(out, "nothing to do");
@@ -444,18 +488,25 @@ TEST(full_disk)
 
 /* ---- signals ---- */
 
-static pid_t start(char *const *args)
+/* Its stdout goes to signal.log, its stderr to `errors` or there too. */
+static pid_t start_with(char *const *args, const char *errors)
 {
     pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
         int log = chdir(test_dir()) == 0 ? open("signal.log", O_WRONLY | O_CREAT | O_TRUNC, 0666) : -1;
-        if (log < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+        int other = errors ? open(errors, O_WRONLY) : log;
+        if (log < 0 || dup2(log, 1) < 0 || dup2(other, 2) < 0)
             _exit(126);
         execv(SL_BINARY, args);
         _exit(127);
     }
     return child;
+}
+
+static pid_t start(char *const *args)
+{
+    return start_with(args, NULL);
 }
 
 static void wait_for(const char *text)
@@ -518,6 +569,41 @@ TEST(one_signal)
     CHECK_I64(sluice(TRAIN "--steps 1000000 --device-mem 100KiB --out stopped --resume"), 3);
 }
 
+/* A signal counts where nobody can be told of it. */
+TEST(deaf_signal)
+{
+    write_text("endless.conf",
+               "model = byte-test\nseqlen = 32\ntokens-per-step = 64\ndata = text.txt\ncosts = roofline\n"
+               "steps = 1000000\nout = deaf\n");
+    write_text("signal.log", "");
+    out[0] = 0;
+    pid_t child = start_with(endless, "/dev/full");
+    wait_for("step       1/");
+    kill(child, SIGTERM);
+    CHECK_I64(finish(child), 0);
+    CHECK_CONTAINS(out, "stopped as asked after step");
+    CHECK_CONTAINS(out, "deaf/checkpoints/step-");
+}
+
+/* Who wants no checkpoints is promised none. */
+TEST(signal_without_checkpoints)
+{
+    write_text("endless.conf",
+               "model = byte-test\nseqlen = 32\ntokens-per-step = 64\ndata = text.txt\ncosts = roofline\n"
+               "steps = 1000000\nout = bare\ncheckpoint-every = -1\n");
+    write_text("signal.log", "");
+    out[0] = 0;
+    pid_t child = start(endless);
+    wait_for("step       1/");
+    kill(child, SIGTERM);
+    CHECK_I64(finish(child), 0);
+    CHECK_CONTAINS(out, "finishing the step; once more");
+    CHECK_CONTAINS(out, "--checkpoint-every -1 writes no checkpoint");
+    CHECK(!strstr(out, "--resume"));
+    CHECK(!strstr(out, "bare/checkpoints/step-"));
+    CHECK_I64(sluice(TRAIN "--steps 2 --checkpoint-every -1"), 0); /* nor does it need a folder */
+}
+
 /* A step of many seconds of processor time: the second signal does not wait for its end. */
 TEST(two_signals)
 {
@@ -569,6 +655,7 @@ int main(int argc, char **argv)
     RUN(help);
     RUN(report);
     RUN(usage);
+    RUN(threads);
     RUN(option_files);
     RUN(models);
     RUN(initial_weights);
@@ -578,6 +665,8 @@ int main(int argc, char **argv)
     RUN(folders);
     RUN(full_disk);
     RUN(one_signal);
+    RUN(deaf_signal);
+    RUN(signal_without_checkpoints);
     RUN(two_signals);
     return test_end();
 }

@@ -96,4 +96,45 @@ done
     --threads 2 --device-mem 300KiB,8MiB --out run.jsonl --quiet >/dev/null
 [ "$(grep -c '"feasible":true.*"predicted_step_s"' run.jsonl)" = 1 ] || fail "the run's cells: $(cat run.jsonl)"
 [ "$(grep -c '"feasible":false' run.jsonl)" = 1 ] || fail "the run's cell that does not fit"
+
+# Models whose paths begin alike are cells of their own.
+long=$(printf 'a%.0s' {1..70})
+"$SLUICE" init --model byte-test --out "$long-1" >/dev/null
+"$SLUICE" init --model byte-nano --out "$long-2" >/dev/null
+"$SLUICE" sweep --model "$long-1,$long-2" --seqlen 32 --tokens-per-step 64 --costs roofline --threads 2 --out long.jsonl --quiet >long.log
+"$SLUICE" sweep --model "$long-1,$long-2" --seqlen 32 --tokens-per-step 64 --costs roofline --threads 2 --out long.jsonl --quiet --csv long.csv >again.log
+grep -q "; 0 done in" again.log && [ "$(wc -l <long.csv)" = 3 ] || fail "two models with long names: $(cat long.jsonl)"
+
+# A cell that failed is done again, and counts as it came out last; one that does not fit is not.
+sed -E '0,/"feasible":true/s/"feasible":true.*"seconds":/"feasible":false,"seconds":/' whole.jsonl | sed -E '/"feasible":false,"seconds":/s/\}$/,"error":"exit code 1"}/' >failed.jsonl
+[ "$(grep -c '"error":"exit code 1"' failed.jsonl)" = 1 ] || fail "no cell was made to fail"
+"$SLUICE" sweep "${grid[@]}" --out failed.jsonl --csv failed.csv --quiet >failed.log
+grep -q "; 1 done in" failed.log || fail "a failed cell is not done again: $(head -1 failed.log)"
+cmp <(grep -o '^.*: .* do not' whole.log) <(grep -o '^.*: .* do not' failed.log) || fail "the failed cell is still counted: $(head -1 failed.log)"
+[ "$(wc -l <failed.csv)" = $((cells + 1)) ] && ! grep -q "exit code 1" failed.csv || fail "the failed cell is still shown"
+
+# The sweep's own process loads no plugin: what it forks could not use a GPU that was found before.
+if command -v cc >/dev/null; then
+    mkdir plugin
+    cat >plugin/plugin.c <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void loaded(void)
+{
+    FILE *file = fopen(getenv("LOADED_BY"), "a");
+    if (file) {
+        fprintf(file, "%d\n", (int) getpid());
+        fclose(file);
+    }
+}
+END
+    cc -shared -fPIC -o plugin/libsluice_cuda.so plugin/plugin.c
+    SLUICE_PLUGINS=$PWD/plugin LOADED_BY=$PWD/loaded "$SLUICE" sweep --model byte-test --seqlen 32 --tokens-per-step 64 --costs roofline \
+        --threads 2 --out plugin.jsonl --quiet >/dev/null 2>plugin.err &
+    run=$!
+    wait $run || fail "with a plugin that is none: $(cat plugin.err)"
+    [ -s loaded ] || fail "the plugin was not looked at"
+    ! grep -qx $run loaded || fail "the sweep loaded the plugin before it forked"
+fi
 echo "sweep: $cells cells, $kills kills, ok"

@@ -91,7 +91,7 @@ static void check_same(const sl_model *a, const sl_model *b)
     CHECK(x.norm_eps == y.norm_eps && x.rope_style == y.rope_style && x.rope_theta == y.rope_theta);
     CHECK(x.rope_factor == y.rope_factor && x.rope_low_freq == y.rope_low_freq && x.rope_high_freq == y.rope_high_freq);
     CHECK(x.rope_original_context == y.rope_original_context && x.gelu_tanh == y.gelu_tanh && x.dropout == y.dropout);
-    CHECK(x.init_std == y.init_std);
+    CHECK(x.init_std == y.init_std && x.max_positions == y.max_positions);
 }
 
 TEST(configs_come_back)
@@ -104,6 +104,7 @@ TEST(configs_come_back)
             model.rope_factor = 8, model.rope_low_freq = 1, model.rope_high_freq = 4,
             model.rope_original_context = 8192;
             model.tied = true;
+            model.max_positions = 131072;
         }
         CHECK_OK(sl_model_write_config(&model, test_path("config.json")));
         CHECK_OK(sl_model_find(test_path("config.json"), &back));
@@ -140,8 +141,9 @@ TEST(real_configs)
     sl_model model, preset;
     CHECK_OK(parse(llama31, &model));
     CHECK_OK(sl_model_find("llama3-8b", &preset));
-    CHECK(model.rope_factor == 8 && model.rope_original_context == 8192);
+    CHECK(model.rope_factor == 8 && model.rope_original_context == 8192 && model.max_positions == 131072);
     model.rope_factor = model.rope_low_freq = model.rope_high_freq = 0, model.rope_original_context = 0;
+    model.max_positions = 0;
     check_same(&model, &preset);
     test_allow_warnings(); /* attn_pdrop is not applied, and says so */
     CHECK_OK(parse(gpt2, &model));

@@ -345,6 +345,10 @@ TEST(index_files)
     CHECK(value == 2);
     CHECK_CONTAINS(sl_tensors_file(tensors, sl_tensors_find(tensors, "b")), "many/b.safetensors");
     sl_tensors_close(tensors);
+    CHECK_OK(open_index("{}", &tensors));
+    CHECK_I64(sl_tensors_count(tensors), 0);
+    CHECK(sl_tensors_find(tensors, "a") == NULL);
+    sl_tensors_close(tensors);
     CHECK_FAILS(open_index("{\"a\":\"b.safetensors\"}", &tensors), SL_E_FORMAT);
     CHECK_FAILS(open_index("{\"c\":\"b.safetensors\"}", &tensors), SL_E_FORMAT);
     CHECK_FAILS(open_index("{\"a\":\"../many/a.safetensors\"}", &tensors), SL_E_FORMAT);

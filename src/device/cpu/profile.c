@@ -31,17 +31,18 @@ void sl_cpu_profile(sl_isa isa, int threads, sl_hardware *hardware)
 {
     static const double f32_per_cycle[SL_ISA_COUNT] = {2, 32, 64, 64};
     static const double bf16_per_cycle[SL_ISA_COUNT] = {2, 32, 64, 1024};
-    double cycles = core_frequency() * threads;
+    int cores = SL_MIN(threads, sl_pool_cores()); /* more threads than cores share what there is */
+    double cycles = core_frequency() * cores;
     *hardware = (sl_hardware){
         .peak_flops = {[SL_F32] = f32_per_cycle[isa] * cycles, [SL_BF16] = bf16_per_cycle[isa] * cycles},
         .matmul_efficiency = {[SL_F32] = isa == SL_ISA_AMX ? 0.5 : 0.75, [SL_BF16] = isa == SL_ISA_AMX ? 0.5 : 0.75},
         .attention_efficiency = {[SL_F32] = {0.4, 0.35}, [SL_BF16] = {0.4, 0.35}},
-        .memory_bandwidth = {8e9 * threads + 4e9, 8e9 * threads + 4e9},
+        .memory_bandwidth = {8e9 * cores + 4e9, 8e9 * cores + 4e9},
         .link_bandwidth = {9e9, 9e9},
         .link_bandwidth_both = 8e9,
         .link_latency_s = 3e-6,
         .launch_latency_s = 3e-6,
-        .host_optimizer_bandwidth = 7e9 * threads + 3e9,
+        .host_optimizer_bandwidth = 7e9 * cores + 3e9,
         .shared_cores = true,
     };
     snprintf(hardware->name, sizeof hardware->name, "cpu %s, %d thread%s", sl_isa_name(isa), threads,
