@@ -47,6 +47,7 @@ typedef struct sl_bench {
     size_t heat;        /* from here on: the operands of the heaters */
     sl_heater heaters[SL_MOST_HEATERS];
     int n_heaters;  /* 0: kinds are timed as they are */
+    double drawing; /* bytes of attention's operands drawn in a second, the last time */
     size_t painted; /* bytes from the start of the host arena on that hold any random numbers */
 } sl_bench;
 

@@ -31,7 +31,7 @@ enum { MOST_RUNS = 6, LEAST_RUNS = 3, MOST_BESIDE = 64, MOST_LOAD = 960, SLOWDOW
 #define HEAT_SECONDS 0.006  /* of load before each timed launch */
 #define REHEAT_SECONDS 0.1  /* before each kind: it rested while operands were filled */
 #define WARM_UP_SECONDS 1.5 /* until the clock has settled */
-#define DRAWING_RATE 8e8    /* bytes of operands drawn in a second, about */
+#define DRAWING_RATE 3e8    /* bytes of operands drawn in a second, until one has been timed */
 #define STEADY 0.01         /* runs this near to each other need no more beside them */
 #define BESIDE_SECONDS 0.1  /* of each group of commands that run beside each other */
 #define HOT_BESIDE_SECONDS 0.04
@@ -88,6 +88,7 @@ static sl_status open_bench(sl_bench *b, const sl_bench_config *c, size_t heat_b
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         config.arena_bytes[tier] = b->scrub + SL_MAX(copy_bytes, b->scrub_bytes);
     b->n_heaters = 0;
+    b->drawing = DRAWING_RATE;
     b->painted = 0;
     b->heat = config.arena_bytes[SL_TIER_DEVICE];
     config.arena_bytes[SL_TIER_DEVICE] += heat_bytes;
@@ -192,8 +193,11 @@ static sl_status draw_operands(sl_bench *b, sl_launch *launch)
     for (int i = 0; i < SL_MAX_IN && sl_op(launch->op)->category == SL_CAT_ATTENTION; i++)
         bytes += (double) sl_type_bytes(&launch->in[i].type);
     SL_TRY(b->class->step_begin(b->device));
-    sl_status loaded = issue_load(b, bytes / DRAWING_RATE), drawn = sl_op_fill(launch, 1, NULL),
-              ended = b->class->step_end(b->device);
+    double start = sl_clock_s();
+    sl_status loaded = issue_load(b, bytes / b->drawing), drawn = sl_op_fill(launch, 1, NULL);
+    if (bytes > 0)
+        b->drawing = bytes / SL_MAX(sl_clock_s() - start, 1e-9);
+    sl_status ended = b->class->step_end(b->device);
     return drawn != SL_OK ? drawn : loaded != SL_OK ? loaded : ended;
 }
 
