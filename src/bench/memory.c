@@ -308,7 +308,6 @@ static sl_status one_trial(memory *m, sl_table *t, int64_t context, const char *
 
 static sl_status peak_table(memory *m)
 {
-    static const char *const names[] = {"f32", "bf16", "bf16-master"};
     char title[160], precision[64];
     snprintf(title, sizeof title, "Peak memory of %s, %lld sequences, as planned without budgets", m->model.name,
              (long long) m->batch);
@@ -318,7 +317,7 @@ static sl_status peak_table(memory *m)
         const char *list = sl_options_string(m->job->options, "precisions");
         while (sl_list_next(&list, precision)) {
             int p = 0;
-            while (p < 3 && strcmp(names[p], precision) != 0)
+            while (p < 3 && strcmp(sl_precision_name((sl_precision) p), precision) != 0)
                 p++;
             if (p == 3)
                 return sl_fail(SL_E_USAGE, "--precisions: \"%s\" is none; use f32, bf16 or bf16-master", precision);

@@ -29,11 +29,6 @@ typedef struct interpreter {
     void *workspace;
 } interpreter;
 
-static inline sl_status interpret_build(void *model, sl_graph *graph)
-{
-    return sl_model_build(model, graph);
-}
-
 static inline sl_program_config interpret_config(int64_t seqlen, int64_t sequences, int64_t chunk_tokens,
                                                  sl_precision precision)
 {
@@ -87,7 +82,7 @@ static inline size_t interpret_workspace(const interpreter *it, const sl_launch 
 static inline interpreter interpret_create(sl_model *model, const sl_program_config *config)
 {
     interpreter it = {.isa = interpret_isa};
-    CHECK_OK(sl_program_create(config, interpret_build, model, &it.program));
+    CHECK_OK(sl_program_create(config, sl_build_model, model, &it.program));
     it.memory = calloc((size_t) it.program->n_objects, sizeof *it.memory);
     for (int32_t i = 0; i < it.program->n_objects; i++)
         it.memory[i] = interpret_alloc(it.program->objects[i].bytes);

@@ -9,11 +9,6 @@ static sl_status parse(const char *text, sl_model *model)
     return sl_model_parse_config("config.json", text, strlen(text), model);
 }
 
-static sl_status build(void *model, sl_graph *graph)
-{
-    return sl_model_build(model, graph);
-}
-
 /* Elements of all parameters of a built graph, padding left out. */
 static int64_t count_parameters(const sl_model *model)
 {
@@ -255,7 +250,7 @@ TEST(every_preset_becomes_a_program)
                                         .precision = SL_PRECISION_BF16_MASTER,
                                         .gated = true,
                                         .max_segments = 4};
-            CHECK_OK(sl_program_create(&config, build, &model, &program));
+            CHECK_OK(sl_program_create(&config, sl_build_model, &model, &program));
             CHECK(program->flops == sl_model_step_flops(&model, 256, 2));
             sl_program_destroy(program);
         }

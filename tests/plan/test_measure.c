@@ -71,7 +71,7 @@ TEST(large_updates_cost_by_their_length)
     CHECK_OK(sl_model_find("byte-nano", &model));
     model.vocab = 250000, model.tied = false;
     sl_program_config config = interpret_config(16, 1, 16, SL_PRECISION_F32);
-    CHECK_OK(sl_program_create(&config, interpret_build, &model, &p));
+    CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
     CHECK_OK(sl_costs_measure(p, &(sl_measure_config){.device = "cpu", .threads = 2}, &costs));
     for (int32_t k = 0; k < p->n_kinds; k++) {
         sl_launch launch;

@@ -44,7 +44,7 @@ static double plan(job *j, size_t device, size_t host, size_t used[SL_TIER_COUNT
     sl_costs *costs;
     sl_plan *p;
     sl_status status =
-        sl_plan_best(&j->config, interpret_build, &j->model, costs_of, NULL, &config, &program, &costs, &p);
+        sl_plan_best(&j->config, sl_build_model, &j->model, costs_of, NULL, &config, &program, &costs, &p);
     if (status == SL_E_DOES_NOT_FIT)
         return 0;
     CHECK_OK(status);
@@ -65,7 +65,7 @@ static size_t minimum(job *j, sl_tier tier, size_t other)
     sl_plan_config config = {.budget = {other, other}};
     size_t bytes;
     config.budget[tier] = SIZE_MAX;
-    CHECK_OK(sl_plan_best_minimum(&j->config, interpret_build, &j->model, costs_of, NULL, &config, tier, &bytes));
+    CHECK_OK(sl_plan_best_minimum(&j->config, sl_build_model, &j->model, costs_of, NULL, &config, tier, &bytes));
     return bytes;
 }
 
@@ -121,7 +121,7 @@ TEST(settled_at_once)
     sl_program *program;
     sl_costs *costs;
     sl_plan *p;
-    CHECK_OK(sl_plan_best(&j.config, interpret_build, &j.model, costs_of, NULL, &config, &program, &costs, &p));
+    CHECK_OK(sl_plan_best(&j.config, sl_build_model, &j.model, costs_of, NULL, &config, &program, &costs, &p));
     CHECK_MSG(p->evaluated <= 8, "%d schedules", (int) p->evaluated);
     CHECK(p->predicted.wait_in_s + p->predicted.wait_out_s < 0.01 * p->predicted.step_s);
     sl_plan_destroy(p);
@@ -153,7 +153,7 @@ static double plan_large(large step, size_t device_gib, size_t host_gib)
     sl_plan *p;
     CHECK_OK(sl_model_find(step.model, &j.model));
     double start = (double) clock() / CLOCKS_PER_SEC;
-    CHECK_OK(sl_plan_best(&j.config, interpret_build, &j.model, roofline, &step, &config, &program, &costs, &p));
+    CHECK_OK(sl_plan_best(&j.config, sl_build_model, &j.model, roofline, &step, &config, &program, &costs, &p));
     double took = (double) clock() / CLOCKS_PER_SEC - start, step_s = p->predicted.step_s;
     CHECK_OK(sl_plan_check(program, p, config.budget));
     printf("%zu/%zu GiB: %.2f s, planned in %.2f s\n", device_gib, host_gib, step_s, took);

@@ -9,11 +9,6 @@
 #include "program/program.h"
 #include "test.h"
 
-static sl_status build(void *model, sl_graph *graph)
-{
-    return sl_model_build(model, graph);
-}
-
 static uint64_t random_state;
 static int64_t pick(int64_t least, int64_t most)
 {
@@ -276,7 +271,7 @@ TEST(random_programs)
         sl_program_config config = random_config();
         sl_program *p;
         int before = test_failures;
-        CHECK_OK(sl_program_create(&config, build, &model, &p));
+        CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
         check_chunks(p);
         check_bytes(p);
         check_updates(p);
@@ -316,7 +311,7 @@ static double build_large(int64_t sequences)
     for (int turn = 0; turn < 5; turn++) {
         sl_program *p;
         clock_t start = clock();
-        CHECK_OK(sl_program_create(&config, build, &model, &p));
+        CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
         best = SL_MIN(best, (double) (clock() - start) / CLOCKS_PER_SEC);
         double want = sl_model_step_flops(&model, 8192, sequences);
         CHECK_NEAR(p->flops, want, 1e-14 * want);
@@ -343,7 +338,7 @@ TEST(long_sequences)
     sl_program *p;
     int32_t contexts = 0;
     CHECK_OK(sl_model_find("llama3-1b", &model));
-    CHECK_OK(sl_program_create(&config, build, &model, &p));
+    CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
     CHECK_I64(p->n_chunks, 64);
     for (int32_t i = 0; i < p->n_objects; i++)
         if (p->objects[i].class == SL_CLASS_CONTEXT) {
@@ -364,7 +359,7 @@ TEST(updates_come_early)
     sl_program_config config = {.chunking = {16, 2, 16}, .max_segments = 1};
     sl_program *p;
     CHECK_OK(sl_model_find("byte-test", &model));
-    CHECK_OK(sl_program_create(&config, build, &model, &p));
+    CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
     int32_t updates = 0;
     for (int32_t t = 0; t < p->n_tasks; t++)
         if (is_update(&p->tasks[t])) {
@@ -385,7 +380,7 @@ TEST(hardware_flops_count_the_scores_again)
     sl_program *p;
     double extra = 0;
     CHECK_OK(sl_model_find("byte-test", &model));
-    CHECK_OK(sl_program_create(&config, build, &model, &p));
+    CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
     for (int32_t k = 0; k < p->n_kinds; k++)
         if (sl_op(p->tasks[p->kinds[k].example].op)->category == SL_CAT_ATTENTION)
             extra += (double) p->kinds[k].count * (p->kinds[k].work.hardware_flops - p->kinds[k].work.flops);
@@ -404,7 +399,7 @@ TEST(attention_knows_its_segments)
             int64_t packed = SL_MAX(1, chunkings[i].chunk_tokens / 16);
             sl_program_config config = {.chunking = chunkings[i], .max_segments = packed * documents};
             CHECK_OK(sl_model_find("byte-test", &model));
-            CHECK_OK(sl_program_create(&config, build, &model, &p));
+            CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
             for (int32_t t = 0; t < p->n_tasks; t++)
                 if (p->tasks[t].op == SL_OP_ATTENTION) {
                     const sl_task *task = &p->tasks[t];
@@ -426,7 +421,7 @@ TEST(wrong_chunkings)
                                  {1 << 30, 1, 1}};
     for (int64_t i = 0; i < SL_COUNT(wrong); i++) {
         sl_program_config config = {.chunking = wrong[i], .max_segments = 1};
-        CHECK_FAILS(sl_program_create(&config, build, &model, &p), SL_E_USAGE);
+        CHECK_FAILS(sl_program_create(&config, sl_build_model, &model, &p), SL_E_USAGE);
     }
 }
 
@@ -440,12 +435,12 @@ TEST(allocation_faults)
     model.layers = 2;
     size_t heap = sl_heap_bytes();
     sl_fault_arm(SL_FAULT_ALLOC, 1 << 30);
-    CHECK_OK(sl_program_create(&config, build, &model, &p));
+    CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
     int64_t events = sl_fault_events(SL_FAULT_ALLOC);
     sl_program_destroy(p);
     for (int64_t nth = 1; nth <= events; nth++) {
         sl_fault_arm(SL_FAULT_ALLOC, nth);
-        CHECK_FAILS(sl_program_create(&config, build, &model, &p), SL_E_MEMORY);
+        CHECK_FAILS(sl_program_create(&config, sl_build_model, &model, &p), SL_E_MEMORY);
         CHECK_I64(sl_heap_bytes(), heap);
     }
     sl_fault_arm(SL_FAULT_ALLOC, 0);

@@ -34,18 +34,13 @@ static sl_status memory_write(void *context, int32_t object, size_t offset, cons
     return SL_OK;
 }
 
-static sl_status memory_build(void *context, sl_graph *graph)
-{
-    return sl_model_build(context, graph);
-}
-
 static inline void memory_open(memory_store *m, const char *model, sl_precision precision, sl_optimizer optimizer)
 {
     memset(m, 0, sizeof *m);
     CHECK_OK(sl_model_find(model, &m->model));
     sl_program_config config = {
         .chunking = {8, 1, 8}, .precision = precision, .optimizer = optimizer, .max_segments = 1};
-    CHECK_OK(sl_program_create(&config, memory_build, &m->model, &m->program));
+    CHECK_OK(sl_program_create(&config, sl_build_model, &m->model, &m->program));
     CHECK_OK(sl_alloc(&m->bytes, m->program->n_objects, sizeof *m->bytes));
     for (int32_t i = 0; i < m->program->n_objects; i++)
         if (m->program->objects[i].persistent) {

@@ -51,7 +51,7 @@ static void rig_open(rig *r, const char *device, const char *model, const sl_pro
     sl_device_config asked = {.max_commands = 1, .max_events = 1}, opened = {0};
     memset(r, 0, sizeof *r);
     CHECK_OK(sl_model_find(golden_path(model), &r->model));
-    CHECK_OK(sl_program_create(config, interpret_build, &r->model, &r->program));
+    CHECK_OK(sl_program_create(config, sl_build_model, &r->model, &r->program));
     CHECK_OK(sl_device_open(device, &asked, &r->device));
     r->device->class->hardware(r->device, &hardware);
     CHECK_OK(sl_costs_roofline(r->program, &hardware, r->device, &r->costs));
