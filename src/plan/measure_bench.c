@@ -177,7 +177,7 @@ static sl_status issue_load(sl_bench *b, double seconds)
     int launches = 0;
     for (int i = 0; i < b->n_heaters; i++)
         launches += b->heaters[i].times;
-    const int rounds = (int) SL_MIN(ceil(seconds / HEAT_SECONDS), MOST_LOAD / SL_MAX(launches, 1));
+    const int rounds = SL_MIN((int) ceil(SL_MIN(seconds / HEAT_SECONDS, MOST_LOAD)), MOST_LOAD / SL_MAX(launches, 1));
     for (int r = 0; r < rounds; r++)
         for (int i = 0; i < b->n_heaters; i++)
             for (int n = 0; n < b->heaters[i].times; n++)

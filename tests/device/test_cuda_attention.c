@@ -134,19 +134,18 @@ TEST(many_heads)
 
 TEST(far_keys)
 {
-    sl_op_case slice = {
-        .name = "far",
-        .in = {SL_T2(SL_BF16, FAR_N, 2 * FAR_DIM), SL_T2(SL_BF16, FAR_N, 2 * FAR_DIM),
-               SL_T2(SL_BF16, FAR + FAR_N, 2 * FAR_DIM), SL_T2(SL_BF16, FAR_N, 2 * FAR_DIM), SL_T2(SL_F32, 2, FAR_N),
-               SL_T1(SL_I32, 2)},
-        .segments = 1,
-        .attrs.attention = {.heads = 2,
-                            .kv_heads = 1,
-                            .head_dim = FAR_DIM,
-                            .causal = 1,
-                            .q_offset = FAR,
-                            .uniform = FAR + FAR_N,
-                            .scale = 0.125f}};
+    sl_op_case slice = {.name = "far",
+                        .in = {SL_T2(SL_BF16, FAR_N, 2 * FAR_DIM), SL_T2(SL_BF16, FAR_N, 2 * FAR_DIM),
+                               SL_T2(SL_BF16, FAR + FAR_N, 2 * FAR_DIM), SL_T2(SL_BF16, FAR_N, 2 * FAR_DIM),
+                               SL_T2(SL_F32, 2, FAR_N), SL_T1(SL_I32, 2)},
+                        .segments = 1,
+                        .attrs.attention = {.heads = 2,
+                                            .kv_heads = 1,
+                                            .head_dim = FAR_DIM,
+                                            .causal = 1,
+                                            .q_offset = FAR,
+                                            .uniform = FAR + FAR_N,
+                                            .scale = 0.125f}};
     const double tolerance = sl_op(SL_OP_ATTENTION_BWD)->tolerance[1];
     test_launch want = {0}, got = {0};
     test_prepare(&want, SL_OP_ATTENTION_BWD, &slice, 5);
