@@ -55,6 +55,7 @@ typedef struct sl_hardware {
     double link_latency_s, launch_latency_s;
     double host_optimizer_bandwidth; /* bytes of state the host updates per second */
     bool shared_cores;               /* copies and host ops take time from compute (the CPU device) */
+    bool attention_keeps_scores; /* its backward in bf16 writes a value per query and key (cuDNN's deterministic one) */
 } sl_hardware;
 
 typedef struct sl_device sl_device;

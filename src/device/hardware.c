@@ -1,4 +1,4 @@
-/* Machines to plan for. A profile is a flat JSON object; one table of its keys serves reader and writer, and every key is
+/* Machines to plan for. A profile is a flat JSON object; one table of its keys serves reader and writer, and every number is
  * required: a profile with a forgotten bandwidth would plan nonsense without a word. */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum { LARGEST_FILE = 1 << 20 };
         [SL_F32] = __VA_ARGS__, [SL_BF16] = __VA_ARGS__ \
     }
 
-/* The H200 as measured (GEMM sustained for 8 s, cuDNN attention at 8k, pinned copies both ways at once); the others scaled
+/* The H200 as measured (GEMM sustained for 8 s, attention at 8k, pinned copies both ways at once); the others scaled
  * from their data sheets by the same shares. */
 static const sl_hardware profiles[] = {
     {.name = "h200",
@@ -51,7 +51,8 @@ static const sl_hardware profiles[] = {
      .link_bandwidth_both = 22e9,
      .link_latency_s = 10e-6,
      .launch_latency_s = 4e-6,
-     .host_optimizer_bandwidth = 100e9},
+     .host_optimizer_bandwidth = 100e9,
+     .attention_keeps_scores = true},
     {.name = "rtx5090",
      .memory_bytes = {34000000000, 134200000000},
      .peak_flops = {[SL_F32] = 105e12, [SL_BF16] = 209.5e12},
@@ -62,7 +63,8 @@ static const sl_hardware profiles[] = {
      .link_bandwidth_both = 45e9,
      .link_latency_s = 10e-6,
      .launch_latency_s = 4e-6,
-     .host_optimizer_bandwidth = 50e9},
+     .host_optimizer_bandwidth = 50e9,
+     .attention_keeps_scores = true},
     {.name = "rtx3090",
      .memory_bytes = {25300000000, 134200000000},
      .peak_flops = {[SL_F32] = 35.6e12, [SL_BF16] = 71e12},
@@ -73,7 +75,8 @@ static const sl_hardware profiles[] = {
      .link_bandwidth_both = 21e9,
      .link_latency_s = 10e-6,
      .launch_latency_s = 5e-6,
-     .host_optimizer_bandwidth = 35e9},
+     .host_optimizer_bandwidth = 35e9,
+     .attention_keeps_scores = true},
 };
 
 static const char *const names[] = {"h200", "h100", "a100", "rtx5090", "rtx3090", "this"};
@@ -86,7 +89,8 @@ const char *const *sl_hardware_names(int64_t *count)
 
 /* ---- the file format ---- */
 
-typedef enum field_kind { FIELD_BYTES, FIELD_RATE, FIELD_SHARE, FIELD_SECONDS } field_kind;
+/* Flags may be left out; they are false then. */
+typedef enum field_kind { FIELD_BYTES, FIELD_RATE, FIELD_SHARE, FIELD_SECONDS, FIELD_FLAG } field_kind;
 typedef struct field {
     const char *key;
     field_kind kind;
@@ -113,6 +117,8 @@ static const field fields[] = {
     {"link_latency_s", FIELD_SECONDS, AT(link_latency_s)},
     {"launch_latency_s", FIELD_SECONDS, AT(launch_latency_s)},
     {"host_optimizer_bandwidth", FIELD_RATE, AT(host_optimizer_bandwidth)},
+    {"shared_cores", FIELD_FLAG, AT(shared_cores)},
+    {"attention_keeps_scores", FIELD_FLAG, AT(attention_keeps_scores)},
 };
 #undef AT
 
@@ -151,6 +157,11 @@ static sl_status read_field(const char *path, const sl_json *value, const field 
         if (!is_number || !(number >= 0) || number > 1)
             return refuse(path, value, f->key, "a time between 0 and 1 s");
         break;
+    case FIELD_FLAG:
+        if (value->kind != SL_JSON_BOOL)
+            return refuse(path, value, f->key, "true or false");
+        memcpy(to, &value->boolean, sizeof value->boolean);
+        return SL_OK;
     }
     memcpy(to, &number, sizeof number);
     return SL_OK;
@@ -170,12 +181,6 @@ static sl_status read_members(const char *path, const sl_json *root, sl_hardware
             memcpy(hardware->name, member->string, member->length + 1);
             continue;
         }
-        if (strcmp(member->key, "shared_cores") == 0) {
-            if (member->kind != SL_JSON_BOOL)
-                return refuse(path, member, "shared_cores", "true or false");
-            hardware->shared_cores = member->boolean;
-            continue;
-        }
         while (i < SL_COUNT(fields) && strcmp(fields[i].key, member->key) != 0)
             i++;
         if (i == SL_COUNT(fields))
@@ -185,7 +190,7 @@ static sl_status read_members(const char *path, const sl_json *root, sl_hardware
         seen[i] = true;
     }
     for (int64_t i = 0; i < SL_COUNT(fields); i++)
-        if (!seen[i])
+        if (!seen[i] && fields[i].kind != FIELD_FLAG)
             return sl_fail(SL_E_FORMAT, "%s: the key \"%s\" is missing from the hardware profile", path, fields[i].key);
     return SL_OK;
 }
@@ -223,12 +228,15 @@ void sl_hardware_put(const sl_hardware *hardware, sl_json_writer *w)
         if (fields[i].kind == FIELD_BYTES) {
             memcpy(&bytes, from, sizeof bytes);
             sl_json_put_i64(w, fields[i].key, (int64_t) bytes);
+        } else if (fields[i].kind == FIELD_FLAG) {
+            bool flag;
+            memcpy(&flag, from, sizeof flag);
+            sl_json_put_bool(w, fields[i].key, flag);
         } else {
             memcpy(&number, from, sizeof number);
             sl_json_put_f64(w, fields[i].key, number);
         }
     }
-    sl_json_put_bool(w, "shared_cores", hardware->shared_cores);
 }
 
 sl_status sl_hardware_write(const sl_hardware *hardware, const char *path)

@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 
-#define SL_PLUGIN_ABI 5
+#define SL_PLUGIN_ABI 6
 
 typedef struct sl_plugin_host {
     /* These three stay where they are in every version, so that a plugin of another one can refuse in words. */

@@ -80,14 +80,18 @@ static double device_seconds(const sl_hardware *hw, const sl_launch *launch, con
     return hw->launch_latency_s + fmax(arithmetic, bytes);
 }
 
-/* As device/cuda/attention.c with cuDNN's deterministic backward: an f32 per row and head, dK and dV in bf16 where they are added to
- * what is there, dQ of a slice's second part, and dS in bf16, for all K/V heads or as few as the limit asks for. */
-static size_t attention_bwd_workspace(const sl_launch *launch)
+/* As device/cuda: dQ in f32 and two f32 per row and head, in tiles of up to 128 rows (attention_hopper.cu). Or (attention.c) with cuDNN's
+ * deterministic backward: an f32 per row and head, dK and dV in bf16 where they are added to what is there, dQ of a slice's second
+ * part, and dS in bf16, for all K/V heads or as few as the limit asks for. */
+static size_t attention_bwd_workspace(const sl_launch *launch, const sl_hardware *hardware)
 {
     const sl_type *q = &launch->in[1].type, *kv = &launch->in[2].type;
     size_t rows = (size_t) q->dim[0], context = (size_t) (kv->rank ? kv : q)->dim[0];
     size_t heads = (size_t) SL_MAX(launch->attrs.attention.heads, 1);
     size_t groups = (size_t) SL_MAX(launch->attrs.attention.kv_heads, 1);
+    int head_dim = launch->attrs.attention.head_dim;
+    if (!hardware->attention_keeps_scores && (head_dim == 64 || head_dim == 128))
+        return SL_ROUND_UP(rows, (size_t) 128) * heads * 4 * (size_t) (head_dim + 2);
     if (launch->attrs.attention.sequence > 0)
         context = SL_MIN(context, (size_t) launch->attrs.attention.sequence);
     size_t fixed = rows * heads * 4;
@@ -99,7 +103,7 @@ static size_t attention_bwd_workspace(const sl_launch *launch)
     }
     size_t scores = 2 * heads * rows * context;
     if (launch->attrs.attention.any_order) /* no dS: dQ in f32 */
-        return fixed + rows * heads * (size_t) launch->attrs.attention.head_dim * 4;
+        return fixed + rows * heads * (size_t) head_dim * 4;
     if (!launch->workspace_bytes || fixed + scores <= launch->workspace_bytes)
         return fixed + scores;
     return fixed + SL_MAX(SL_MIN(scores / 2, launch->workspace_bytes), scores / groups);
@@ -114,7 +118,7 @@ static size_t matmul_workspace(const sl_launch *launch)
     return outputs < (int64_t) 1 << 22 && k >= 8192 ? SL_MAX(usual, 8 * (size_t) outputs * 4) : usual;
 }
 
-size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream)
+size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream, const sl_hardware *hardware)
 {
     const sl_type *first = &launch->in[0].type;
     size_t rows = (size_t) SL_MAX(first->dim[0], (int64_t) 1);
@@ -132,7 +136,7 @@ size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream)
     case SL_OP_ATTENTION:
         return (size_t) 1 << 20;
     case SL_OP_ATTENTION_BWD:
-        return attention_bwd_workspace(launch);
+        return attention_bwd_workspace(launch, hardware);
     case SL_OP_EMBEDDING_BWD: /* tokens sorted by id, and two f32 rows for every 32 of them */
         return rows * 16 + SL_DIV_UP(rows, (size_t) 32) * 8 * (size_t) SL_MAX(first->dim[1], (int64_t) 1);
     case SL_OP_RMSNORM_BWD:
@@ -185,7 +189,7 @@ sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardwa
             if (stream == SL_STREAM_HOST && !example->host_allowed)
                 continue;
             c->workspace[tier][k] = device ? device->class->workspace(device, &launch, stream)
-                                           : sl_costs_workspace_estimate(&launch, stream);
+                                           : sl_costs_workspace_estimate(&launch, stream, hardware);
         }
     }
     fill_machine(c, program, hardware);

@@ -3,7 +3,8 @@
  * every size that a head dim is filled up to. And what their tiles could break:
  *   - rows of the context behind the slice hold anything (here NaN), and nobody sees them;
  *   - heads do not depend on how many there are, bit for bit, though with a few of them a block gets 32 rows.
- * And a slice so far into its sequence that cuDNN's backward takes the keys before it in several parts.
+ * And a slice so far into its sequence that cuDNN's backward takes the keys before it in several parts; and the backward in bf16 over
+ * several tiles of keys and queries, whole and cut off, where its sums must come out the same each time.
  */
 #include "device/device.h"
 #include "ops/launch.h"
@@ -161,6 +162,82 @@ TEST(far_keys)
     test_release(&want);
 }
 
+/* Rows per sequence, keys before them; dkv apart or (0 boundaries) beside q. */
+typedef struct tiles_case {
+    int head_dim, heads, kv_heads, sequences, rows, before, causal, wide, accumulate, beside;
+} tiles_case;
+
+static sl_op_case tiles_of(const tiles_case *c)
+{
+    const int64_t n = (int64_t) c->sequences * c->rows, width = (int64_t) c->heads * c->head_dim,
+                  kv_width = 2 * (int64_t) c->kv_heads * c->head_dim, q_width = width + (c->beside ? kv_width : 0);
+    sl_op_case tiles = {.name = "tiles",
+                        .in = {SL_T2(SL_BF16, n, width), SL_T2(SL_BF16, n, q_width),
+                               SL_T2(SL_BF16, n + c->before, kv_width), SL_T2(SL_BF16, n, width),
+                               SL_T2(SL_F32, c->heads, n), SL_T1(SL_I32, c->sequences + 1)},
+                        .segments = c->sequences,
+                        .accumulate = c->accumulate ? 2 : 0,
+                        .wide_out = c->wide,
+                        .attrs.attention = {.heads = c->heads,
+                                            .kv_heads = c->kv_heads,
+                                            .head_dim = c->head_dim,
+                                            .causal = c->causal,
+                                            .q_offset = c->before,
+                                            .uniform = c->rows + c->before,
+                                            .scale = 1 / sqrtf((float) c->head_dim)}};
+    if (c->beside)
+        tiles.in[2] = (sl_type){.dtype = SL_BF16};
+    return tiles;
+}
+
+static unsigned char *copy_of(const test_launch *t)
+{
+    unsigned char *copy;
+    CHECK_OK(sl_alloc(&copy, (int64_t) t->bytes, 1));
+    memcpy(copy, t->memory, t->bytes);
+    return copy;
+}
+
+static void check_tiles(const tiles_case *c)
+{
+    const double tolerance = sl_op(SL_OP_ATTENTION_BWD)->tolerance[1];
+    const sl_op_case op_case = tiles_of(c);
+    test_launch want = {0}, got = {0};
+    test_prepare(&want, SL_OP_ATTENTION_BWD, &op_case, 7);
+    test_prepare(&got, SL_OP_ATTENTION_BWD, &op_case, 7);
+    unsigned char *before = copy_of(&got);
+    sl_op(SL_OP_ATTENTION_BWD)->reference(&want.launch);
+    run(&got, got.launch);
+    check("dq of tiles", c->head_dim, &got.launch.out[0], &want.launch.out[0], tolerance);
+    if (!c->beside)
+        check("dkv of tiles", c->head_dim, &got.launch.out[1], &want.launch.out[1], tolerance);
+    unsigned char *after = copy_of(&got);
+    for (int time = 0; time < 3; time++) {
+        memcpy(got.memory, before, got.bytes);
+        run(&got, got.launch);
+        CHECK_MSG(memcmp(got.memory, after, got.bytes) == 0, "head dim %d, %d rows: other bits when run again",
+                  c->head_dim, c->rows);
+    }
+    sl_free(before);
+    sl_free(after);
+    test_release(&want);
+    test_release(&got);
+}
+
+TEST(tiles)
+{
+    static const tiles_case cases[] = {{64, 1, 1, 1, 128, 0, 0, 0, 0, 0},    {64, 2, 1, 1, 256, 0, 1, 0, 0, 0},
+                                       {64, 4, 2, 3, 300, 0, 1, 0, 0, 1},    {64, 2, 2, 1, 200, 256, 1, 1, 1, 0},
+                                       {64, 4, 1, 1, 130, 390, 1, 0, 1, 0},  {64, 2, 2, 5, 70, 0, 0, 0, 0, 1},
+                                       {64, 24, 24, 16, 130, 0, 1, 0, 0, 1}, {128, 1, 1, 1, 128, 0, 0, 0, 0, 0},
+                                       {128, 2, 1, 1, 256, 0, 1, 0, 0, 0},   {128, 4, 2, 3, 300, 0, 1, 0, 0, 1},
+                                       {128, 2, 2, 1, 200, 256, 1, 1, 1, 0}, {128, 4, 1, 1, 130, 390, 1, 0, 1, 0},
+                                       {128, 2, 2, 1, 65, 0, 1, 1, 0, 0},    {128, 4, 2, 1, 512, 640, 1, 1, 1, 0},
+                                       {128, 16, 16, 12, 130, 0, 1, 0, 0, 1}};
+    for (int i = 0; i < (int) SL_COUNT(cases); i++)
+        check_tiles(&cases[i]);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -171,6 +248,7 @@ int main(int argc, char **argv)
     arena = device->class->arena(device, SL_TIER_DEVICE);
     RUN(many_heads);
     RUN(far_keys);
+    RUN(tiles);
     sl_device_close(device);
     return test_end();
 }

@@ -26,14 +26,15 @@ TEST(a_file_says_the_same_as_what_was_written)
     memset(&hw, 0, sizeof hw);
     memset(&back, 0, sizeof back);
     CHECK_OK(sl_hardware_find("this", &hw));
-    hw.shared_cores = true;
+    hw.shared_cores = hw.attention_keeps_scores = true;
     CHECK_OK(sl_hardware_write(&hw, test_path("hw.json")));
     CHECK_OK(sl_hardware_find(test_path("hw.json"), &back));
     CHECK_STR(back.name, hw.name);
     CHECK(memcmp(back.peak_flops, hw.peak_flops, sizeof hw.peak_flops) == 0);
     CHECK(memcmp(back.memory_bytes, hw.memory_bytes, sizeof hw.memory_bytes) == 0);
     CHECK(memcmp(back.link_bandwidth, hw.link_bandwidth, sizeof hw.link_bandwidth) == 0);
-    CHECK(back.host_optimizer_bandwidth == hw.host_optimizer_bandwidth && back.shared_cores);
+    CHECK(back.host_optimizer_bandwidth == hw.host_optimizer_bandwidth);
+    CHECK(back.shared_cores && back.attention_keeps_scores);
 }
 
 #define REST                                                                                                           \
@@ -57,7 +58,7 @@ TEST(files_are_read_strictly)
     CHECK_OK(parse("{\"device_memory_bytes\":8000000000," REST "\"host_optimizer_bandwidth\":1e10}", &hw));
     CHECK_U64(hw.memory_bytes[SL_TIER_DEVICE], 8000000000u);
     CHECK_U64(hw.memory_bytes[SL_TIER_HOST], (uint64_t) 16 << 30);
-    CHECK(!hw.shared_cores);
+    CHECK(!hw.shared_cores && !hw.attention_keeps_scores);
     CHECK_FAILS(parse("{\"device_memory_bytes\":8000000000," REST "}", &hw), SL_E_FORMAT); /* a comma too many */
     CHECK_FAILS(parse("{\"device_memory_bytes\":8000000000," REST "\"shared_cores\":false}", &hw), SL_E_FORMAT);
     CHECK_CONTAINS(sl_error_message(), "host_optimizer_bandwidth");

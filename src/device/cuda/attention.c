@@ -1,16 +1,17 @@
 /*
- * Attention: through cuDNN where it can be (attention_graph.c), else through the plain kernels.
+ * Attention: through cuDNN where it can be (attention_graph.c), else through the plain kernels; its backward on Hopper, with heads of 64
+ * and 128, through kernels of our own (attention_hopper.cu), which are faster and want less memory.
  *
  * cuDNN takes bf16 with head dims that are multiples of 8 up to 128, when every sequence of the chunk has the same length
  * (attrs.uniform) or the chunk is one slice of a sequence, causal masks aligned bottom-right.
  *
- * The backward of a causal slice is two: against what lies before it, which it sees whole, and against itself. In one piece cuDNN
+ * cuDNN's backward of a causal slice is two: against what lies before it, which it sees whole, and against itself. In one piece cuDNN
  * would go through the half of the diagonal square that the mask hides: at 65,536 tokens in slices of 8,192 a tenth of the time.
  *
  *            keys  0 ............ q_offset ...... m
  *      queries     [    whole     |  triangle \  ]        dQ is the sum of both parts, dK and dV are apart
  *
- * The deterministic backward wants a workspace of 2 bytes per pair of query and key: 4 GiB for 32 heads of 8,192 tokens. Where that
+ * Its deterministic backward wants a workspace of 2 bytes per pair of query and key: 4 GiB for 32 heads of 8,192 tokens. Where that
  * is more than the launch may have, it goes through the K/V heads in groups, two at a time on two streams so that the end of one
  * and the beginning of the next overlap. Heads do not meet in any sum, so groups change no bit.
  */
@@ -19,6 +20,7 @@
 
 #include "device/cuda/attention.h"
 #include "device/cuda/attention_graph.h"
+#include "device/cuda/attention_hopper.h"
 #include "ops/attention.h"
 
 static bool shape_of(const sl_launch *launch, bool backward, sl_graph_shape *s)
@@ -201,7 +203,10 @@ static sl_status choose_backward(sl_cuda *cuda, const sl_launch *launch, backwar
 
 static size_t attention_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
+    sl_graph_shape s;
     backward b;
+    if (shape_of(launch, true, &s) && sl_attention_hopper_takes(cuda, &s))
+        return sl_attention_hopper_workspace(&s);
     return choose_backward(cuda, launch, &b) == SL_OK ? b.bytes : 0;
 }
 
@@ -270,7 +275,10 @@ static sl_status add(sl_cuda *cuda, void *from, const sl_operand *to, bool accum
 
 static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
+    sl_graph_shape s;
     backward b;
+    if (shape_of(launch, true, &s) && sl_attention_hopper_takes(cuda, &s))
+        return sl_attention_hopper_bwd(cuda, &s, launch, stream);
     SL_TRY(choose_backward(cuda, launch, &b));
     if (!b.n_parts)
         return sl_cuda_attention_plain_bwd(cuda, launch, stream);

@@ -270,6 +270,7 @@ void sl_cuda_hardware(sl_device *device, sl_hardware *hardware)
         .link_latency_s = 10e-6,
         .launch_latency_s = 4e-6,
         .host_optimizer_bandwidth = 50e9,
+        .attention_keeps_scores = info->capability != 90,
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strstr(cuda->name, known[i].name))

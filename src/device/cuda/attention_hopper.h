@@ -1,0 +1,19 @@
+/* Attention's backward with Hopper's own instructions (attention_hopper.cu): bf16, heads of 64 and 128. */
+#ifndef SL_DEVICE_CUDA_ATTENTION_HOPPER_H
+#define SL_DEVICE_CUDA_ATTENTION_HOPPER_H
+
+#include "device/cuda/attention_graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+bool sl_attention_hopper_takes(sl_cuda *cuda, const sl_graph_shape *shape);
+size_t sl_attention_hopper_workspace(const sl_graph_shape *shape);
+sl_status sl_attention_hopper_bwd(sl_cuda *cuda, const sl_graph_shape *shape, const sl_launch *launch,
+                                  cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
