@@ -223,7 +223,7 @@ for job in "${jobs[@]}"; do
     8b-12) speed "$job" --model llama3-8b --seqlen 8192 "${llama[@]}" --device-mem 12GiB --host-mem 100GiB ;;
     8b-1k) both "$job" --model llama3-8b --seqlen 1024 "${llama[@]}" --device-mem 78GiB --host-mem 100GiB -- "${peer_8b_1k[@]}" ;;
     8b-64k | 8b-64k-any)
-        speed "$job" --model llama3-8b --seqlen 65536 "${llama[@]}" --device-mem 78GiB --host-mem 110GiB "${order[@]}" ;;
+        speed "$job" --model llama3-8b --seqlen 65536 --chunk-tokens 16384 "${llama[@]}" --device-mem 78GiB --host-mem 110GiB "${order[@]}" ;;
     1b) both "$job" --model llama3-1b --seqlen 8192 "${llama[@]}" --device-mem 78GiB --host-mem 60GiB -- "${peer_1b[@]}" ;;
     1b-any) speed "$job" --model llama3-1b --seqlen 8192 "${llama[@]}" --device-mem 78GiB --host-mem 60GiB "${order[@]}" ;;
     1b-512k) speed "$job" --model llama3-1b --seqlen 524288 --tokens-per-step 524288 --precision bf16 --steps 1 --device-mem 110GiB --host-mem 110GiB ;;

@@ -14,7 +14,7 @@
 #include "plan/interleave.h"
 #include "plan/internal.h"
 
-#define MANY_ROUNDS 6  /* from here on four may stand for all */
+#define MANY_ROUNDS 6   /* from here on four may stand for all */
 #define TOLERANCE 0.015 /* by how much the whole step may be slower than four rounds promise */
 
 /* ---- its program ----------------------------------------------------------------------------------------------- */

@@ -164,15 +164,17 @@ extern "C" size_t sl_attention_hopper_workspace(const sl_graph_shape *s)
     return s->head_dim == 64 ? carve<64>(s, NULL, &a) : carve<128>(s, NULL, &a);
 }
 
-/* How many heads' items take turns. With few, many items of one head run at a time, and each waits for the one before it at the start; with
- * many, what short sequences walk over is out of the L2 cache before the head's next item. And a set must be long enough to hide its
- * longest item. */
+/* How many heads' items take turns. Few heads leave what they walk over in the L2 cache, and the GPU, which its power limits, has more left
+ * for arithmetic. But with few, many items of one head run at a time, each an addition behind the one before it. Where most keys lie
+ * before the queries, items are equally long and go on as they began; else every set of heads begins and ends with that delay, and
+ * needs enough items to hide the longest of them. */
 static int heads_together(sl_cuda *cuda, const sl_graph_shape *s, int pieces)
 {
     const sl_cuda_info *info = sl_cuda_get_info(cuda);
+    const bool alike = !s->causal || s->kv_rows > 2 * s->q_rows;
     const int64_t head_bytes = s->q_rows * (s->heads / s->kv_heads) * s->head_dim * 8; /* Q, dO, and dQ in f32 */
-    const int64_t heads = s->batch * s->kv_heads, cached = (int64_t) info->l2_bytes * 2 / 3 / head_bytes;
-    const int64_t least = SL_MAX(info->multiprocessors / 8, SL_DIV_UP(2 * info->multiprocessors, pieces));
+    const int64_t heads = s->batch * s->kv_heads, cached = SL_MAX((int64_t) info->l2_bytes * 2 / 3 / head_bytes, 1);
+    const int64_t least = alike ? 1 : SL_MAX(info->multiprocessors / 8, SL_DIV_UP(2 * info->multiprocessors, pieces));
     const int64_t sets = SL_DIV_UP(heads, SL_MIN(heads, SL_MAX(cached, least)));
     return (int) SL_DIV_UP(heads, sets);
 }
