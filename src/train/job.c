@@ -77,8 +77,11 @@ static const sl_option table[] = {
     {"on-nan", "stop|skip", SL_OPT_CHOICE, "stop", "Training",
      "When a loss or gradient is not finite: stop and say which task and tensor began it, or leave that step out."},
     {"any-order", NULL, SL_OPT_FLAG, "false", "Training",
-     "Let attention's backward add in whatever order its blocks end: faster on a GPU, most of all with long sequences, "
-     "and with less memory of its own, but two runs then differ in the last bits."},
+     "Let attention's backward add in whatever order its blocks end: faster and with less memory of its own where a "
+     "GPU's "
+     "attention is cuDNN's (on an H100 or H200 with heads of 64 or 128 it is not, and nothing changes), but two runs "
+     "then "
+     "differ in the last bits."},
     {"seed", "N", SL_OPT_I64, "1", "Training", "Fixes initial weights, data order, dropout and rounding noise."},
     {"val-every", "STEPS", SL_OPT_I64, "0", "Training",
      "Validate after every so many steps and after the last; 0: never."},
