@@ -1,0 +1,60 @@
+/* What attention's backward is expected to want on a machine that is not here: scores in memory or not, and no more than is needed. */
+#include "plan/costs.h"
+
+#include "device/device.h"
+#include "test.h"
+
+enum { ROWS = 8192, HEADS = 32, KV_HEADS = 8 };
+
+static sl_launch backward(int head_dim, int64_t before)
+{
+    int64_t width = (int64_t) HEADS * head_dim, kv_width = 2 * (int64_t) KV_HEADS * head_dim;
+    sl_launch launch = {.op = SL_OP_ATTENTION_BWD,
+                        .attrs.attention = {.heads = HEADS,
+                                            .kv_heads = KV_HEADS,
+                                            .head_dim = head_dim,
+                                            .causal = 1,
+                                            .q_offset = before,
+                                            .sequence = ROWS + before,
+                                            .uniform = ROWS + before}};
+    const sl_type q = {SL_BF16, 2, {ROWS, width}}, kv = {SL_BF16, 2, {ROWS + before, kv_width}};
+    launch.in[0].type = launch.in[1].type = launch.in[3].type = launch.out[0].type = q;
+    launch.in[2].type = launch.out[1].type = kv;
+    return launch;
+}
+
+static size_t wanted(const char *machine, int head_dim, int64_t before, size_t limit)
+{
+    sl_hardware hardware;
+    sl_launch launch = backward(head_dim, before);
+    launch.workspace_bytes = limit;
+    CHECK_OK(sl_hardware_find(machine, &hardware));
+    return sl_costs_workspace_estimate(&launch, SL_STREAM_COMPUTE, &hardware);
+}
+
+TEST(scores_in_memory)
+{
+    const size_t scores = (size_t) 2 * HEADS * ROWS * ROWS;
+    CHECK(wanted("a100", 128, 0, 0) >= scores);
+    CHECK(wanted("a100", 128, 0, scores / 4) < scores / 2); /* the heads one group after the other */
+    CHECK(wanted("h200", 96, 0, 0) >= scores);              /* cuDNN's there too */
+}
+
+TEST(sums_in_memory)
+{
+    static const int head_dims[] = {64, 128};
+    for (int i = 0; i < (int) SL_COUNT(head_dims); i++) {
+        size_t sums = (size_t) ROWS * HEADS * (size_t) head_dims[i] * sizeof(float);
+        CHECK(wanted("h200", head_dims[i], 0, 0) >= sums);
+        CHECK(wanted("h200", head_dims[i], 0, 0) <= sums + sums / 16);
+        CHECK_U64(wanted("h200", head_dims[i], 57344, 0), wanted("h200", head_dims[i], 0, 0)); /* however many keys */
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(scores_in_memory);
+    RUN(sums_in_memory);
+    return test_end();
+}
