@@ -82,6 +82,12 @@ static sl_status look_up(job *j, sl_device *device)
     return SL_OK;
 }
 
+static void keep_quiet(const job *j, bool on)
+{
+    if (j->config->quiet)
+        j->config->quiet(j->config->context, on);
+}
+
 static sl_status time_kind(job *j, int32_t kind, double seconds[2])
 {
     const sl_costs *c = j->costs;
@@ -97,9 +103,11 @@ static sl_status time_kind(job *j, int32_t kind, double seconds[2])
     if (!host)
         return SL_OK;
     sl_bench_place(&j->bench, &launch, SL_TIER_HOST, c->workspace[SL_TIER_HOST][kind]);
-    SL_TRY(sl_bench_time(&j->bench, &launch, SL_STREAM_HOST, &seconds[1]));
+    keep_quiet(j, true);
+    sl_status status = sl_bench_time(&j->bench, &launch, SL_STREAM_HOST, &seconds[1]);
+    keep_quiet(j, false);
     seconds[1] *= scale;
-    return SL_OK;
+    return status;
 }
 
 /* A large update's time from one before it that is measured on the same part: the groups of a model differ in length alone. */
@@ -184,12 +192,6 @@ static sl_status measure_links(job *j)
                                   host_kind >= 0 ? c->host_s[host_kind] : 0, j->piece, &j->machine));
     }
     return SL_OK;
-}
-
-static void keep_quiet(const job *j, bool on)
-{
-    if (j->config->quiet)
-        j->config->quiet(j->config->context, on);
 }
 
 static sl_status measure_machine(job *j)

@@ -43,8 +43,8 @@ typedef struct sl_measure_config {
     /* The most memory of each tier, the job's budget; 0: not limited. Room to clear caches, to copy and to keep the device hot shrinks to
      * it; what the largest kind and two copies need is taken all the same. */
     size_t most[SL_TIER_COUNT];
-    /* Called with true before the links are measured, which anything else on the host would spoil, and with false behind it; the
-     * host has little to do otherwise. NULL: nobody wants to know. */
+    /* Called with true before the links and what may run on the host are measured, which anything else there would spoil, and with
+     * false behind it; the host has little to do otherwise. NULL: nobody wants to know. */
     void (*quiet)(void *context, bool on);
     void *context;
 } sl_measure_config;

@@ -47,10 +47,11 @@ TEST(the_second_time_comes_from_the_file)
     const char *cache = test_path("costs.jsonl");
     sl_measure_config config = {.device = "cpu", .threads = 2, .cache = cache, .quiet = count_quiet, .context = calls};
     CHECK_OK(sl_costs_measure(p, &config, &first));
-    CHECK(sl_file_exists(cache) && calls[0] == 2 &&
-          calls[1] == 2); /* while memory is pinned, while links are measured */
+    /* While memory is pinned, while links are measured, and while what may run on the host is. */
+    const int measured = calls[1];
+    CHECK(sl_file_exists(cache) && measured > 2 && calls[0] == measured);
     CHECK_OK(sl_costs_measure(p, &config, &second));
-    CHECK(calls[0] == calls[1] && calls[1] <= 3); /* one kind may be timed again */
+    CHECK(calls[0] == calls[1] && calls[1] <= measured + 1); /* one kind may be timed again */
     for (int32_t k = 0; k < p->n_kinds; k++)
         CHECK(first->device_s[k] == second->device_s[k] && first->host_s[k] == second->host_s[k]);
     CHECK(first->link_bytes_per_s[0] == second->link_bytes_per_s[0] && first->copy_slowdown == second->copy_slowdown &&
