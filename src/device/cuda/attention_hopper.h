@@ -4,6 +4,8 @@
 
 #include "device/cuda/attention_graph.h"
 
+#ifdef SL_CUDA_HOPPER
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -15,5 +17,26 @@ sl_status sl_attention_hopper_bwd(sl_cuda *cuda, const sl_graph_shape *shape, co
 
 #ifdef __cplusplus
 }
+#endif
+
+#else /* a CUDA toolkit that does not know Hopper's instructions */
+
+static inline bool sl_attention_hopper_takes(sl_cuda *cuda, const sl_graph_shape *shape)
+{
+    (void) cuda, (void) shape;
+    return false;
+}
+static inline size_t sl_attention_hopper_workspace(const sl_graph_shape *shape)
+{
+    (void) shape;
+    return 0;
+}
+static inline sl_status sl_attention_hopper_bwd(sl_cuda *cuda, const sl_graph_shape *shape, const sl_launch *launch,
+                                                cudaStream_t stream)
+{
+    (void) cuda, (void) shape, (void) launch, (void) stream;
+    return sl_cuda_fail(SL_E_UNSUPPORTED, "this plugin was built without Hopper's kernels");
+}
+
 #endif
 #endif
