@@ -77,11 +77,9 @@ static const sl_option table[] = {
     {"on-nan", "stop|skip", SL_OPT_CHOICE, "stop", "Training",
      "When a loss or gradient is not finite: stop and say which task and tensor began it, or leave that step out."},
     {"any-order", NULL, SL_OPT_FLAG, "false", "Training",
-     "Let attention's backward add in whatever order its blocks end: faster and with less memory of its own where a "
-     "GPU's "
-     "attention is cuDNN's (on an H100 or H200 with heads of 64 or 128 it is not, and nothing changes), but two runs "
-     "then "
-     "differ in the last bits."},
+     "Let attention's backward add in whatever order its blocks end: faster and with less memory of its own where it "
+     "is cuDNN's (on an H100 or H200 with heads of 64 or 128 it is not, and nothing changes), but two runs then differ "
+     "in the last bits."},
     {"seed", "N", SL_OPT_I64, "1", "Training", "Fixes initial weights, data order, dropout and rounding noise."},
     {"val-every", "STEPS", SL_OPT_I64, "0", "Training",
      "Validate after every so many steps and after the last; 0: never."},
@@ -258,7 +256,7 @@ static void resolve_schedule(const sl_options *o, sl_setup *setup)
 }
 
 /* Tokens a launch works on, when nobody says: enough for the kernels to run at full speed, small enough that the activations
- * of a chunk are a small part of any budget. By device kind, since it fixes the bits. On an accelerator the backward of attention
+ * of a chunk are a small part of any budget. By device kind, since it fixes the bits. On an accelerator cuDNN's backward of attention
  * keeps 2 bytes for every pair of query and key of the heads that share a K/V head: 16 GiB for four of them at the limit below. */
 static int64_t chunk_target(const char *device, int64_t seqlen)
 {

@@ -162,7 +162,7 @@ TEST(far_keys)
     test_release(&want);
 }
 
-/* Rows per sequence, keys before them; dkv apart or (0 boundaries) beside q. */
+/* Rows per sequence, keys before them; dkv apart or beside q. */
 typedef struct tiles_case {
     int head_dim, heads, kv_heads, sequences, rows, before, causal, wide, accumulate, beside;
 } tiles_case;

@@ -51,11 +51,6 @@ static bool shape_of(const sl_launch *launch, bool backward, sl_graph_shape *s)
     return true;
 }
 
-static size_t align(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 static sl_status attention_supports(sl_cuda *cuda, const sl_launch *launch)
 {
     int e = launch->attrs.attention.head_dim;
@@ -137,7 +132,7 @@ static bool needs_staging(const sl_launch *launch)
 
 static size_t dq_sum_bytes(const sl_graph_shape *s)
 {
-    return s->any_order ? align((size_t) (s->batch * s->heads * s->q_rows * s->head_dim) * sizeof(float)) : 0;
+    return s->any_order ? sl_cuda_align((size_t) (s->batch * s->heads * s->q_rows * s->head_dim) * sizeof(float)) : 0;
 }
 
 /* All heads in one piece if `most` bytes are enough for it; else the largest groups of which two fit; at the least one group of one
@@ -157,7 +152,7 @@ static sl_status choose_course(sl_cuda *cuda, const sl_graph_shape *all, size_t 
         SL_TRY(sl_attention_graph(cuda, &c.s, &c.graph));
         if (!c.graph)
             return SL_OK;
-        c.lane_bytes = dq_sum_bytes(&c.s) + align(c.graph->workspace_bytes);
+        c.lane_bytes = dq_sum_bytes(&c.s) + sl_cuda_align(c.graph->workspace_bytes);
         if ((size_t) lanes * c.lane_bytes > most)
             c.lanes = 1;
         *out = c;
@@ -177,9 +172,9 @@ static sl_status choose_backward(sl_cuda *cuda, const sl_launch *launch, backwar
     if (before > (int64_t) (MOST_PARTS - 1) * PART_KEYS)
         return SL_OK;
     backward b = {.n_parts = (int) SL_DIV_UP(before, (int64_t) PART_KEYS) + 1};
-    b.sums_bytes = align((size_t) (all.rows * all.heads) * sizeof(float));
-    b.staging_bytes = needs_staging(launch) ? align((size_t) sl_type_count(&launch->out[1].type) * 2) : 0;
-    b.dq_bytes = b.n_parts > 1 ? align((size_t) sl_type_count(&launch->out[0].type) * 2) : 0;
+    b.sums_bytes = sl_cuda_align((size_t) (all.rows * all.heads) * sizeof(float));
+    b.staging_bytes = needs_staging(launch) ? sl_cuda_align((size_t) sl_type_count(&launch->out[1].type) * 2) : 0;
+    b.dq_bytes = b.n_parts > 1 ? sl_cuda_align((size_t) sl_type_count(&launch->out[0].type) * 2) : 0;
     size_t fixed = b.sums_bytes + b.staging_bytes + b.dq_bytes, largest = 0;
     size_t most =
         !launch->workspace_bytes ? SIZE_MAX : launch->workspace_bytes - SL_MIN(fixed, launch->workspace_bytes);
@@ -201,11 +196,16 @@ static sl_status choose_backward(sl_cuda *cuda, const sl_launch *launch, backwar
     return SL_OK;
 }
 
+static bool backward_is_own(sl_cuda *cuda, const sl_launch *launch, sl_graph_shape *s)
+{
+    return shape_of(launch, true, s) && sl_attention_hopper_takes(cuda, s);
+}
+
 static size_t attention_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     sl_graph_shape s;
     backward b;
-    if (shape_of(launch, true, &s) && sl_attention_hopper_takes(cuda, &s))
+    if (backward_is_own(cuda, launch, &s))
         return sl_attention_hopper_workspace(&s);
     return choose_backward(cuda, launch, &b) == SL_OK ? b.bytes : 0;
 }
@@ -277,7 +277,7 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
 {
     sl_graph_shape s;
     backward b;
-    if (shape_of(launch, true, &s) && sl_attention_hopper_takes(cuda, &s))
+    if (backward_is_own(cuda, launch, &s))
         return sl_attention_hopper_bwd(cuda, &s, launch, stream);
     SL_TRY(choose_backward(cuda, launch, &b));
     if (!b.n_parts)

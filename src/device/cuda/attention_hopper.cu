@@ -50,7 +50,8 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 1) bwd_kernel
 
 /* ---- before and after ---- */
 
-/* What goes with each tile of queries, and zeros for its turns. Queries past the last get what makes P zero. D / 8 lanes per query. */
+/* What goes with each tile of queries, and zeros for its turns. Queries past the last get what makes P zero. D / 8 lanes per query, so
+ * 1024 threads per tile of a head: blocks are full. */
 template <int D>
 static __global__ void stats_kernel(const bf16 *__restrict__ d_o, const bf16 *__restrict__ o,
                                     const float *__restrict__ lse, int64_t o_stride, const __grid_constant__ backward a)
@@ -59,8 +60,6 @@ static __global__ void stats_kernel(const bf16 *__restrict__ d_o, const bf16 *__
     const int64_t i = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x) / LANES, rows = (int64_t) a.tiles * M;
     const int head = (int) (i % a.heads), lane = threadIdx.x % LANES;
     const int64_t row = i / a.heads % rows, b = i / a.heads / rows;
-    if (b >= a.batch)
-        return;
     float sum = 0;
     if (row < a.q_rows) {
         const int64_t at = (b * a.q_rows + row) * o_stride + head * D + 8 * lane;
@@ -71,7 +70,7 @@ static __global__ void stats_kernel(const bf16 *__restrict__ d_o, const bf16 *__
     }
 #pragma unroll
     for (int offset = LANES / 2; offset > 0; offset /= 2)
-        sum += __shfl_xor_sync(__activemask(), sum, offset);
+        sum += __shfl_xor_sync(0xffffffffu, sum, offset);
     if (lane == 0) {
         const int64_t place = (b * a.heads + head) * a.tiles + row / M, all = (int64_t) a.batch * a.q_rows;
         float *to = a.stats + place * (2 * M) + row % M;
@@ -118,10 +117,9 @@ static encode_tensor_map find_encode(void)
     return result == cudaDriverEntryPointSuccess ? (encode_tensor_map) found : NULL;
 }
 
-static sl_status map_rows(CUtensorMap *map, void *data, int64_t columns, int64_t stride, int64_t rows, int64_t batch,
-                          int box_rows)
+static sl_status map_rows(encode_tensor_map encode, CUtensorMap *map, void *data, int64_t columns, int64_t stride,
+                          int64_t rows, int64_t batch, int box_rows)
 {
-    encode_tensor_map encode = find_encode();
     const cuuint64_t size[] = {(cuuint64_t) columns, (cuuint64_t) rows, (cuuint64_t) batch};
     const cuuint64_t strides[] = {(cuuint64_t) stride * 2, (cuuint64_t) (stride * rows) * 2};
     const cuuint32_t box[] = {64, (cuuint32_t) box_rows, 1}, steps[] = {1, 1, 1};
@@ -141,21 +139,16 @@ extern "C" bool sl_attention_hopper_takes(sl_cuda *cuda, const sl_graph_shape *s
            find_encode();
 }
 
-static size_t align(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 /* [sums of dQ | stats | turns, next] */
 template <int D> static size_t carve(const sl_graph_shape *s, char *workspace, backward *a)
 {
     const size_t tiles = (size_t) (s->batch * s->heads * SL_DIV_UP(s->q_rows, (int64_t) tile<D>::M));
-    const size_t sums = align(tiles * tile<D>::DQ_BYTES), stats = align(tiles * tile<D>::STATS_BYTES);
+    const size_t sums = sl_cuda_align(tiles * tile<D>::DQ_BYTES), stats = sl_cuda_align(tiles * tile<D>::STATS_BYTES);
     a->dq_sums = (float *) workspace;
     a->stats = (float *) (workspace + sums);
     a->turns = (int *) (workspace + sums + stats);
     a->next = a->turns + tiles;
-    return sums + stats + align((tiles + 1) * sizeof(int));
+    return sums + stats + sl_cuda_align((tiles + 1) * sizeof(int));
 }
 
 extern "C" size_t sl_attention_hopper_workspace(const sl_graph_shape *s)
@@ -188,12 +181,13 @@ static sl_status run(sl_cuda *cuda, const sl_graph_shape *s, const sl_launch *la
     const sl_operand *dkv = launch->out[1].type.rank ? &launch->out[1] : &launch->out[0];
     bf16 *k = (bf16 *) sl_attention_kv(&at, &launch->in[1], &launch->in[2]);
     char *dk = (char *) sl_attention_kv(&at, &launch->out[0], &launch->out[1]);
+    const encode_tensor_map encode = find_encode();
     backward a = {};
     carve<D>(s, (char *) launch->workspace, &a);
-    SL_TRY(map_rows(&a.q, launch->in[1].data, q_columns, s->width, s->q_rows, s->batch, T::M));
-    SL_TRY(map_rows(&a.d_o, launch->in[0].data, q_columns, s->o_width, s->q_rows, s->batch, T::M));
-    SL_TRY(map_rows(&a.k, k, kv_columns, s->kv_width, s->kv_rows, s->batch, N));
-    SL_TRY(map_rows(&a.v, k + kv_columns, kv_columns, s->kv_width, s->kv_rows, s->batch, N));
+    SL_TRY(map_rows(encode, &a.q, launch->in[1].data, q_columns, s->width, s->q_rows, s->batch, T::M));
+    SL_TRY(map_rows(encode, &a.d_o, launch->in[0].data, q_columns, s->o_width, s->q_rows, s->batch, T::M));
+    SL_TRY(map_rows(encode, &a.k, k, kv_columns, s->kv_width, s->kv_rows, s->batch, N));
+    SL_TRY(map_rows(encode, &a.v, k + kv_columns, kv_columns, s->kv_width, s->kv_rows, s->batch, N));
     a.dq = (bf16 *) launch->out[0].data;
     a.dk = dk, a.dv = dk + (size_t) kv_columns * sl_dtype_bytes(dkv->type.dtype);
     a.dq_stride = s->width, a.dkv_stride = s->kv_width;
@@ -209,7 +203,7 @@ static sl_status run(sl_cuda *cuda, const sl_graph_shape *s, const sl_launch *la
     const int all_tiles = a.batch * a.heads * a.tiles;
     const int64_t stats_threads = (int64_t) all_tiles * T::M * (D / 8);
     SL_CUDA(cudaFuncSetAttribute(bwd_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, T::BYTES));
-    stats_kernel<D><<<(unsigned) SL_DIV_UP(stats_threads, (int64_t) 256), 256, 0, stream>>>(
+    stats_kernel<D><<<(unsigned) (stats_threads / 256), 256, 0, stream>>>(
         (const bf16 *) launch->in[0].data, (const bf16 *) launch->in[3].data, (const float *) launch->in[4].data,
         s->o_width, a);
     bwd_kernel<D><<<(unsigned) SL_MIN(a.items, processors), THREADS, T::BYTES, stream>>>(a);

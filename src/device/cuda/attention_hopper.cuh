@@ -11,7 +11,6 @@ namespace attention_hopper
 using namespace hopper;
 
 static constexpr int N = 128, WARPS = 8, MULTIPLIERS = 32 * WARPS, THREADS = 384, STAGES = 2;
-static constexpr float LOG2_E = 1.44269504f;
 
 /* Shared memory of a block, in bytes from its start. */
 template <int D> struct tile {

@@ -13,12 +13,6 @@ __device__ __forceinline__ uint32_t pack(float low, float high)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
 }
-__device__ __forceinline__ float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 
 __device__ __forceinline__ void put_pair(float *to, float x, float y)
 {
@@ -49,7 +43,7 @@ __device__ __forceinline__ void weights(float (&p)[32], const float *lse, float 
         const float2 l = *(const float2 *) (lse + 8 * i);
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            p[4 * i + e] = exp2_fast(fmaf(p[4 * i + e], scale, -(e & 1 ? l.y : l.x)));
+            p[4 * i + e] = fast_exp2(fmaf(p[4 * i + e], scale, -(e & 1 ? l.y : l.x)));
     }
     if (masked)
 #pragma unroll

@@ -34,7 +34,6 @@ namespace attention_plain
 {
 
 constexpr int THREADS = 128;
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 struct shape {
     int n, m, q_offset;

@@ -56,6 +56,12 @@ typedef struct sl_cuda_kernel {
     sl_status (*run)(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream);
 } sl_cuda_kernel;
 
+/* Parts of a workspace begin where any tensor might. */
+static inline size_t sl_cuda_align(size_t bytes)
+{
+    return SL_ROUND_UP(bytes, (size_t) 256);
+}
+
 const sl_cuda_info *sl_cuda_get_info(sl_cuda *cuda);
 cublasLtHandle_t sl_cuda_blas(sl_cuda *cuda);
 const char *sl_cuda_machine(sl_cuda *cuda); /* device and library versions: what choices depend on */

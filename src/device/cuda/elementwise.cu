@@ -115,12 +115,6 @@ struct dropout_f {
 
 static constexpr float root_half = 0.70710678118654752f, root_2_over_pi = 0.79788456080286536f, cubic = 0.044715f;
 
-__device__ __forceinline__ float fast_exp2(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 __device__ __forceinline__ float fast_reciprocal(float x)
 {
     float y;

@@ -57,14 +57,6 @@ __device__ __forceinline__ bool counts(int32_t target, int32_t ignore, int vocab
     return target != ignore && target >= 0 && target < vocabulary;
 }
 
-/* 2^x in one instruction; below 2^-126 it is 0. */
-__device__ __forceinline__ float power_of_two(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 /*
  * One token per cluster of blocks: every logit is read once and stays in a register of its thread. The row's maximum and sum of
  * exponentials meet in shared memory: each warp sends its own pair to all blocks of the cluster, and each warp folds all pairs in
@@ -81,7 +73,6 @@ __global__ void __launch_bounds__(THREADS)
                       float *losses, int32_t ignore)
 {
 #if __CUDA_ARCH__ >= 900
-    constexpr float LOG2E = 1.44269504f, LN2 = 0.693147181f;
     __shared__ float2 pairs[CLUSTER * THREADS / 32];
     __shared__ float4 aim; /* the target: its logit, its word, loss_scale or 0 if it does not count */
     cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
@@ -114,16 +105,16 @@ __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < W; j++)
             most = fmaxf(most, x[k][j]);
     most = fmaxf(fmaxf(fmaxf(most, y[0]), fmaxf(y[1], y[2])), y[3]);
-    most = rintf(warp_max(most) * LOG2E);
+    most = rintf(warp_max(most) * LOG2_E);
     float base = most == -INFINITY ? 0.0f : most; /* a warp without words: 2^(-inf - 0) = 0 */
 #pragma unroll
     for (int k = 0; k < HELD; k++)
 #pragma unroll
         for (int j = 0; j < W; j++)
-            sum += x[k][j] = power_of_two(fmaf(x[k][j], LOG2E, -base));
+            sum += x[k][j] = fast_exp2(fmaf(x[k][j], LOG2_E, -base));
 #pragma unroll
     for (int j = 0; j < W; j++)
-        sum += y[j] = power_of_two(fmaf(y[j], LOG2E, -base));
+        sum += y[j] = fast_exp2(fmaf(y[j], LOG2_E, -base));
     sum = warp_sum(sum);
     __cluster_barrier_wait(); /* the others' shared memory exists */
     if (lane < CLUSTER) {
@@ -140,15 +131,15 @@ __global__ void __launch_bounds__(THREADS)
     top = warp_max(top);
 #pragma unroll 1
     for (int i = lane; i < CLUSTER * warps; i += 32)
-        total += pairs[i].y * power_of_two(pairs[i].x - top);
+        total += pairs[i].y * fast_exp2(pairs[i].x - top);
     total = warp_sum(total);
     float wanted = aim.x, factor = aim.z;
     int target = __float_as_int(aim.y);
     if (begin == 0)
-        losses[token] = target >= 0 ? fmaf(top, LN2, logf(total)) - wanted : 0.0f;
+        losses[token] = target >= 0 ? fmaf(top, LN_2, logf(total)) - wanted : 0.0f;
     if (!BACKWARD)
         return;
-    float inverse = __frcp_rn(total), share = power_of_two(base - top) * inverse * factor;
+    float inverse = __frcp_rn(total), share = fast_exp2(base - top) * inverse * factor;
     T *to = reinterpret_cast<T *>(view.row) + begin, *to_last = reinterpret_cast<T *>(view.last) + begin;
     bool owner = target >= even && (unsigned) (target - even - begin) < W;
 #pragma unroll
@@ -166,7 +157,7 @@ __global__ void __launch_bounds__(THREADS)
         if (j < last)
             from_f32(y[j] * share, to_last + j);
     if (owner) /* over what it has just written there */
-        from_f32((power_of_two(fmaf(wanted, LOG2E, -top)) * inverse - 1.0f) * factor, at<T>(view, target));
+        from_f32((fast_exp2(fmaf(wanted, LOG2_E, -top)) * inverse - 1.0f) * factor, at<T>(view, target));
 #endif
 }
 
@@ -247,11 +238,6 @@ static int64_t block_of(const sl_launch *launch)
     return block > 0 && block < n ? block : n;
 }
 
-static size_t align(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
 /* Logits' rows begin on 256 bytes whatever the vocabulary: matmul and 16-byte accesses want it so. */
 static int64_t stride_of(const sl_launch *launch)
 {
@@ -313,11 +299,12 @@ static room room_of(const sl_launch *launch)
     bool last = even_of(launch) < launch->in[1].type.dim[0];
     const products all[] = {block_products(launch, block, true),
                             block_products(launch, n % block ? n % block : block, true), last_products(launch)};
-    room bytes = {0, align((size_t) (block * stride_of(launch)) * sizeof(float)),
-                  last ? align((size_t) (n * LAST) * sizeof(float)) : 0, align((size_t) n * sizeof(float))};
+    room bytes = {0, sl_cuda_align((size_t) (block * stride_of(launch)) * sizeof(float)),
+                  last ? sl_cuda_align((size_t) (n * LAST) * sizeof(float)) : 0,
+                  sl_cuda_align((size_t) n * sizeof(float))};
     for (int i = 0; i < (last ? 3 : 2); i++)
         if (products_bytes(&all[i]) > bytes.products)
-            bytes.products = align(products_bytes(&all[i]));
+            bytes.products = sl_cuda_align(products_bytes(&all[i]));
     return bytes;
 }
 

@@ -106,6 +106,16 @@ template <int W, bool KEPT = false, typename T> __device__ __forceinline__ void 
     }
 }
 
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+/* 2^x in one instruction; below 2^-126 it is 0. */
+__device__ __forceinline__ float fast_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 __device__ __forceinline__ float warp_sum(float x)
 {
 #pragma unroll
