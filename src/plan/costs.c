@@ -80,7 +80,7 @@ static double device_seconds(const sl_hardware *hw, const sl_launch *launch, con
     return hw->launch_latency_s + fmax(arithmetic, bytes);
 }
 
-/* As device/cuda: dQ in f32 and two f32 per row and head, in tiles of up to 128 rows (attention_hopper.cu). Or (attention.c) with cuDNN's
+/* As device/cuda: dQ in f32 and two f32 per row and head, in tiles of up to 128 rows (attention_hopper_bwd.cu). Or (attention.c) with cuDNN's
  * deterministic backward: an f32 per row and head, dK and dV in bf16 where they are added to what is there, dQ of a slice's second
  * part, and dS in bf16, for all K/V heads or as few as the limit asks for. */
 static size_t attention_bwd_workspace(const sl_launch *launch, const sl_hardware *hardware)

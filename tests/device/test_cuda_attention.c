@@ -3,8 +3,8 @@
  * every size that a head dim is filled up to. And what their tiles could break:
  *   - rows of the context behind the slice hold anything (here NaN), and nobody sees them;
  *   - heads do not depend on how many there are, bit for bit, though with a few of them a block gets 32 rows.
- * And a slice so far into its sequence that cuDNN's backward takes the keys before it in several parts; and the backward in bf16 over
- * several tiles of keys and queries, whole and cut off, where its sums must come out the same each time.
+ * And a slice so far into its sequence that cuDNN's backward takes the keys before it in several parts; and in bf16 both ways over
+ * several tiles of keys and queries, whole and cut off, with and without documents, where sums must come out the same each time.
  */
 #include "device/device.h"
 #include "ops/launch.h"
@@ -162,9 +162,9 @@ TEST(far_keys)
     test_release(&want);
 }
 
-/* Rows per sequence, keys before them; dkv apart or beside q. */
+/* Rows per sequence, keys before them; dkv apart or beside q; documents in the one sequence, of different lengths. */
 typedef struct tiles_case {
-    int head_dim, heads, kv_heads, sequences, rows, before, causal, wide, accumulate, beside;
+    int head_dim, heads, kv_heads, sequences, rows, before, causal, wide, accumulate, beside, documents;
 } tiles_case;
 
 static sl_op_case tiles_of(const tiles_case *c)
@@ -174,8 +174,9 @@ static sl_op_case tiles_of(const tiles_case *c)
     sl_op_case tiles = {.name = "tiles",
                         .in = {SL_T2(SL_BF16, n, width), SL_T2(SL_BF16, n, q_width),
                                SL_T2(SL_BF16, n + c->before, kv_width), SL_T2(SL_BF16, n, width),
-                               SL_T2(SL_F32, c->heads, n), SL_T1(SL_I32, c->sequences + 1)},
-                        .segments = c->sequences,
+                               SL_T2(SL_F32, c->heads, n),
+                               SL_T1(SL_I32, c->documents ? c->documents + 3 : c->sequences + 1)},
+                        .segments = c->documents ? c->documents : c->sequences,
                         .accumulate = c->accumulate ? 2 : 0,
                         .wide_out = c->wide,
                         .attrs.attention = {.heads = c->heads,
@@ -183,7 +184,7 @@ static sl_op_case tiles_of(const tiles_case *c)
                                             .head_dim = c->head_dim,
                                             .causal = c->causal,
                                             .q_offset = c->before,
-                                            .uniform = c->rows + c->before,
+                                            .uniform = c->documents ? 0 : c->rows + c->before,
                                             .scale = 1 / sqrtf((float) c->head_dim)}};
     if (c->beside)
         tiles.in[2] = (sl_type){.dtype = SL_BF16};
@@ -200,13 +201,17 @@ static unsigned char *copy_of(const test_launch *t)
 
 static void check_tiles(const tiles_case *c)
 {
-    const double tolerance = sl_op(SL_OP_ATTENTION_BWD)->tolerance[1];
+    const double tolerance = sl_op(SL_OP_ATTENTION_BWD)->tolerance[1],
+                 forward_tolerance = sl_op(SL_OP_ATTENTION)->tolerance[1];
     const sl_op_case op_case = tiles_of(c);
     test_launch want = {0}, got = {0};
     test_prepare(&want, SL_OP_ATTENTION_BWD, &op_case, 7);
     test_prepare(&got, SL_OP_ATTENTION_BWD, &op_case, 7);
     unsigned char *before = copy_of(&got);
     sl_op(SL_OP_ATTENTION_BWD)->reference(&want.launch);
+    run(&got, forward_of(&got));
+    check("o of tiles", c->head_dim, &got.launch.in[3], &want.launch.in[3], forward_tolerance);
+    check("lse of tiles", c->head_dim, &got.launch.in[4], &want.launch.in[4], forward_tolerance);
     run(&got, got.launch);
     check("dq of tiles", c->head_dim, &got.launch.out[0], &want.launch.out[0], tolerance);
     if (!c->beside)
@@ -214,9 +219,10 @@ static void check_tiles(const tiles_case *c)
     unsigned char *after = copy_of(&got);
     for (int time = 0; time < 3; time++) {
         memcpy(got.memory, before, got.bytes);
+        run(&got, forward_of(&got));
         run(&got, got.launch);
-        CHECK_MSG(memcmp(got.memory, after, got.bytes) == 0, "head dim %d, %d rows: other bits when run again",
-                  c->head_dim, c->rows);
+        CHECK_MSG(memcmp(got.memory, after, got.bytes) == 0,
+                  "head dim %d, %d rows, %d documents: other bits when run again", c->head_dim, c->rows, c->documents);
     }
     sl_free(before);
     sl_free(after);
@@ -226,14 +232,26 @@ static void check_tiles(const tiles_case *c)
 
 TEST(tiles)
 {
-    static const tiles_case cases[] = {{64, 1, 1, 1, 128, 0, 0, 0, 0, 0},    {64, 2, 1, 1, 256, 0, 1, 0, 0, 0},
-                                       {64, 4, 2, 3, 300, 0, 1, 0, 0, 1},    {64, 2, 2, 1, 200, 256, 1, 1, 1, 0},
-                                       {64, 4, 1, 1, 130, 390, 1, 0, 1, 0},  {64, 2, 2, 5, 70, 0, 0, 0, 0, 1},
-                                       {64, 24, 24, 16, 130, 0, 1, 0, 0, 1}, {128, 1, 1, 1, 128, 0, 0, 0, 0, 0},
-                                       {128, 2, 1, 1, 256, 0, 1, 0, 0, 0},   {128, 4, 2, 3, 300, 0, 1, 0, 0, 1},
-                                       {128, 2, 2, 1, 200, 256, 1, 1, 1, 0}, {128, 4, 1, 1, 130, 390, 1, 0, 1, 0},
-                                       {128, 2, 2, 1, 65, 0, 1, 1, 0, 0},    {128, 4, 2, 1, 512, 640, 1, 1, 1, 0},
-                                       {128, 16, 16, 12, 130, 0, 1, 0, 0, 1}};
+    static const tiles_case cases[] = {{64, 1, 1, 1, 128, 0, 0, 0, 0, 0, 0},    {64, 2, 1, 1, 256, 0, 1, 0, 0, 0, 0},
+                                       {64, 4, 2, 3, 300, 0, 1, 0, 0, 1, 0},    {64, 2, 2, 1, 200, 256, 1, 1, 1, 0, 0},
+                                       {64, 4, 1, 1, 130, 390, 1, 0, 1, 0, 0},  {64, 2, 2, 5, 70, 0, 0, 0, 0, 1, 0},
+                                       {64, 24, 24, 16, 130, 0, 1, 0, 0, 1, 0}, {128, 1, 1, 1, 128, 0, 0, 0, 0, 0, 0},
+                                       {128, 2, 1, 1, 256, 0, 1, 0, 0, 0, 0},   {128, 4, 2, 3, 300, 0, 1, 0, 0, 1, 0},
+                                       {128, 2, 2, 1, 200, 256, 1, 1, 1, 0, 0}, {128, 4, 1, 1, 130, 390, 1, 0, 1, 0, 0},
+                                       {128, 2, 2, 1, 65, 0, 1, 1, 0, 0, 0},    {128, 4, 2, 1, 512, 640, 1, 1, 1, 0, 0},
+                                       {128, 16, 16, 12, 130, 0, 1, 0, 0, 1, 0}};
+    for (int i = 0; i < (int) SL_COUNT(cases); i++)
+        check_tiles(&cases[i]);
+}
+
+TEST(documents)
+{
+    static const tiles_case cases[] = {{64, 2, 1, 1, 256, 0, 1, 0, 0, 0, 2},    {64, 4, 2, 1, 1000, 0, 1, 0, 0, 1, 7},
+                                       {64, 2, 2, 1, 300, 500, 1, 1, 1, 0, 5},  {64, 6, 2, 1, 900, 0, 1, 0, 0, 1, 1},
+                                       {64, 2, 1, 1, 400, 0, 0, 0, 0, 1, 3},    {128, 2, 1, 1, 256, 0, 1, 0, 0, 0, 2},
+                                       {128, 4, 2, 1, 1000, 0, 1, 0, 0, 1, 60}, {128, 2, 2, 1, 300, 500, 1, 1, 1, 0, 3},
+                                       {128, 4, 1, 1, 130, 390, 1, 0, 1, 0, 9}, {128, 4, 2, 1, 900, 0, 1, 1, 0, 0, 4},
+                                       {128, 2, 1, 1, 400, 0, 0, 0, 0, 0, 3},   {96, 2, 1, 1, 300, 0, 1, 0, 0, 1, 3}};
     for (int i = 0; i < (int) SL_COUNT(cases); i++)
         check_tiles(&cases[i]);
 }
@@ -249,6 +267,7 @@ int main(int argc, char **argv)
     RUN(many_heads);
     RUN(far_keys);
     RUN(tiles);
+    RUN(documents);
     sl_device_close(device);
     return test_end();
 }

@@ -1,6 +1,7 @@
 /*
- * Attention: through cuDNN where it can be (attention_graph.c), else through the plain kernels; its backward on Hopper, with heads of 64
- * and 128, through kernels of our own (attention_hopper.cu), which are faster and want less memory.
+ * Attention: through cuDNN where it can be (attention_graph.c), else through the plain kernels. On Hopper, with heads of 64 and 128,
+ * through kernels of our own (attention_hopper.cu): the backward, where they are faster and want less memory, most forwards, and both
+ * ways where sequences have documents in them.
  *
  * cuDNN takes bf16 with head dims that are multiples of 8 up to 128, when every sequence of the chunk has the same length
  * (attrs.uniform) or the chunk is one slice of a sequence, causal masks aligned bottom-right.
@@ -33,9 +34,14 @@ static bool shape_of(const sl_launch *launch, bool backward, sl_graph_shape *s)
     s->heads = launch->attrs.attention.heads, s->kv_heads = launch->attrs.attention.kv_heads;
     s->head_dim = launch->attrs.attention.head_dim, s->causal = launch->attrs.attention.causal, s->backward = backward;
     s->any_order = backward && launch->attrs.attention.any_order;
-    if (q->dtype != SL_BF16 || s->head_dim % 8 || s->head_dim > 128 || uniform <= 0)
+    if (q->dtype != SL_BF16 || s->head_dim % 8 || s->head_dim > 128)
         return false;
-    if (at.m > uniform || launch->attrs.attention.q_offset == 0) {
+    if (uniform <= 0) {
+        if (at.m != launch->attrs.attention.q_offset + q->dim[0])
+            return false;
+        s->batch = 1, s->q_rows = q->dim[0], s->kv_rows = at.m;
+        s->bounds = (int32_t) launch->in[backward ? 5 : 2].type.dim[0];
+    } else if (at.m > uniform || launch->attrs.attention.q_offset == 0) {
         if (at.m != q->dim[0] || at.m % uniform || launch->attrs.attention.q_offset)
             return false;
         s->batch = at.m / uniform, s->q_rows = s->kv_rows = uniform;
@@ -67,12 +73,23 @@ static sl_status attention_supports(sl_cuda *cuda, const sl_launch *launch)
     return SL_OK;
 }
 
+/* Whether our own kernels for Hopper take it: the backward; the forward where it is faster than cuDNN's, or cuDNN has none. The largest
+ * score must have the largest weight. */
+static bool is_own(sl_cuda *cuda, const sl_launch *launch, bool backward, sl_graph_shape *s)
+{
+    if (!shape_of(launch, backward, s) || !sl_attention_hopper_takes(cuda, s))
+        return false;
+    return backward || (launch->attrs.attention.scale > 0 && (s->bounds || s->head_dim == 128 || s->kv_rows >= 8192));
+}
+
 /* ---- forward ---- */
 
 static size_t attention_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     sl_graph_shape s;
     sl_dnn_graph *graph;
+    if (is_own(cuda, launch, false, &s))
+        return sl_attention_hopper_workspace(&s);
     if (!shape_of(launch, false, &s) || sl_attention_graph(cuda, &s, &graph) != SL_OK || !graph)
         return 0;
     return graph->workspace_bytes;
@@ -88,6 +105,8 @@ static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
 {
     sl_graph_shape s;
     sl_dnn_graph *graph = NULL;
+    if (is_own(cuda, launch, false, &s))
+        return sl_attention_hopper_run(cuda, &s, launch, stream);
     if (shape_of(launch, false, &s))
         SL_TRY(sl_attention_graph(cuda, &s, &graph));
     if (!graph)
@@ -196,16 +215,11 @@ static sl_status choose_backward(sl_cuda *cuda, const sl_launch *launch, backwar
     return SL_OK;
 }
 
-static bool backward_is_own(sl_cuda *cuda, const sl_launch *launch, sl_graph_shape *s)
-{
-    return shape_of(launch, true, s) && sl_attention_hopper_takes(cuda, s);
-}
-
 static size_t attention_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     sl_graph_shape s;
     backward b;
-    if (backward_is_own(cuda, launch, &s))
+    if (is_own(cuda, launch, true, &s))
         return sl_attention_hopper_workspace(&s);
     return choose_backward(cuda, launch, &b) == SL_OK ? b.bytes : 0;
 }
@@ -277,8 +291,8 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
 {
     sl_graph_shape s;
     backward b;
-    if (backward_is_own(cuda, launch, &s))
-        return sl_attention_hopper_bwd(cuda, &s, launch, stream);
+    if (is_own(cuda, launch, true, &s))
+        return sl_attention_hopper_run(cuda, &s, launch, stream);
     SL_TRY(choose_backward(cuda, launch, &b));
     if (!b.n_parts)
         return sl_cuda_attention_plain_bwd(cuda, launch, stream);

@@ -32,6 +32,7 @@ typedef struct sl_graph_shape {
     int64_t width, o_width, kv_width;     /* elements from row to row of q, of o, of k and v; gradients too */
     int32_t heads, kv_heads;              /* of one run of the graph: all of them, or a group */
     int32_t head_dim, causal, backward, any_order;
+    int32_t bounds; /* documents: how long their list is; 0: each sequence is one. No graph takes them. */
 } sl_graph_shape;
 
 /* NULL in `out`: cuDNN does not take the shape. */

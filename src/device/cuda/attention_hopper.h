@@ -1,4 +1,4 @@
-/* Attention's backward with Hopper's own instructions (attention_hopper.cu): bf16, heads of 64 and 128. */
+/* Attention with Hopper's own instructions: bf16, heads of 64 and 128. */
 #ifndef SL_DEVICE_CUDA_ATTENTION_HOPPER_H
 #define SL_DEVICE_CUDA_ATTENTION_HOPPER_H
 
@@ -12,7 +12,7 @@ extern "C" {
 
 bool sl_attention_hopper_takes(sl_cuda *cuda, const sl_graph_shape *shape);
 size_t sl_attention_hopper_workspace(const sl_graph_shape *shape);
-sl_status sl_attention_hopper_bwd(sl_cuda *cuda, const sl_graph_shape *shape, const sl_launch *launch,
+sl_status sl_attention_hopper_run(sl_cuda *cuda, const sl_graph_shape *shape, const sl_launch *launch,
                                   cudaStream_t stream);
 
 #ifdef __cplusplus
@@ -31,7 +31,7 @@ static inline size_t sl_attention_hopper_workspace(const sl_graph_shape *shape)
     (void) shape;
     return 0;
 }
-static inline sl_status sl_attention_hopper_bwd(sl_cuda *cuda, const sl_graph_shape *shape, const sl_launch *launch,
+static inline sl_status sl_attention_hopper_run(sl_cuda *cuda, const sl_graph_shape *shape, const sl_launch *launch,
                                                 cudaStream_t stream)
 {
     (void) cuda, (void) shape, (void) launch, (void) stream;

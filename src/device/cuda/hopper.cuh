@@ -130,6 +130,14 @@ template <int UNDER_WAY> __device__ __forceinline__ void product_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(UNDER_WAY) : "memory");
 }
 
+/* The compiler must not move what uses a product's result before the wait, which does not name it. */
+template <int COUNT> __device__ __forceinline__ void product_settled(float (&d)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        asm volatile("" : "+f"(d[i])::"memory");
+}
+
 #define SUMS8(d, i)                                                                                             \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
         "+f"(d[i + 7])
@@ -150,6 +158,15 @@ __device__ __forceinline__ void product(float (&d)[32], uint32_t a, uint32_t b, 
                  "mov.b64 a, {%32, " HIGH_WORD "};\nmov.b64 b, {%33, " HIGH_WORD "};\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES32 "}, a, b, p, 1, 1, %35, %36;\n}"
                  : SUMS32(d, 0)
+                 : "r"(a), "r"(b), "r"(accumulate), "n"(A_ACROSS), "n"(B_ACROSS));
+}
+template <int A_ACROSS, int B_ACROSS>
+__device__ __forceinline__ void product(float (&d)[64], uint32_t a, uint32_t b, int accumulate)
+{
+    asm volatile("{\n.reg .pred p;\n.reg .b64 a, b;\nsetp.ne.b32 p, %66, 0;\n"
+                 "mov.b64 a, {%64, " HIGH_WORD "};\nmov.b64 b, {%65, " HIGH_WORD "};\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NAMES64 "}, a, b, p, 1, 1, %67, %68;\n}"
+                 : SUMS32(d, 0), SUMS32(d, 32)
                  : "r"(a), "r"(b), "r"(accumulate), "n"(A_ACROSS), "n"(B_ACROSS));
 }
 /* A from registers, and added to what is there. */
