@@ -12,8 +12,7 @@ namespace attention_hopper
 
 using namespace hopper;
 
-/* Two warpgroups multiply; of the third, one warp fetches. */
-static constexpr int WARPS = 8, MULTIPLIERS = 32 * WARPS, THREADS = 384, STAGES = 2;
+static constexpr int STAGES = 2; /* what is fetched has so many places */
 
 /* ---- who sees whom ---- */
 
@@ -51,6 +50,41 @@ __device__ __forceinline__ keys keys_of(const sequences &s, int row)
         seen.end = min(seen.end, place + 1);
     return seen;
 }
+
+/* ---- work ---- */
+
+/* Items, taken from a counter by one thread of a block for all of it; two are known at a time. 40 bytes of shared memory. */
+struct queue {
+    uint32_t here, free;
+    volatile int *items;
+    __device__ queue(unsigned char *at)
+    {
+        here = shared_address(at), free = here + 16, items = (volatile int *) (at + 32);
+    }
+    __device__ void init(int readers) const
+    {
+        for (int i = 0; i < 2; i++)
+            barrier_init(here + 8 * i, 1), barrier_init(free + 8 * i, readers);
+    }
+    /* The nth of this block. */
+    __device__ int take(int n, int *next) const
+    {
+        barrier_wait(free + 8 * (n & 1), (n >> 1 & 1) ^ 1);
+        const int item = atomicAdd(next, 1);
+        items[n & 1] = item;
+        barrier_arrive(here + 8 * (n & 1));
+        return item;
+    }
+    __device__ int item(int n) const
+    {
+        barrier_wait(here + 8 * (n & 1), n >> 1 & 1);
+        return items[n & 1];
+    }
+    __device__ void item_read(int n) const
+    {
+        barrier_arrive(free + 8 * (n & 1));
+    }
+};
 
 /* ---- registers to memory ---- */
 

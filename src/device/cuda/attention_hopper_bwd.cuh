@@ -8,6 +8,7 @@ namespace attention_hopper
 {
 
 static constexpr int N = 128; /* keys of an item */
+static constexpr int WARPS = 8, MULTIPLIERS = 32 * WARPS, THREADS = MULTIPLIERS + 128;
 
 /* Shared memory of a block, in bytes from its start. */
 template <int D, bool DOCUMENTS> struct tile {
@@ -25,8 +26,8 @@ struct backward : sequences {
     void *dk, *dv;                 /* f32 if `wide`, else bf16 */
     int64_t dq_stride, dkv_stride; /* elements from row to row */
     float *
-        stats; /* [batch][heads][tiles][2][M]: log2 of the sum of exponentials, delta; with documents behind them two integers,
-                    * which keys all queries of the tile see: the first and the end of them, and two that count for nothing */
+        stats; /* [batch][heads][tiles]: of M queries log2 of the sum of exponentials, then delta; with documents then, as
+                   * integers, the first key and the end of those that all of them see, and two to fill up */
     keys *seen;     /* with documents, [tiles * M]: what each query sees */
     float *dq_sums; /* [batch][heads][tiles][M * D] */
     int *turns;  /* [batch][heads][tiles]: which piece is to be added next; with documents ~ of it before the first */
@@ -62,37 +63,25 @@ template <int D, bool DOCUMENTS> struct walk {
     }
 };
 
-/* Barriers of a block; of those with two slots the address of the first. Behind them the items that warp 8 has taken. */
-struct signals {
-    uint32_t item_here, item_free, kv_here, kv_free, q_here, q_free, ds_here, ds_free, dq_here, dq_free;
-    volatile int *items;
-    __device__ signals(unsigned char *barriers)
+/* Barriers of a block; of those with two slots the address of the first. */
+struct signals : queue {
+    uint32_t kv_here, kv_free, q_here, q_free, ds_here, ds_free, dq_here, dq_free;
+    __device__ signals(unsigned char *barriers) : queue(barriers)
     {
-        const uint32_t at = shared_address(barriers);
-        item_here = at, item_free = at + 16, q_here = at + 32, q_free = at + 48, dq_here = at + 64, dq_free = at + 80;
-        kv_here = at + 96, kv_free = at + 104, ds_here = at + 112, ds_free = at + 128;
-        items = (volatile int *) (barriers + 144);
+        const uint32_t at = shared_address(barriers) + 40;
+        kv_here = at, kv_free = at + 8, q_here = at + 16, q_free = at + 32, ds_here = at + 48, ds_free = at + 64;
+        dq_here = at + 80, dq_free = at + 96;
     }
     __device__ void init() const
     {
+        queue::init(WARPS + 2);
         for (int i = 0; i < 2; i++) {
-            barrier_init(item_here + 8 * i, 1), barrier_init(item_free + 8 * i, WARPS + 2);
             barrier_init(q_here + 8 * i, 1), barrier_init(q_free + 8 * i, WARPS);
             barrier_init(ds_here + 8 * i, WARPS), barrier_init(ds_free + 8 * i, WARPS);
             barrier_init(dq_here + 8 * i, WARPS), barrier_init(dq_free + 8 * i, 1);
         }
         barrier_init(kv_here, 1), barrier_init(kv_free, WARPS);
         barriers_are_set();
-    }
-    /* The nth item of this block. */
-    __device__ int item(int n) const
-    {
-        barrier_wait(item_here + 8 * (n & 1), n >> 1 & 1);
-        return items[n & 1];
-    }
-    __device__ void item_read(int n) const
-    {
-        barrier_arrive(item_free + 8 * (n & 1));
     }
 };
 
@@ -104,10 +93,7 @@ template <int D, bool DOCUMENTS> __device__ void fetch(const backward &a, uint32
     int s = 0, phase = 1;
 #pragma unroll 1
     for (int n = 0;; n++) {
-        barrier_wait(on.item_free + 8 * (n & 1), (n >> 1 & 1) ^ 1);
-        const int item = atomicAdd(a.next, 1);
-        on.items[n & 1] = item;
-        barrier_arrive(on.item_here + 8 * (n & 1));
+        const int item = on.take(n, a.next);
         if (item >= a.items)
             return;
         const walk<D, DOCUMENTS> w(a, item);

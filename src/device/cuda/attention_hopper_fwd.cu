@@ -51,20 +51,18 @@ template <int D> struct walk {
     }
 };
 
-/* Barriers of a block; of those with two slots the address of the first. Behind them the items that have been taken. */
-struct signals {
-    uint32_t item_here, item_free, k_here, k_free, v_here, v_free, q_here, q_free;
-    volatile int *items;
-    __device__ signals(unsigned char *barriers)
+/* Barriers of a block; of those with two slots the address of the first. */
+struct signals : queue {
+    uint32_t q_here, q_free, k_here, k_free, v_here, v_free;
+    __device__ signals(unsigned char *barriers) : queue(barriers)
     {
-        const uint32_t at = shared_address(barriers);
-        item_here = at, item_free = at + 16, k_here = at + 32, k_free = at + 48, v_here = at + 64, v_free = at + 80;
-        q_here = at + 96, q_free = at + 104, items = (volatile int *) (barriers + 112);
+        const uint32_t at = shared_address(barriers) + 40;
+        q_here = at, q_free = at + 8, k_here = at + 16, k_free = at + 32, v_here = at + 48, v_free = at + 64;
     }
     __device__ void init(int warps) const
     {
+        queue::init(warps);
         for (int i = 0; i < 2; i++) {
-            barrier_init(item_here + 8 * i, 1), barrier_init(item_free + 8 * i, warps);
             barrier_init(k_here + 8 * i, 1), barrier_init(k_free + 8 * i, warps);
             barrier_init(v_here + 8 * i, 1), barrier_init(v_free + 8 * i, warps);
         }
@@ -81,10 +79,7 @@ template <int D> static __device__ void fetch(const forward &a, uint32_t shared,
     int s = 0, phase = 1;
 #pragma unroll 1
     for (int n = 0;; n++) {
-        barrier_wait(on.item_free + 8 * (n & 1), (n >> 1 & 1) ^ 1);
-        const int item = atomicAdd(a.next, 1);
-        on.items[n & 1] = item;
-        barrier_arrive(on.item_here + 8 * (n & 1));
+        const int item = on.take(n, a.next);
         if (item >= a.items)
             return;
         const walk<D> w(a, item);
@@ -194,10 +189,10 @@ template <int D> static __device__ void multiply(const forward &a, unsigned char
         pass_turn<R::GROUPS>(group);
 #pragma unroll 1
     for (int n = 0;; n++) {
-        barrier_wait(on.item_here + 8 * (n & 1), n >> 1 & 1);
-        const int item = on.items[n & 1];
+        const int item = on.item(n);
         __syncwarp();
-        arrive_once(on.item_free + 8 * (n & 1));
+        if (lane == 0)
+            on.item_read(n);
         if (item >= a.items)
             return;
         const walk<D> w(a, item);
