@@ -179,7 +179,7 @@ curve() {
     cpu_runs=''
     for precision in f32 bf16; do
         for run in "cpu-$precision" "gpu-$precision"; do
-            if [[ $(value "$work/$run.out" weights_hash) == null ]]; then
+            if [[ ! -s $work/$run.out || $(value "$work/$run.out" weights_hash) == null ]]; then
                 failed "curve-$precision" "${curve_job[*]}" "$run"
                 continue 2
             fi

@@ -268,7 +268,7 @@ static int choose_heaters(const job *j, sl_heater heaters[SL_MOST_HEATERS])
     const int32_t kinds[SL_MOST_HEATERS] = {extreme_kind(j, SL_OP_MATMUL, true),
                                             extreme_kind(j, SL_OP_ATTENTION, false)};
     int n = 0;
-    for (int i = 0; i < SL_MOST_HEATERS && j->hot && kinds[0] >= 0; i++) {
+    for (int i = 0; i < SL_MOST_HEATERS && kinds[0] >= 0; i++) {
         if (kinds[i] < 0)
             continue;
         sl_costs_launch(j->program, kinds[i], &heaters[n].launch);
@@ -281,39 +281,72 @@ static int choose_heaters(const job *j, sl_heater heaters[SL_MOST_HEATERS])
 }
 
 /* Memory is mapped and pinned here: with others at that, 3 s became 24. */
-static sl_status open_bench(job *j, size_t kind_bytes, size_t piece)
+static sl_status open_bench(job *j, size_t kind_bytes, size_t piece, bool hot)
 {
     const sl_bench_config config = {j->config->device, j->config->threads, kind_bytes, piece, j->config->most};
     sl_heater heaters[SL_MOST_HEATERS] = {0};
-    int n = choose_heaters(j, heaters);
+    int n = hot ? choose_heaters(j, heaters) : 0;
     keep_quiet(j, true);
     sl_status status = n ? sl_bench_open_hot(&j->bench, &config, heaters, n) : sl_bench_open(&j->bench, &config);
     keep_quiet(j, false);
     return status;
 }
 
+/* An accelerator's links are as fast as the host's memory is at the moment: in a virtual machine that has just been started, two thirds
+ * of what they are minutes later. */
+static sl_status doubt_links(job *j)
+{
+    sl_measured now;
+    keep_quiet(j, true);
+    sl_status status = sl_bench_links(&j->bench, j->piece, &now);
+    keep_quiet(j, false);
+    SL_TRY(status);
+    for (int d = 0; d < 2; d++)
+        if (fabs(log(now.link_both[d] / j->machine.link_both[d])) > PROBE_TOLERANCE) {
+            sl_info("measured links no longer hold (copies %s: %.3g GB/s on file, %.3g now); measuring them again",
+                    d ? "out" : "in", j->machine.link_both[d] * 1e-9, now.link_both[d] * 1e-9);
+            j->machine_known = false;
+            return SL_OK;
+        }
+    return SL_OK;
+}
+
+static sl_status doubt_kind(job *j, int32_t kind)
+{
+    double seconds[2];
+    sl_launch launch;
+    SL_TRY(time_kind(j, kind, seconds));
+    if (fabs(log(seconds[0] / j->costs->device_s[kind])) <= PROBE_TOLERANCE)
+        return SL_OK;
+    sl_costs_launch(j->program, kind, &launch);
+    sl_info("measured costs no longer hold (%s: %.3g s on file, %.3g s now); measuring again", sl_op(launch.op)->name,
+            j->costs->device_s[kind], seconds[0]);
+    sl_measure_cache_clear(j->cache);
+    memset(j->known, 0, (size_t) j->program->n_kinds * sizeof *j->known);
+    j->machine_known = false;
+    return SL_OK;
+}
+
 /* Figures on file may come from a machine that was busy, or slower, or another one. One kind is timed again; if it disagrees
  * everything is. */
 static sl_status doubt(job *j)
 {
-    int32_t kind = probe_kind(j);
-    double seconds[2];
-    sl_launch launch;
-    if (kind < 0)
+    const int32_t kind = probe_kind(j);
+    const bool links = j->hot && j->machine_known;
+    size_t bytes = 0;
+    if (kind < 0 && !links)
         return SL_OK;
-    sl_costs_launch(j->program, kind, &launch);
-    size_t bytes = sl_bench_operand_bytes(&launch) + j->costs->workspace[SL_TIER_DEVICE][kind];
-    SL_TRY(open_bench(j, bytes, 0));
-    sl_status status = time_kind(j, kind, seconds);
+    if (kind >= 0) {
+        sl_launch launch;
+        sl_costs_launch(j->program, kind, &launch);
+        bytes = sl_bench_operand_bytes(&launch) + j->costs->workspace[SL_TIER_DEVICE][kind];
+    }
+    SL_TRY(open_bench(j, bytes, links ? j->piece : 0, j->hot && kind >= 0));
+    sl_status status = kind >= 0 ? doubt_kind(j, kind) : SL_OK;
+    if (status == SL_OK && links && j->machine_known)
+        status = doubt_links(j);
     sl_device_close(j->bench.device);
     j->bench.device = NULL;
-    if (status == SL_OK && fabs(log(seconds[0] / j->costs->device_s[kind])) > PROBE_TOLERANCE) {
-        sl_info("measured costs no longer hold (%s: %.3g s on file, %.3g s now); measuring again",
-                sl_op(launch.op)->name, j->costs->device_s[kind], seconds[0]);
-        sl_measure_cache_clear(j->cache);
-        memset(j->known, 0, (size_t) j->program->n_kinds * sizeof *j->known);
-        j->machine_known = false;
-    }
     return status;
 }
 
@@ -401,7 +434,7 @@ static sl_status measure_unknown(job *j)
         all &= j->known[k];
     if (all)
         return SL_OK;
-    SL_TRY(open_bench(j, largest_kind(j), j->piece));
+    SL_TRY(open_bench(j, largest_kind(j), j->piece, j->hot));
     bool *fresh;
     SL_TRY(sl_region_alloc(j->region, &fresh, j->program->n_kinds + 1, sizeof *fresh));
     for (int pass = 0; pass < 2; pass++)
