@@ -112,10 +112,9 @@ void sl_sweep_issue_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to)
                         .from = state->spot[from],
                         .to = state->spot[to],
                         .workspace = -1};
-    sl_stream other = direction == 0 ? SL_STREAM_OUT : SL_STREAM_IN;
-    bool both = s->stream_free_s[other] > SL_MAX(s->stream_free_s[action.stream], s->now_s);
-    double rate = both ? costs->link_bytes_per_s_both[direction] : costs->link_bytes_per_s[direction];
-    double seconds = costs->link_latency_s + (double) source->place.bytes / rate;
+    /* As beside a copy the other way, which may be issued only later and run all the same: hoping for less makes fetches late, and what
+     * is late keeps its room. */
+    double seconds = costs->link_latency_s + (double) source->place.bytes / costs->link_bytes_per_s_both[direction];
     if (!s->bounded && direction == 0)
         seconds = 0; /* the dry walk learns deadlines: arrivals must not shift them */
     after(s, source->writer);
