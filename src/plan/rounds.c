@@ -18,7 +18,7 @@
 
 #define MAX_CANDIDATES 64
 #define MANY_TASKS 10000 /* in the step; below, there is time to plan all of them */
-#define COSTLY 1.08      /* times the bound: worth trying the rounds one after the other */
+#define COSTLY 1.03      /* times the bound: worth trying the rounds one after the other */
 #define CLOSE 1.03       /* times the best first look: may be better in the end */
 #define AS_GOOD 1.01     /* times the best: a first look that a search to the end may better */
 
