@@ -129,11 +129,12 @@ template <int D> static __global__ void dq_kernel(const __grid_constant__ backwa
     constexpr int M = tile<D, false>::M;
     const int m = blockIdx.x % a.tiles, head = blockIdx.x / a.tiles % a.heads, b = blockIdx.x / a.tiles / a.heads;
     const float4 *from = (const float4 *) (a.dq_sums + (int64_t) blockIdx.x * (M * D));
+    const bool sees = a.turns[blockIdx.x] >= 0; /* queries behind the last document: nobody has added anything */
     for (int i = threadIdx.x; i < M * D / 4; i += blockDim.x) {
         const int thread = i % 128, v = i / 128 % 8, side = i / 1024;
         const int row = m * M + (D == 64 ? 64 * side : 0) + thread / 32 * 16 + thread % 32 / 4;
         const int column = (D == 64 ? 0 : 64 * side) + 8 * v + 2 * (thread & 3);
-        const float4 x = from[i];
+        const float4 x = sees ? from[i] : make_float4(0, 0, 0, 0);
         bf16 *to = a.dq + ((int64_t) b * a.q_rows + row) * a.dq_stride + head * D + column;
         if (row < a.q_rows)
             put_pair(to, x.x * a.scale, x.y * a.scale);

@@ -47,7 +47,8 @@ template <int D> struct walk {
         kv_head = kv % a.kv_heads, b = kv / a.kv_heads, head = kv_head * group + i % group;
         row = (a.tiles - 1 - i / here) * QUERIES;
         first = keys_of(a, row).first / KEYS;
-        last = (keys_of(a, min(row + QUERIES, a.q_rows) - 1).end - 1) / KEYS;
+        last =
+            max(first, (keys_of(a, min(row + QUERIES, a.q_rows) - 1).end - 1) / KEYS); /* one, where nothing is seen */
     }
 };
 
