@@ -256,6 +256,33 @@ TEST(documents)
         check_tiles(&cases[i]);
 }
 
+/* Queries behind the last document see nothing: whatever their o is, no gradient hears of them. */
+TEST(behind_the_last_document)
+{
+    static const int head_dims[] = {64, 128};
+    static const int32_t bounds[] = {0, 100, 256, 256};
+    for (int i = 0; i < (int) SL_COUNT(head_dims); i++) {
+        const tiles_case c = {head_dims[i], 2, 1, 1, 600, 0, 1, 0, 0, 0, 1};
+        const sl_op_case op_case = tiles_of(&c);
+        test_launch want = {0}, got = {0}, *both[] = {&want, &got};
+        for (int k = 0; k < 2; k++) {
+            test_prepare(both[k], SL_OP_ATTENTION_BWD, &op_case, 9);
+            REQUIRE(sl_type_count(&both[k]->launch.in[5].type) == (int64_t) SL_COUNT(bounds));
+            memcpy(both[k]->launch.in[5].data, bounds, sizeof bounds);
+        }
+        const sl_launch forward = forward_of(&want);
+        sl_op(SL_OP_ATTENTION)->reference(&forward);
+        sl_op(SL_OP_ATTENTION_BWD)->reference(&want.launch);
+        run(&got, forward_of(&got));
+        run(&got, got.launch);
+        const double tolerance = sl_op(SL_OP_ATTENTION_BWD)->tolerance[1];
+        check("dq", c.head_dim, &got.launch.out[0], &want.launch.out[0], tolerance);
+        check("dkv", c.head_dim, &got.launch.out[1], &want.launch.out[1], tolerance);
+        test_release(&want);
+        test_release(&got);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -268,6 +295,7 @@ int main(int argc, char **argv)
     RUN(far_keys);
     RUN(tiles);
     RUN(documents);
+    RUN(behind_the_last_document);
     sl_device_close(device);
     return test_end();
 }

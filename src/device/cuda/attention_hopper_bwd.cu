@@ -51,8 +51,8 @@ static __global__ void __launch_bounds__(THREADS, 1) bwd_kernel(const __grid_con
 
 /* ---- before and after ---- */
 
-/* What goes with each tile of queries, and whose turn it is first. Queries past the last get what makes P zero. D / 8 lanes per query,
- * so 1024 threads per tile of a head: blocks are full. */
+/* What goes with each tile of queries, and whose turn it is first. Queries past the last, or behind the last document, get what makes P
+ * and dS zero. D / 8 lanes per query, so 1024 threads per tile of a head: blocks are full. */
 template <int D, bool DOCUMENTS>
 static __global__ void stats_kernel(const bf16 *__restrict__ d_o, const bf16 *__restrict__ o,
                                     const float *__restrict__ lse, int64_t o_stride, const __grid_constant__ backward a)
@@ -76,11 +76,11 @@ static __global__ void stats_kernel(const bf16 *__restrict__ d_o, const bf16 *__
     if (lane == 0) {
         const int64_t place = (b * a.heads + head) * a.tiles + row / M, all = (int64_t) a.batch * a.q_rows;
         float *to = a.stats + place * T::STATS + row % M;
-        to[0] = row < a.q_rows ? lse[head * all + b * a.q_rows + row] * LOG2_E : INFINITY;
-        to[M] = sum;
+        bool sees = row < a.q_rows;
         int turn = 0;
         if (DOCUMENTS) {
             const keys seen = keys_of(a, (int) min(row, (int64_t) a.q_rows - 1));
+            sees &= seen.first < seen.end;
             if (head == 0)
                 a.seen[row] = seen;
             if (row % M == 0)
@@ -89,6 +89,8 @@ static __global__ void stats_kernel(const bf16 *__restrict__ d_o, const bf16 *__
                 to[M + 1] = __int_as_float(seen.first); /* the largest, at 2 M */
             turn = ~(seen.first / N);
         }
+        to[0] = sees ? lse[head * all + b * a.q_rows + row] * LOG2_E : INFINITY;
+        to[M] = sees ? sum : 0;
         if (row % M == 0)
             a.turns[place] = turn;
         if (i == 0)
