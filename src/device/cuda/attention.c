@@ -75,11 +75,12 @@ static sl_status attention_supports(sl_cuda *cuda, const sl_launch *launch)
 
 /* Whether our own kernels for Hopper take it: the backward; the forward where it is faster than cuDNN's, or cuDNN has none. The largest
  * score must have the largest weight. */
-static bool is_own(sl_cuda *cuda, const sl_launch *launch, bool backward, sl_graph_shape *s)
+static bool is_own(sl_cuda *cuda, const sl_launch *launch, const sl_graph_shape *s)
 {
-    if (!shape_of(launch, backward, s) || !sl_attention_hopper_takes(cuda, s))
+    if (!sl_attention_hopper_takes(cuda, s))
         return false;
-    return backward || (launch->attrs.attention.scale > 0 && (s->bounds || s->head_dim == 128 || s->kv_rows >= 8192));
+    return s->backward ||
+           (launch->attrs.attention.scale > 0 && (s->bounds || s->head_dim == 128 || s->kv_rows >= 8192));
 }
 
 /* ---- forward ---- */
@@ -88,9 +89,11 @@ static size_t attention_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     sl_graph_shape s;
     sl_dnn_graph *graph;
-    if (is_own(cuda, launch, false, &s))
+    if (!shape_of(launch, false, &s))
+        return 0;
+    if (is_own(cuda, launch, &s))
         return sl_attention_hopper_workspace(&s);
-    if (!shape_of(launch, false, &s) || sl_attention_graph(cuda, &s, &graph) != SL_OK || !graph)
+    if (sl_attention_graph(cuda, &s, &graph) != SL_OK || !graph)
         return 0;
     return graph->workspace_bytes;
 }
@@ -105,10 +108,11 @@ static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
 {
     sl_graph_shape s;
     sl_dnn_graph *graph = NULL;
-    if (is_own(cuda, launch, false, &s))
-        return sl_attention_hopper_run(cuda, &s, launch, stream);
-    if (shape_of(launch, false, &s))
+    if (shape_of(launch, false, &s)) {
+        if (is_own(cuda, launch, &s))
+            return sl_attention_hopper_run(cuda, &s, launch, stream);
         SL_TRY(sl_attention_graph(cuda, &s, &graph));
+    }
     if (!graph)
         return sl_cuda_attention_plain(cuda, launch, stream);
     sl_attention_layout at = sl_attention_places(&launch->attrs, &launch->in[0].type, &launch->in[1].type);
@@ -219,7 +223,7 @@ static size_t attention_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     sl_graph_shape s;
     backward b;
-    if (is_own(cuda, launch, true, &s))
+    if (shape_of(launch, true, &s) && is_own(cuda, launch, &s))
         return sl_attention_hopper_workspace(&s);
     return choose_backward(cuda, launch, &b) == SL_OK ? b.bytes : 0;
 }
@@ -291,7 +295,7 @@ static sl_status attention_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
 {
     sl_graph_shape s;
     backward b;
-    if (is_own(cuda, launch, true, &s))
+    if (shape_of(launch, true, &s) && is_own(cuda, launch, &s))
         return sl_attention_hopper_run(cuda, &s, launch, stream);
     SL_TRY(choose_backward(cuda, launch, &b));
     if (!b.n_parts)

@@ -54,7 +54,7 @@ extern "C" bool sl_attention_hopper_takes(sl_cuda *cuda, const sl_graph_shape *s
 
 extern "C" size_t sl_attention_hopper_workspace(const sl_graph_shape *shape)
 {
-    return shape->backward ? backward_workspace(shape) : forward_workspace(shape);
+    return shape->backward ? backward_workspace(shape) : forward_workspace();
 }
 
 extern "C" sl_status sl_attention_hopper_run(sl_cuda *cuda, const sl_graph_shape *shape, const sl_launch *launch,

@@ -36,15 +36,8 @@ __device__ __forceinline__ keys keys_of(const sequences &s, int row)
     const int place = s.kv_rows - s.q_rows + row;
     keys seen = {0, s.kv_rows};
     if (s.bounds) {
-        int low = 0, high = s.n_bounds - 1; /* the last document that begins at or before it */
-        while (low + 1 < high) {
-            const int middle = (low + high) / 2;
-            if (s.bounds[middle] <= place)
-                low = middle;
-            else
-                high = middle;
-        }
-        seen = {s.bounds[low], min(s.bounds[low + 1], s.kv_rows)};
+        const int document = sequence_of(s.bounds, s.n_bounds, place);
+        seen = {s.bounds[document], min(s.bounds[document + 1], s.kv_rows)};
     }
     if (s.causal)
         seen.end = min(seen.end, place + 1);
@@ -52,6 +45,13 @@ __device__ __forceinline__ keys keys_of(const sequences &s, int row)
 }
 
 /* ---- work ---- */
+
+/* Of a warp at a barrier that counts warps. */
+__device__ __forceinline__ void arrive_once(uint32_t barrier)
+{
+    if ((threadIdx.x & 31) == 0)
+        barrier_arrive(barrier);
+}
 
 /* Items, taken from a counter by one thread of a block for all of it; two are known at a time. 40 bytes of shared memory. */
 struct queue {
@@ -84,6 +84,14 @@ struct queue {
     {
         barrier_arrive(free + 8 * (n & 1));
     }
+    /* Both, by a whole warp as one reader. */
+    __device__ __forceinline__ int item_of_warp(int n) const
+    {
+        const int found = item(n);
+        __syncwarp();
+        arrive_once(free + 8 * (n & 1));
+        return found;
+    }
 };
 
 /* ---- registers to memory ---- */
@@ -93,6 +101,13 @@ __device__ __forceinline__ uint32_t pack(float low, float high)
     uint32_t word;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
     return word;
+}
+
+template <int WORDS> __device__ __forceinline__ void pack_all(uint32_t (&to)[WORDS], const float (&from)[2 * WORDS])
+{
+#pragma unroll
+    for (int i = 0; i < WORDS; i++)
+        to[i] = pack(from[2 * i], from[2 * i + 1]);
 }
 
 /* A warp's 16 rows of a product in bf16, 64 columns at a time through 16 rows of shared memory so that lanes write 16 bytes each. */
@@ -147,7 +162,7 @@ sl_status map_rows(CUtensorMap *map, void *data, int64_t columns, int64_t stride
 
 sequences sequences_of(const sl_graph_shape *s, const sl_launch *launch);
 
-size_t forward_workspace(const sl_graph_shape *s);
+size_t forward_workspace(void);
 size_t backward_workspace(const sl_graph_shape *s);
 sl_status run_forward(sl_cuda *cuda, const sl_graph_shape *s, const sl_launch *launch, cudaStream_t stream);
 sl_status run_backward(sl_cuda *cuda, const sl_graph_shape *s, const sl_launch *launch, cudaStream_t stream);

@@ -25,9 +25,9 @@ struct backward : sequences {
     bf16 *dq;
     void *dk, *dv;                 /* f32 if `wide`, else bf16 */
     int64_t dq_stride, dkv_stride; /* elements from row to row */
-    float *
-        stats; /* [batch][heads][tiles]: of M queries log2 of the sum of exponentials, then delta; with documents then, as
-                   * integers, the first key and the end of those that all of them see, and two to fill up */
+    /* [batch][heads][tiles]: of M queries log2 of the sum of exponentials, then delta; with documents then, as integers, the first key and
+     * the end of those that all of them see, and two to fill up */
+    float *stats;
     keys *seen;     /* with documents, [tiles * M]: what each query sees */
     float *dq_sums; /* [batch][heads][tiles][M * D] */
     int *turns;  /* [batch][heads][tiles]: which piece is to be added next; with documents ~ of it before the first */

@@ -26,6 +26,18 @@ template <int D> __device__ __forceinline__ void scores(float (&x)[32], uint32_t
     product_commit();
 }
 
+/* dV or dK of 64 keys: (+)= P^T dO or dS^T Q over the queries of a tile. */
+template <int D, int PARTS>
+__device__ __forceinline__ void add_weighted(float (&sums)[D / 2], const uint32_t (&weights)[PARTS][16], uint32_t rows)
+{
+#pragma unroll
+    for (int part = 0; part < PARTS; part++)
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            product_add<1>(sums, weights[part] + 4 * k, rows + place(part * 8192 + k * 2048, (8192 / D) * 128));
+    product_commit();
+}
+
 /* P of 64 queries from S. A thread has keys row and row + 8, and queries 8 i + column and the next. */
 __device__ __forceinline__ void weights(float (&p)[32], const float *lse, float scale)
 {
@@ -158,8 +170,7 @@ __device__ __forceinline__ void end_dq(float (&dq)[32], const position &at, unsi
         to[i * 128] = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
     fence_async();
     __syncwarp();
-    if ((threadIdx.x & 31) == 0)
-        barrier_arrive(on.ds_free + 8 * slot), barrier_arrive(on.dq_here + 8 * slot);
+    arrive_once(on.ds_free + 8 * slot), arrive_once(on.dq_here + 8 * slot);
 }
 
 template <int D, bool DOCUMENTS> __device__ void multiply(const backward &a, unsigned char *base, const signals &on)
@@ -175,10 +186,7 @@ template <int D, bool DOCUMENTS> __device__ void multiply(const backward &a, uns
     position at = {};
 #pragma unroll 1
     for (int n = 0;; n++) {
-        const int item = on.item(n);
-        __syncwarp();
-        if (lane == 0)
-            on.item_read(n);
+        const int item = on.item_of_warp(n);
         if (item >= a.items)
             return;
         const walk<D, DOCUMENTS> w(a, item);
@@ -211,21 +219,14 @@ template <int D, bool DOCUMENTS> __device__ void multiply(const backward &a, uns
                     else
                         hide(p[part], row, column, seen + (a.causal ? 64 * part : 0), a.causal);
                 }
-#pragma unroll
-                for (int i = 0; i < 16; i++)
-                    p16[part][i] = pack(p[part][2 * i], p[part][2 * i + 1]);
+                pack_all(p16[part], p[part]);
             }
             end_dq<D, DOCUMENTS>(dq, at, base, has_before, on);
             product_fence();
 #pragma unroll
             for (int part = 0; part < PARTS; part++)
                 scores<D>(dp[part], v_rows, d_o + place(part * 8192));
-#pragma unroll
-            for (int part = 0; part < PARTS; part++)
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    product_add<1>(dv, p16[part] + 4 * k, d_o + place(part * 8192 + k * 2048, M * 128));
-            product_commit();
+            add_weighted<D, PARTS>(dv, p16, d_o);
             barrier_wait(on.ds_free + 8 * (at.step & 1), (at.step >> 1 & 1) ^ 1);
 #pragma unroll
             for (int part = 0; part < PARTS; part++) {
@@ -235,19 +236,12 @@ template <int D, bool DOCUMENTS> __device__ void multiply(const backward &a, uns
             }
             fence_async();
             __syncwarp();
-            if (lane == 0)
-                barrier_arrive(on.ds_here + 8 * (at.step & 1));
+            arrive_once(on.ds_here + 8 * (at.step & 1));
             product_fence();
-#pragma unroll
-            for (int part = 0; part < PARTS; part++)
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    product_add<1>(dk, ds16[part] + 4 * k, q + place(part * 8192 + k * 2048, M * 128));
-            product_commit();
+            add_weighted<D, PARTS>(dk, ds16, q);
             product_wait<0>();
             product_settled(dk), product_settled(dv);
-            if (lane == 0)
-                barrier_arrive(on.q_free + 8 * at.s);
+            arrive_once(on.q_free + 8 * at.s);
             if (++at.s == STAGES)
                 at.s = 0, at.phase ^= 1;
             if (++h == w.group)
@@ -267,8 +261,7 @@ template <int D, bool DOCUMENTS> __device__ void multiply(const backward &a, uns
             begin_dq<D, DOCUMENTS>(dq, at, shared, side, true, on);
             end_dq<D, DOCUMENTS>(dq, at, base, true, on);
         }
-        if (lane == 0)
-            barrier_arrive(on.kv_free);
+        arrive_once(on.kv_free);
         const int rows = a.kv_rows - w.j * N - first_row;
         const int64_t to = (int64_t) w.b * a.kv_rows + w.j * N + first_row;
         const uint32_t own = shared + T::DS + (at.step & 1) * T::DS_BYTES + first_row * 128; /* the next dS's place */

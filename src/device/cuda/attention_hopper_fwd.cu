@@ -47,8 +47,8 @@ template <int D> struct walk {
         kv_head = kv % a.kv_heads, b = kv / a.kv_heads, head = kv_head * group + i % group;
         row = (a.tiles - 1 - i / here) * QUERIES;
         first = keys_of(a, row).first / KEYS;
-        last =
-            max(first, (keys_of(a, min(row + QUERIES, a.q_rows) - 1).end - 1) / KEYS); /* one, where nothing is seen */
+        const int end = keys_of(a, min(row + QUERIES, a.q_rows) - 1).end;
+        last = max(first, (end - 1) / KEYS); /* one, where nothing is seen */
     }
 };
 
@@ -171,12 +171,6 @@ template <int GROUPS> static __device__ __forceinline__ void pass_turn(int group
     asm volatile("bar.arrive %0, 256;" ::"r"(group + 1 == GROUPS ? 1 : group + 2) : "memory");
 }
 
-static __device__ __forceinline__ void arrive_once(uint32_t barrier)
-{
-    if ((threadIdx.x & 31) == 0)
-        barrier_arrive(barrier);
-}
-
 template <int D> static __device__ void multiply(const forward &a, unsigned char *base, const signals &on)
 {
     using R = room<D>;
@@ -190,10 +184,7 @@ template <int D> static __device__ void multiply(const forward &a, unsigned char
         pass_turn<R::GROUPS>(group);
 #pragma unroll 1
     for (int n = 0;; n++) {
-        const int item = on.item(n);
-        __syncwarp();
-        if (lane == 0)
-            on.item_read(n);
+        const int item = on.item_of_warp(n);
         if (item >= a.items)
             return;
         const walk<D> w(a, item);
@@ -212,9 +203,7 @@ template <int D> static __device__ void multiply(const forward &a, unsigned char
         product_settled(x);
         arrive_once(on.k_free + 8 * s);
         mine.soften(x, scale, w.last, fade);
-#pragma unroll
-        for (int i = 0; i < 32; i++)
-            p[i] = pack(x[2 * i], x[2 * i + 1]);
+        pack_all(p, x);
 #pragma unroll 1
         for (int j = w.last - 1; j >= w.first; j--) {
             const int before = s, phase_before = phase;
@@ -238,9 +227,7 @@ template <int D> static __device__ void multiply(const forward &a, unsigned char
 #pragma unroll
             for (int i = 0; i < D / 2; i++)
                 o[i] *= fade[i >> 1 & 1];
-#pragma unroll
-            for (int i = 0; i < 32; i++)
-                p[i] = pack(x[2 * i], x[2 * i + 1]);
+            pack_all(p, x);
         }
         arrive_once(on.q_free);
         barrier_wait(on.v_here + 8 * s, phase);
@@ -281,7 +268,7 @@ static __global__ void __launch_bounds__(room<D>::THREADS, 1) fwd_kernel(const _
     if (threadIdx.x == 0)
         on.init(R::WARPS);
     __syncthreads();
-    /* Registers a thread: 168 at the start, 24 * 128 + 240 * 256 are as many; with three groups 128 and 32 * 128 + 160 * 384. */
+    /* Registers a thread: 168 at the start, 24 * 128 + 240 * 256 are as many; with three groups 128, and 24 * 128 + 160 * 384 are fewer. */
     if (threadIdx.x < 32 * R::WARPS) {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::GROUPS == 3 ? 160 : 240));
         multiply<D>(a, base, on);
@@ -294,9 +281,8 @@ static __global__ void __launch_bounds__(room<D>::THREADS, 1) fwd_kernel(const _
 
 /* ---- host ---- */
 
-size_t attention_hopper::forward_workspace(const sl_graph_shape *s)
+size_t attention_hopper::forward_workspace(void)
 {
-    (void) s;
     return sizeof(int); /* next */
 }
 

@@ -50,31 +50,17 @@ struct interval {
     int low, high;
 };
 
-/* The sequence of a row: the greatest k with bounds[k] <= row, of those that begin one. */
-__device__ __forceinline__ int sequence_of(const shape &s, const int32_t *bounds, int row)
-{
-    int low = 0, high = s.segments - 1;
-    while (low + 1 < high) {
-        int mid = (low + high) / 2;
-        if (bounds[mid] <= row)
-            low = mid;
-        else
-            high = mid;
-    }
-    return low;
-}
-
 /* Keys that query i sees (sl_attention_rows). */
 __device__ __forceinline__ interval keys_of(const shape &s, const int32_t *bounds, int i)
 {
-    int row = s.q_offset + i, k = sequence_of(s, bounds, row), end = min(bounds[k + 1], s.m);
+    int row = s.q_offset + i, k = sequence_of(bounds, s.segments, row), end = min(bounds[k + 1], s.m);
     return {bounds[k], s.causal ? min(end, row + 1) : end};
 }
 
 /* Queries that see key j; none behind the last boundary. */
 __device__ __forceinline__ interval queries_of(const shape &s, const int32_t *bounds, int j)
 {
-    int k = sequence_of(s, bounds, j);
+    int k = sequence_of(bounds, s.segments, j);
     if (j >= bounds[k + 1])
         return {s.n, s.n};
     int low = (s.causal ? j : bounds[k]) - s.q_offset, high = k == s.segments - 2 ? s.n : bounds[k + 1] - s.q_offset;

@@ -151,6 +151,20 @@ template <bool MAXIMUM = false> __device__ __forceinline__ float block_reduce(fl
     return scratch[32];
 }
 
+/* Attention's boundaries between sequences, or documents: the last one that begins at or before `row`, of those that begin one. */
+__device__ __forceinline__ int sequence_of(const int32_t *bounds, int n_bounds, int row)
+{
+    int low = 0, high = n_bounds - 1;
+    while (low + 1 < high) {
+        int mid = (low + high) / 2;
+        if (bounds[mid] <= row)
+            low = mid;
+        else
+            high = mid;
+    }
+    return low;
+}
+
 /* Runs the statement with T the storage type of `dtype`. */
 #define SL_DISPATCH(dtype, T, ...) \
     do {                           \
