@@ -175,17 +175,15 @@ size_t attention_hopper::backward_workspace(const sl_graph_shape *s)
 }
 
 /* How many heads' items take turns. Few heads leave what they walk over in the L2 cache, and the GPU, which its power limits, has more left
- * for arithmetic. But with few, many items of one head run at a time, each an addition behind the one before it. Where most keys lie
- * before the queries, items are equally long and go on as they began; else every set of heads begins and ends with that delay, and
- * needs enough items to hide the longest of them. */
-static int heads_together(sl_cuda *cuda, const sl_graph_shape *s, int pieces)
+ * for arithmetic. But every set of heads ends with items that are shorter and shorter, those of the queries' own keys: with two of them for each
+ * multiprocessor the short ones follow the long ones and all are done at about the same time (docs/performance.md has the figures). */
+static int heads_together(sl_cuda *cuda, const sl_graph_shape *s)
 {
     const sl_cuda_info *info = sl_cuda_get_info(cuda);
-    const bool alike = !s->causal || s->kv_rows > 2 * s->q_rows;
     const int64_t head_bytes = s->q_rows * (s->heads / s->kv_heads) * s->head_dim * 8; /* Q, dO, and dQ in f32 */
-    const int64_t heads = s->batch * s->kv_heads, cached = SL_MAX((int64_t) info->l2_bytes * 2 / 3 / head_bytes, 1);
-    const int64_t least = alike ? 1 : SL_MAX(info->multiprocessors / 8, SL_DIV_UP(2 * info->multiprocessors, pieces));
-    const int64_t sets = SL_DIV_UP(heads, SL_MIN(heads, SL_MAX(cached, least)));
+    const int64_t heads = s->batch * s->kv_heads, cached = (int64_t) info->l2_bytes * 2 / 3 / head_bytes;
+    const int64_t own = SL_DIV_UP(s->q_rows, (int64_t) N), even = (2 * info->multiprocessors + own / 2) / own;
+    const int64_t sets = SL_DIV_UP(heads, SL_MIN(heads, SL_MAX(SL_MAX(cached, even), 1)));
     return (int) SL_DIV_UP(heads, sets);
 }
 
@@ -214,7 +212,7 @@ static sl_status run(sl_cuda *cuda, const sl_graph_shape *s, const sl_launch *la
     a.wide = dkv->type.dtype == SL_F32, a.accumulate = dkv == &launch->out[1] && (launch->accumulate >> 1 & 1);
     const int heads = a.batch * a.kv_heads, processors = sl_cuda_get_info(cuda)->multiprocessors;
     a.items = heads * a.pieces;
-    a.together = heads_together(cuda, s, a.pieces);
+    a.together = heads_together(cuda, s);
 
     const int all_tiles = a.batch * a.heads * a.tiles;
     const int64_t stats_threads = (int64_t) all_tiles * T::M * (D / 8);
