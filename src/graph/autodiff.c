@@ -17,6 +17,10 @@
  * that this was handed to. Not across blocks: all chunks of a block run before the next one, and a gradient of that one would have
  * to be at hand all the while.
  *
+ * Made again. Where the graph is to do so, a backward that can also yields what its forward made (`makes_again` of its op), and the
+ * gradients of parameters that are products with it come after that backward instead of before it. The forward's own value then ends
+ * with the forward: it is neither kept nor computed again by a pass that reads all its inputs for it.
+ *
  * Parameters have one gradient per block that uses them (program.h says why).
  *
  * The loss: HEAD_LOSS_BWD computes the loss itself, so its forward is dropped, and with it the block's forward pass: whatever
@@ -34,6 +38,7 @@ typedef struct differentiation {
     bool *needed;          /* by forward value: depends on a parameter */
     int32_t *live;         /* by value that owns storage */
     int32_t n_forward_values;
+    int32_t first_backward; /* node of the block */
 } differentiation;
 
 static sl_value storage_of(const sl_graph *graph, sl_value value)
@@ -194,6 +199,57 @@ static void sum_what_was_there(differentiation *d, sl_node *node, int sums)
     }
 }
 
+/* A launch that reads `value` and makes gradients of parameters alone, so that it may as well come later. */
+static bool may_read_later(const sl_graph *graph, const sl_node *node, sl_value value)
+{
+    bool reads = false;
+    for (int i = 0; i < node->n_in; i++)
+        reads |= node->in[i] == value;
+    for (int k = 0; k < node->n_out; k++)
+        if (node->out[k] != SL_NO_VALUE && graph->values[node->out[k]].class != SL_VALUE_PARAMETER_GRADIENT)
+            return false;
+    return reads;
+}
+
+/* `node`, a backward about to be appended, also makes its forward's value, if there is somebody to read that afterwards: in the place of
+ * that value's gradient, which nobody else reads any more. */
+static sl_status make_again(differentiation *d, sl_node *node, int k)
+{
+    sl_graph *graph = d->graph;
+    const sl_value made = d->node.out[0], gradient = d->gradient_of[made];
+    const sl_graph_value source = graph->values[made];
+    const char *name;
+    for (int32_t i = d->first_backward; i < graph->n_nodes && node->out[k] == SL_NO_VALUE; i++)
+        if (may_read_later(graph, &graph->nodes[i], made)) {
+            SL_TRY(sl_region_printf(graph->region, &name, "again.%s", source.name));
+            SL_TRY(sl_graph_add_value(graph, name, SL_VALUE_ACTIVATION, &source.type, &node->out[k]));
+            graph->values[node->out[k]].block = d->node.block;
+            if (d->live[storage_of(graph, gradient)] == 1)
+                graph->values[node->out[k]].storage = storage_of(graph, gradient);
+        }
+    return SL_OK;
+}
+
+/* The last node has made `made` once more, as `again`: what may comes after it and reads that. */
+static void read_later(differentiation *d, sl_value made, sl_value again)
+{
+    sl_graph *graph = d->graph;
+    const int32_t last = graph->n_nodes - 1;
+    for (int32_t i = d->first_backward, end = last; i < end;) {
+        sl_node node = graph->nodes[i];
+        if (!may_read_later(graph, &node, made)) {
+            i++;
+            continue;
+        }
+        for (int k = 0; k < node.n_in; k++)
+            if (node.in[k] == made)
+                node.in[k] = again;
+        memmove(&graph->nodes[i], &graph->nodes[i + 1], (size_t) (last - i) * sizeof node);
+        graph->nodes[last] = node;
+        end--;
+    }
+}
+
 static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs, const sl_value *in, int n_in,
                       const int *targets, int n_out)
 {
@@ -223,7 +279,12 @@ static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs,
         SL_TRY(choose_output(d, def, targets[k], &node, k, &add_later[k]));
     if (def->sums_before && (node.accumulate & 1u))
         sum_what_was_there(d, &node, def->sums_before);
+    const int again = d->graph->made_again ? def->makes_again : 0;
+    if (again)
+        SL_TRY(make_again(d, &node, again));
     SL_TRY(sl_graph_add_node(d->graph, &node));
+    if (again && node.out[again] != SL_NO_VALUE)
+        read_later(d, d->node.out[0], node.out[again]);
     for (int k = 0; k < n_out; k++)
         if (add_later[k])
             SL_TRY(emit_add(d, d->node.in[targets[k]], node.out[k]));
@@ -307,6 +368,7 @@ static sl_status differentiate_blocks(differentiation *d)
             n_forward--, block.n_forward--;
         }
         block.first_backward = has_loss ? block.first_forward : graph->n_nodes;
+        d->first_backward = graph->n_nodes;
         if (has_loss)
             SL_TRY(differentiate_node(d, &loss, true));
         for (int32_t i = block.first_forward + block.n_forward - 1; i >= block.first_forward; i--) {

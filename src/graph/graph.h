@@ -110,6 +110,7 @@ struct sl_graph {
     sl_dtype dtype;    /* of parameters and activations */
     bool training;     /* differentiate and keep dropout */
     bool sliced;       /* chunks are slices: context gradients are f32 */
+    bool made_again;   /* backwards make what the forward made once more where they can: nobody needs to keep it */
     sl_graph_value *values;
     sl_node *nodes;
     sl_block *blocks;
@@ -125,7 +126,7 @@ struct sl_graph {
 typedef struct sl_graph_config {
     int64_t tokens, max_segments;
     sl_dtype dtype;
-    bool training, sliced;
+    bool training, sliced, made_again;
 } sl_graph_config;
 
 sl_status sl_graph_create(const sl_graph_config *config, sl_graph **graph);

@@ -2,7 +2,7 @@
  * SwiGLU: gu holds gate and up side by side (one projection makes both), s = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
  *
  * Backward, with sigma = 1 / (1 + exp(-g)):
- *     d gate = ds * up * sigma * (1 + g * (1 - sigma))        d up = ds * silu(g)
+ *     d gate = ds * up * sigma * (1 + g * (1 - sigma))        d up = ds * silu(g)        and, if wanted, s again
  */
 #include <math.h>
 
@@ -48,6 +48,7 @@ const sl_op_def sl_op_swiglu = {
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 1,
     .n_out = 1,
+    .made_again = true,
     .infer = swiglu_infer,
     .work = sl_work_bytes,
     .reference = swiglu_reference,
@@ -76,6 +77,7 @@ static void swiglu_bwd_reference(const sl_launch *launch)
             double sigma = 1 / (1 + exp(-gate));
             sl_put_out(launch, 0, i * 2 * f + c, ds * up * sigma * (1 + gate * (1 - sigma)));
             sl_put_out(launch, 0, i * 2 * f + f + c, ds * gate * sigma);
+            sl_put_out(launch, 1, i * f + c, gate / (1 + exp(-gate)) * up);
         }
 }
 
@@ -85,13 +87,19 @@ static const sl_op_case swiglu_bwd_cases[] = {
     {.name = "f32 one element", .in = {SL_T2(SL_F32, 1, 1), SL_T2(SL_F32, 1, 2)}},
     {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 512), SL_T2(SL_BF16, 33, 1024)}},
     {.name = "bf16 tail", .in = {SL_T2(SL_BF16, 7, 45), SL_T2(SL_BF16, 7, 90)}},
+    {.name = "f32 again", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 128)}, .optional_out = true},
+    {.name = "f32 tail, again", .in = {SL_T2(SL_F32, 7, 37), SL_T2(SL_F32, 7, 74)}, .optional_out = true},
+    {.name = "bf16 again", .in = {SL_T2(SL_BF16, 33, 512), SL_T2(SL_BF16, 33, 1024)}, .optional_out = true},
+    {.name = "bf16 tail, again", .in = {SL_T2(SL_BF16, 7, 45), SL_T2(SL_BF16, 7, 90)}, .optional_out = true},
 };
 
 const sl_op_def sl_op_swiglu_bwd = {
     .name = "swiglu_bwd",
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
-    .n_out = 1,
+    .n_out = 2,
+    .optional_out = 1u << 1,
+    .makes_again = 1,
     .infer = swiglu_bwd_infer,
     .work = sl_work_bytes,
     .reference = swiglu_bwd_reference,

@@ -35,6 +35,7 @@ sl_status sl_candidate_make(const sl_step *step, sl_candidate *c, bool cut)
 {
     sl_program_config config = *step->base;
     config.chunks_per_round = c->chunks;
+    config.made_again = c->made_again;
     if (cut) {
         const sl_chunking *k = &config.chunking;
         config.chunking.sequences = k->chunk_tokens < k->seqlen
@@ -168,7 +169,7 @@ sl_status sl_candidate_refine(const sl_step *step, sl_candidate *c)
 
 sl_status sl_candidate_unroll(const sl_step *step, sl_candidate *c)
 {
-    sl_candidate whole = {.chunks = c->chunks, .interleaved = c->interleaved};
+    sl_candidate whole = {.chunks = c->chunks, .interleaved = c->interleaved, .made_again = c->made_again};
     sl_plan_config quiet = step->config;
     quiet.no_advice = true;
     sl_plan *own = NULL;

@@ -27,6 +27,7 @@ typedef struct sl_candidate {
     double step_s; /* of the whole step */
     bool tried, cut;
     bool interleaved, refined;
+    bool made_again; /* see sl_program_config */
 } sl_candidate;
 
 /* So many rounds that four of them may stand for all, if the step is large. */

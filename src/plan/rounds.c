@@ -3,7 +3,8 @@
  * activations no longer find room: one valley, as a rule. So the candidates are walked downhill from a guess (as many
  * chunks as memory holds activations for) instead of all being planned.
  *
- * Rounds of large steps overlap (interleave.h), unless, in the end, one after the other is faster.
+ * Rounds of large steps overlap (interleave.h), unless, in the end, one after the other is faster. And where much is computed again
+ * that backwards could make on their way, the same rounds are planned with backwards that do.
  *
  * What is compared is what each candidate promises for the whole step (candidate.h), from four of its rounds where
  * there are many. The smallest budgets are judged in the same way, so the two agree.
@@ -20,6 +21,8 @@
 #define MANY_TASKS 10000 /* in the step; below, there is time to plan all of them */
 #define COSTLY 1.03      /* times the bound: worth trying the rounds one after the other */
 #define CLOSE 1.03       /* times the best first look: may be better in the end */
+#define APART 1e-3       /* of the step: enough is computed again apart to try backwards that make it */
+#define PROMISING 1.005  /* times the best: four rounds that may be better as a whole step */
 #define AS_GOOD 1.01     /* times the best: a first look that a search to the end may better */
 
 typedef struct sl_rounds {
@@ -255,6 +258,53 @@ static sl_status finish(sl_rounds *r, int *best)
     return status == SL_E_DOES_NOT_FIT ? SL_OK : status;
 }
 
+/* Seconds of the step in which is computed again what backwards can make on their way. */
+static double made_apart_s(const sl_candidate *c)
+{
+    double seconds = 0;
+    for (int32_t i = 0; i < c->plan->n_actions; i++) {
+        const sl_action *a = &c->plan->actions[i];
+        if (a->kind != SL_ACTION_TASK || !a->recompute)
+            continue;
+        const sl_task *task = &c->program->tasks[a->task];
+        seconds += sl_op(task->op)->made_again ? c->costs->device_s[task->kind] : 0;
+    }
+    return seconds;
+}
+
+/* The best, whole by now, against rounds like `like` with backwards that make it; the better one stays. */
+static sl_status try_made_again(const sl_rounds *r, const sl_candidate *like, sl_candidate *best)
+{
+    sl_candidate other = {.chunks = like->chunks, .interleaved = like->interleaved, .made_again = true};
+    sl_status status = sl_candidate_try(&r->step, &other, r->quick, best->step_s);
+    if (status == SL_OK && other.plan)
+        status = sl_candidate_refine(&r->step, &other);
+    if (status == SL_OK && other.cut && other.plan && other.step_s < PROMISING * best->step_s)
+        status = sl_candidate_unroll(&r->step, &other);
+    bool change = status == SL_OK && other.plan && !other.cut && other.step_s < best->step_s;
+    if (change) /* the bound of both */
+        other.plan->lower_bound_s = fmin(other.plan->lower_bound_s, best->plan->lower_bound_s);
+    sl_candidate_forget(change ? best : &other);
+    if (change)
+        *best = other;
+    return status == SL_E_DOES_NOT_FIT ? SL_OK : status;
+}
+
+/* Where much is made apart: the best's rounds, and those that looked as good. */
+static sl_status try_rounds_made_again(const sl_rounds *r, sl_candidate *best)
+{
+    if (made_apart_s(best) <= APART * best->step_s)
+        return SL_OK;
+    sl_candidate like[MAX_CANDIDATES];
+    int count = 0;
+    for (int i = 0; i < r->count; i++)
+        if (r->list[i].step_s > 0 && r->list[i].step_s <= AS_GOOD * best->step_s)
+            like[count++] = r->list[i];
+    for (int i = 0; i < count; i++)
+        SL_TRY(try_made_again(r, &like[i], best));
+    return SL_OK;
+}
+
 /* Whatever fits. */
 static sl_status plan_smallest(const sl_rounds *r, sl_candidate *c)
 {
@@ -296,6 +346,8 @@ sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, vo
         c = &r.list[best];
         if (status == SL_E_DOES_NOT_FIT) /* four rounds fit, all of them did not */
             status = plan_smallest(&r, c);
+        else if (status == SL_OK)
+            status = try_rounds_made_again(&r, c);
     }
     if (status == SL_OK) {
         c->plan->plan_s = sl_clock_s() - start;

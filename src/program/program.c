@@ -112,7 +112,8 @@ static sl_status build_graph(builder *b, int64_t tokens, sl_graph_builder build,
                                     .max_segments = config->max_segments,
                                     .dtype = b->dtype,
                                     .training = !config->forward_only,
-                                    .sliced = b->sliced};
+                                    .sliced = b->sliced,
+                                    .made_again = config->made_again};
     SL_TRY(sl_graph_create(&graph_config, graph));
     return build(context, *graph);
 }

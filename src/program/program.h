@@ -94,6 +94,7 @@ typedef struct sl_program_config {
     bool any_order;           /* attention's backward may add in any order: the last bits differ from run to run */
     int64_t max_segments;     /* per chunk (packed) or per sequence (sliced): how many documents may be kept apart */
     int64_t chunks_per_round; /* placement: the planner's to choose. Sliced sequences are never split over rounds */
+    bool made_again;          /* placement: see sl_graph. Changes no bit */
     size_t workspace_limit;   /* placement: the most a kernel should take for itself; 0: as it likes */
 } sl_program_config;
 

@@ -7,7 +7,8 @@
  *   - guard bytes around operands and workspace untouched, inputs unchanged;
  *   - the same bits again at another address and on a dirty workspace, and with the least workspace the kernel can do with;
  *     not where the case allows sums in any order;
- *   - the same bits with 1, 2 and 3 threads.
+ *   - the same bits with 1, 2 and 3 threads;
+ *   - what a backward makes again has the forward's bits, also in the place of the gradient that it reads.
  * Contenders: each device class as it dispatches, for the CPU once per instruction set; and each CPU kernel by itself, also
  * those that dispatch would pass over.
  *
@@ -184,6 +185,30 @@ static bool is_elastic(sl_device *device, const specimen *s)
     return device->class->workspace(device, &types, SL_STREAM_COMPUTE) < likes;
 }
 
+/* `s`, a backward that makes its forward's value again: in the place of its first input, against the forward itself. */
+static void check_made_again(sl_device *device, const specimen *s, const char *who)
+{
+    const sl_device_class *class = device->class;
+    const int k = sl_op(s->op)->makes_again;
+    test_launch t = {0};
+    sl_span span;
+    REQUIRE(s->op == SL_OP_SWIGLU_BWD);
+    stage(s, class->arena(device, SL_TIER_DEVICE), class->workspace(device, &s->want.launch, SL_STREAM_COMPUTE), 0, &t);
+    sl_launch backward = t.launch, forward = {.op = SL_OP_SWIGLU, .in = {t.launch.in[1]}, .out = {t.launch.out[k]}};
+    backward.out[k].data = backward.in[0].data;
+    CHECK_OK(class->write(device, SL_TIER_DEVICE, class->arena(device, SL_TIER_DEVICE), staging, t.bytes));
+    CHECK_OK(class->step_begin(device));
+    CHECK_OK(class->launch(device, SL_STREAM_COMPUTE, &backward, &span));
+    CHECK_OK(class->launch(device, SL_STREAM_COMPUTE, &forward, &span));
+    CHECK_OK(class->step_end(device));
+    CHECK_OK(class->read(device, SL_TIER_DEVICE, staging, class->arena(device, SL_TIER_DEVICE), t.bytes));
+    test_layout(&t, t.launch.workspace_bytes, staging);
+    CHECK_MSG(memcmp(t.launch.in[0].data, t.launch.out[k].data, sl_type_bytes(&t.launch.out[k].type)) == 0,
+              "%s: %s %s: makes again other bits than the forward", who, sl_op(s->op)->name, s->op_case->name);
+    CHECK_MSG(test_error(&t.launch.out[0], &s->want.launch.out[0]) <= tolerance_of(s, 0),
+              "%s: %s %s: in place it is wrong", who, sl_op(s->op)->name, s->op_case->name);
+}
+
 /* False where the device cannot be opened here. */
 static bool conform_device(const char *name, int threads)
 {
@@ -208,6 +233,8 @@ static bool conform_device(const char *name, int threads)
         run_on_device(device, SL_STREAM_COMPUTE, s, SHIFT, 0x3c, 0, who);
         if (is_elastic(device, s))
             run_on_device(device, SL_STREAM_COMPUTE, s, 0, 0x3c, 1, who);
+        if (sl_op(s->op)->makes_again && s->op_case->optional_out)
+            check_made_again(device, s, who);
         if (runs_on_host(s->op))
             run_on_device(device, SL_STREAM_HOST, s, 0, 0x3c, 0, who);
     }

@@ -303,6 +303,45 @@ TEST(biases_are_summed_alone)
     CHECK_I64(on_the_way, 1);
 }
 
+/* down(swiglu(x)): the gradient of down's weights comes behind swiglu's backward and reads what that makes, which lies where swiglu's
+ * gradient was, also where that is a sum; but not where nobody would read it. */
+TEST(made_again_in_place)
+{
+    enum { ALONE, SUM, UNREAD, WAYS };
+    for (int way = 0; way < WAYS; way++) {
+        sl_graph *graph;
+        sl_graph_config config = {.tokens = 4, .max_segments = 2, .training = true, .made_again = true};
+        CHECK_OK(sl_graph_create(&config, &graph));
+        sl_value x = embedded(graph, 16);
+        CHECK_OK(sl_graph_begin_block(graph, "layer"));
+        sl_value w = param(graph, "layer", "w", 8, 8, true), passed = x;
+        if (way == SUM)
+            passed = linear(graph, "other", x, param(graph, "layer", "other", 8, 16, true), SL_NO_VALUE);
+        sl_value s = op(graph, SL_OP_SWIGLU, "swiglu", NULL, &x, 1);
+        sl_value y = way == UNREAD ? s : linear(graph, "down", s, w, SL_NO_VALUE);
+        if (way == SUM)
+            y = op(graph, SL_OP_ADD, "sum", NULL,
+                   (const sl_value[]){op(graph, SL_OP_ADD, "both", NULL, (const sl_value[]){s, passed}, 2), y}, 2);
+        CHECK_OK(sl_graph_begin_block(graph, "head"));
+        CHECK_OK(sl_graph_finish(graph, loss_of(graph, y, param(graph, "head", "head", 9, 8, true))));
+        int32_t backward = -1;
+        for (int32_t i = 0; i < graph->n_nodes; i++)
+            if (graph->nodes[i].op == SL_OP_SWIGLU_BWD)
+                backward = i;
+        REQUIRE(backward >= 0);
+        const sl_node *node = &graph->nodes[backward], *next = node + 1;
+        if (way == UNREAD) {
+            CHECK(node->out[1] == SL_NO_VALUE);
+        } else {
+            REQUIRE(node->out[1] != SL_NO_VALUE);
+            CHECK(graph->values[node->out[1]].storage == graph->values[node->in[0]].storage);
+            CHECK(next->op == SL_OP_MATMUL && next->in[1] == node->out[1]);
+            CHECK(graph->values[next->out[0]].class == SL_VALUE_PARAMETER_GRADIENT);
+        }
+        sl_graph_destroy(graph);
+    }
+}
+
 /* Blocks' backward ranges lie one after the other, last block first; the head's forward has moved into its backward. */
 TEST(blocks)
 {
@@ -356,6 +395,7 @@ int main(int argc, char **argv)
     RUN(biases_are_summed_last);
     RUN(biases_are_summed_before);
     RUN(biases_are_summed_alone);
+    RUN(made_again_in_place);
     RUN(blocks);
     RUN(wrong_models);
     return test_end();

@@ -1,5 +1,5 @@
 /* Whole tiny models: gradients against finite differences (dropout included), bit-equal gradients however chunks are grouped
- * into rounds, slices against whole sequences, validation against training loss. */
+ * into rounds and whether values are kept or made again, slices against whole sequences, validation against training loss. */
 #include "model/interpret.h"
 
 enum { SEQLEN = 12, SEQUENCES = 4 };
@@ -145,6 +145,44 @@ TEST(rounds_change_no_bit)
     }
 }
 
+/* What backwards make again has the bits that were kept. */
+static void check_made_again(sl_model model, int64_t chunk_tokens, sl_precision precision)
+{
+    sl_program_config config = interpret_config(SEQLEN, SEQUENCES, chunk_tokens, precision);
+    interpreter kept = start(&model, config);
+    config.made_again = true;
+    interpreter made = start(&model, config);
+    CHECK(made.program->n_tasks == kept.program->n_tasks);
+    interpret_step(&kept, false);
+    interpret_step(&made, false);
+    check_equal_gradients(&kept, &made, "made again");
+    int32_t read_late = 0, asked = 0;
+    for (int32_t t = 0; t < made.program->n_tasks; t++) {
+        const sl_task *task = &made.program->tasks[t];
+        asked += task->op == SL_OP_SWIGLU_BWD && task->out[1].object >= 0;
+        for (int i = 0; i < SL_MAX_IN && task->phase == SL_PHASE_BACKWARD; i++) {
+            int32_t maker = task->in[i].object >= 0 ? made.program->objects[task->in[i].object].producer : -1;
+            read_late += maker >= 0 && made.program->tasks[maker].op == SL_OP_SWIGLU;
+        }
+    }
+    CHECK(asked > 0);
+    CHECK_I64(read_late, 0);
+    interpret_destroy(&kept);
+    interpret_destroy(&made);
+}
+
+TEST(made_again_changes_no_bit)
+{
+    sl_isa best;
+    CHECK_OK(sl_isa_detect(&best));
+    for (interpret_isa = -1; interpret_isa <= (int) best; interpret_isa++)
+        for (int precision = SL_PRECISION_F32; precision <= SL_PRECISION_BF16_MASTER; precision++) {
+            check_made_again(tiny_llama(false, SL_ROPE_HALF), SEQLEN, (sl_precision) precision);
+            check_made_again(tiny_llama(true, SL_ROPE_HALF), 5, (sl_precision) precision);
+        }
+    interpret_isa = -1;
+}
+
 static double gradient_distance(const interpreter *a, const interpreter *b)
 {
     double difference = 0, norm = 0;
@@ -233,6 +271,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(finite_differences);
     RUN(rounds_change_no_bit);
+    RUN(made_again_changes_no_bit);
     RUN(slices_agree);
     RUN(segments_are_apart);
     RUN(validation_has_the_training_loss);

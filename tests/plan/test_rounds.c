@@ -129,7 +129,6 @@ TEST(settled_at_once)
     sl_program_destroy(program);
 }
 
-/* Steps of sequences of 8,192 tokens. */
 typedef struct large {
     const char *model, *hardware;
     int64_t sequences;
@@ -143,9 +142,9 @@ static sl_status roofline(void *context, const sl_program *program, sl_costs **c
     return sl_costs_roofline(program, &hw, NULL, costs);
 }
 
-static double plan_large(large step, size_t device_gib, size_t host_gib)
+static double plan_sequences(large step, int64_t seqlen, size_t device_gib, size_t host_gib, bool *made_again)
 {
-    job j = {.config = interpret_config(8192, step.sequences, 8192, SL_PRECISION_BF16)};
+    job j = {.config = interpret_config(seqlen, step.sequences, SL_MIN(seqlen, 16384), SL_PRECISION_BF16)};
     sl_plan_config config = {.budget = {device_gib << 30, host_gib << 30}};
     j.config.workspace_limit = sl_plan_workspace_limit(device_gib << 30);
     sl_program *program;
@@ -158,10 +157,17 @@ static double plan_large(large step, size_t device_gib, size_t host_gib)
     CHECK_OK(sl_plan_check(program, p, config.budget));
     printf("%zu/%zu GiB: %.2f s, planned in %.2f s\n", device_gib, host_gib, step_s, took);
     CHECK_MSG(took < LIMIT_S, "%.2f s to plan", took);
+    *made_again = program->config.made_again;
     sl_plan_destroy(p);
     sl_costs_destroy(costs);
     sl_program_destroy(program);
     return step_s;
+}
+
+static double plan_large(large step, size_t device_gib, size_t host_gib)
+{
+    bool made_again;
+    return plan_sequences(step, 8192, device_gib, host_gib, &made_again);
 }
 
 /* More memory is no slower, from one budget to the next, but for the layout's luck. */
@@ -207,6 +213,16 @@ TEST(few_rounds_or_many)
     check_ladder((large){"llama3-8b", "h100", 16}, gib, SL_COUNT(gib), step_s);
 }
 
+/* Long sequences, whose activations do not fit: backwards make again what was dropped. Where all fits, that would cost time. */
+TEST(made_again_where_memory_is_short)
+{
+    bool made_again;
+    plan_sequences((large){"llama3-8b", "h200", 2}, 65536, 78, 110, &made_again);
+    CHECK(made_again);
+    plan_sequences((large){"llama3-8b", "h200", 2}, 8192, 130, 100, &made_again);
+    CHECK(!made_again);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -217,5 +233,6 @@ int main(int argc, char **argv)
     RUN(more_device_memory);
     RUN(more_host_memory);
     RUN(few_rounds_or_many);
+    RUN(made_again_where_memory_is_short);
     return test_end();
 }

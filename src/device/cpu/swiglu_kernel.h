@@ -4,7 +4,8 @@
 
 typedef struct swiglu_job {
     const void *gu, *ds;
-    void *out; /* s[rows, width] or dgu[rows, 2 width] */
+    void *out;   /* s[rows, width] or dgu[rows, 2 width] */
+    void *again; /* backward: s, or NULL */
     int64_t rows, width;
     bool bf16;
 } swiglu_job;
@@ -26,6 +27,8 @@ SL_INLINE void swiglu_bwd_step(const swiglu_job *job, int64_t row, int64_t i, in
     vf slope = vf_fma(silu, rest, sigma);
     vf_put(job->out, at, vf_mul(vf_mul(ds, up), slope), lanes, bf16);
     vf_put(job->out, at + job->width, vf_mul(ds, silu), lanes, bf16);
+    if (job->again)
+        vf_put(job->again, row * job->width + i, vf_mul(silu, up), lanes, bf16);
 }
 
 SL_INLINE void swiglu_rows(const swiglu_job *job, int64_t tile, bool backward, bool bf16)
@@ -71,14 +74,14 @@ static void swiglu_bwd_tile(void *context, int64_t tile, int thread)
 static void swiglu_run(const sl_launch *launch, sl_pool *pool)
 {
     const sl_type *s = &launch->out[0].type;
-    swiglu_job job = {launch->in[0].data, NULL, launch->out[0].data, s->dim[0], s->dim[1], s->dtype == SL_BF16};
+    swiglu_job job = {launch->in[0].data, NULL, launch->out[0].data, NULL, s->dim[0], s->dim[1], s->dtype == SL_BF16};
     sl_pool_run(pool, swiglu_tile, &job, tile_count(job.rows, tile_rows(job.width)));
 }
 
 static void swiglu_bwd_run(const sl_launch *launch, sl_pool *pool)
 {
     const sl_type *ds = &launch->in[0].type;
-    swiglu_job job = {launch->in[1].data, launch->in[0].data, launch->out[0].data,
+    swiglu_job job = {launch->in[1].data, launch->in[0].data, launch->out[0].data, launch->out[1].data,
                       ds->dim[0],         ds->dim[1],         ds->dtype == SL_BF16};
     sl_pool_run(pool, swiglu_bwd_tile, &job, tile_count(job.rows, tile_rows(job.width)));
 }

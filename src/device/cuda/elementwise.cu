@@ -290,9 +290,15 @@ extern "C" const sl_cuda_kernel sl_cuda_cast = {SL_OP_CAST, NULL, NULL, cast_run
 
 /* ---- SwiGLU: gu row [gate(f) | up(f)] ---- */
 
+/* Forward and backward make s by the same arithmetic, so that it has the same bits. */
+static __device__ __forceinline__ float swiglu_of(float gate, float up)
+{
+    return __fdividef(gate, 1.0f + __expf(-gate)) * up;
+}
+
 template <typename T, int W, bool BACKWARD>
-__global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu, T *__restrict__ out, int64_t n,
-                              int64_t f)
+__global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu, T *__restrict__ out,
+                              T *__restrict__ again, int64_t n, int64_t f)
 {
     int64_t column = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x) * W;
     for (int64_t row = blockIdx.y; row < n && column < f; row += gridDim.y) {
@@ -310,28 +316,33 @@ __global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu
             }
             store<W>(out + row * 2 * f + column, dg);
             store<W>(out + row * 2 * f + f + column, du);
-        } else {
+        }
+        if (!BACKWARD || again) {
             float y[W];
 #pragma unroll
             for (int j = 0; j < W; j++)
-                y[j] = __fdividef(g[j], 1.0f + __expf(-g[j])) * u[j];
-            store<W>(out + row * f + column, y);
+                y[j] = swiglu_of(g[j], u[j]);
+            store<W>((BACKWARD ? again : out) + row * f + column, y);
         }
     }
 }
 
 template <typename T, bool BACKWARD>
-static sl_status swiglu(const void *ds, const void *gu, void *out, const sl_type *type, cudaStream_t stream)
+static sl_status swiglu(const void *ds, const void *gu, void *out, void *again, const sl_type *type,
+                        cudaStream_t stream)
 {
     constexpr int W = 16 / sizeof(T);
     int64_t n = type->dim[0], f = type->dim[1] / 2;
-    bool wide = f % W == 0 && sl_cuda_aligned(gu) && sl_cuda_aligned(out) && sl_cuda_aligned(ds);
+    bool wide =
+        f % W == 0 && sl_cuda_aligned(gu) && sl_cuda_aligned(out) && sl_cuda_aligned(ds) && sl_cuda_aligned(again);
     int64_t columns = wide ? f / W : f;
     dim3 grid((unsigned) ((columns + 255) / 256), (unsigned) (n < 65535 ? n : 65535));
     if (wide)
-        swiglu_kernel<T, W, BACKWARD><<<grid, 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
+        swiglu_kernel<T, W, BACKWARD>
+            <<<grid, 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, (T *) again, n, f);
     else
-        swiglu_kernel<T, 1, BACKWARD><<<grid, 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, n, f);
+        swiglu_kernel<T, 1, BACKWARD>
+            <<<grid, 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, (T *) again, n, f);
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -340,14 +351,16 @@ static sl_status swiglu_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t
 {
     (void) cuda;
     const sl_operand *gu = &launch->in[0];
-    SL_DISPATCH(gu->type.dtype, T, return (swiglu<T, false>(NULL, gu->data, launch->out[0].data, &gu->type, stream)));
+    SL_DISPATCH(gu->type.dtype, T,
+                return (swiglu<T, false>(NULL, gu->data, launch->out[0].data, NULL, &gu->type, stream)));
 }
 static sl_status swiglu_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     (void) cuda;
     const sl_operand *gu = &launch->in[1];
     SL_DISPATCH(gu->type.dtype, T,
-                return (swiglu<T, true>(launch->in[0].data, gu->data, launch->out[0].data, &gu->type, stream)));
+                return (swiglu<T, true>(launch->in[0].data, gu->data, launch->out[0].data, launch->out[1].data,
+                                        &gu->type, stream)));
 }
 extern "C" const sl_cuda_kernel sl_cuda_swiglu = {SL_OP_SWIGLU, NULL, NULL, swiglu_run};
 extern "C" const sl_cuda_kernel sl_cuda_swiglu_bwd = {SL_OP_SWIGLU_BWD, NULL, NULL, swiglu_bwd_run};
