@@ -22,7 +22,7 @@
 #define COSTLY 1.03      /* times the bound: worth trying the rounds one after the other */
 #define CLOSE 1.03       /* times the best first look: may be better in the end */
 #define APART 1e-3       /* of the step: enough is computed again apart to try backwards that make it */
-#define PROMISING 1.005  /* times the best: four rounds that may be better as a whole step */
+#define PROMISING 1.002  /* times the best, searched to the end: a first look that is worth the same */
 #define AS_GOOD 1.01     /* times the best: a first look that a search to the end may better */
 
 typedef struct sl_rounds {
@@ -277,10 +277,11 @@ static sl_status try_made_again(const sl_rounds *r, const sl_candidate *like, sl
 {
     sl_candidate other = {.chunks = like->chunks, .interleaved = like->interleaved, .made_again = true};
     sl_status status = sl_candidate_try(&r->step, &other, r->quick, best->step_s);
-    if (status == SL_OK && other.plan)
+    if (status == SL_OK && other.cut && other.plan && other.step_s < PROMISING * best->step_s) {
         status = sl_candidate_refine(&r->step, &other);
-    if (status == SL_OK && other.cut && other.plan && other.step_s < PROMISING * best->step_s)
-        status = sl_candidate_unroll(&r->step, &other);
+        if (status == SL_OK)
+            status = sl_candidate_unroll(&r->step, &other);
+    }
     bool change = status == SL_OK && other.plan && !other.cut && other.step_s < best->step_s;
     if (change) /* the bound of both */
         other.plan->lower_bound_s = fmin(other.plan->lower_bound_s, best->plan->lower_bound_s);
