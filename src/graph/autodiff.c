@@ -199,55 +199,73 @@ static void sum_what_was_there(differentiation *d, sl_node *node, int sums)
     }
 }
 
-/* A launch that reads `value` and makes gradients of parameters alone, so that it may as well come later. */
-static bool may_read_later(const sl_graph *graph, const sl_node *node, sl_value value)
+static bool writes_bytes_of(const sl_graph *graph, const sl_node *node, sl_value value)
 {
+    for (int k = 0; k < node->n_out; k++)
+        if (node->out[k] != SL_NO_VALUE && storage_of(graph, node->out[k]) == storage_of(graph, value))
+            return true;
+    return false;
+}
+
+/* Whether node i may as well come last: it reads `made`, makes gradients of parameters alone, and nobody writes what it reads before then,
+ * `place` included, where `made` will be once more. */
+static bool may_come_last(const sl_graph *graph, int32_t i, sl_value made, sl_value place)
+{
+    const sl_node *node = &graph->nodes[i];
     bool reads = false;
-    for (int i = 0; i < node->n_in; i++)
-        reads |= node->in[i] == value;
     for (int k = 0; k < node->n_out; k++)
         if (node->out[k] != SL_NO_VALUE && graph->values[node->out[k]].class != SL_VALUE_PARAMETER_GRADIENT)
             return false;
+    for (int k = 0; k < node->n_in; k++) {
+        if (node->in[k] == SL_NO_VALUE)
+            continue;
+        if (storage_of(graph, node->in[k]) == storage_of(graph, place))
+            return false;
+        for (int32_t j = i + 1; j < graph->n_nodes; j++)
+            if (writes_bytes_of(graph, &graph->nodes[j], node->in[k]))
+                return false;
+        reads |= node->in[k] == made;
+    }
     return reads;
 }
 
-/* `node`, a backward about to be appended, also makes its forward's value, if there is somebody to read that afterwards: in the place of
- * that value's gradient, which nobody else reads any more. */
-static sl_status make_again(differentiation *d, sl_node *node, int k)
+/* Node i becomes the last, and reads `again` for `made`. */
+static void read_last(sl_graph *graph, int32_t i, sl_value made, sl_value again)
+{
+    sl_node node = graph->nodes[i];
+    for (int k = 0; k < node.n_in; k++)
+        if (node.in[k] == made)
+            node.in[k] = again;
+    memmove(&graph->nodes[i], &graph->nodes[i + 1], (size_t) (graph->n_nodes - 1 - i) * sizeof node);
+    graph->nodes[graph->n_nodes - 1] = node;
+}
+
+/* The last node, a backward, also makes its forward's value if somebody can read that afterwards: as output k, in the place of that
+ * value's gradient where nobody else has it. */
+static sl_status make_again(differentiation *d, int k)
 {
     sl_graph *graph = d->graph;
     const sl_value made = d->node.out[0], gradient = d->gradient_of[made];
     const sl_graph_value source = graph->values[made];
-    const char *name;
-    for (int32_t i = d->first_backward; i < graph->n_nodes && node->out[k] == SL_NO_VALUE; i++)
-        if (may_read_later(graph, &graph->nodes[i], made)) {
-            SL_TRY(sl_region_printf(graph->region, &name, "again.%s", source.name));
-            SL_TRY(sl_graph_add_value(graph, name, SL_VALUE_ACTIVATION, &source.type, &node->out[k]));
-            graph->values[node->out[k]].block = d->node.block;
-            if (d->live[storage_of(graph, gradient)] == 1)
-                graph->values[node->out[k]].storage = storage_of(graph, gradient);
-        }
-    return SL_OK;
-}
-
-/* The last node has made `made` once more, as `again`: what may comes after it and reads that. */
-static void read_later(differentiation *d, sl_value made, sl_value again)
-{
-    sl_graph *graph = d->graph;
-    const int32_t last = graph->n_nodes - 1;
-    for (int32_t i = d->first_backward, end = last; i < end;) {
-        sl_node node = graph->nodes[i];
-        if (!may_read_later(graph, &node, made)) {
+    sl_value again = SL_NO_VALUE;
+    for (int32_t i = d->first_backward, backward = graph->n_nodes - 1; i < backward;) {
+        if (!may_come_last(graph, i, made, gradient)) {
             i++;
             continue;
         }
-        for (int k = 0; k < node.n_in; k++)
-            if (node.in[k] == made)
-                node.in[k] = again;
-        memmove(&graph->nodes[i], &graph->nodes[i + 1], (size_t) (last - i) * sizeof node);
-        graph->nodes[last] = node;
-        end--;
+        if (again == SL_NO_VALUE) {
+            const char *name;
+            SL_TRY(sl_region_printf(graph->region, &name, "again.%s", source.name));
+            SL_TRY(sl_graph_add_value(graph, name, SL_VALUE_ACTIVATION, &source.type, &again));
+            graph->values[again].block = d->node.block;
+            if (d->live[storage_of(graph, gradient)] == 1)
+                graph->values[again].storage = storage_of(graph, gradient);
+            graph->nodes[backward].out[k] = again;
+        }
+        read_last(graph, i, made, again);
+        backward--;
     }
+    return SL_OK;
 }
 
 static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs, const sl_value *in, int n_in,
@@ -279,12 +297,9 @@ static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs,
         SL_TRY(choose_output(d, def, targets[k], &node, k, &add_later[k]));
     if (def->sums_before && (node.accumulate & 1u))
         sum_what_was_there(d, &node, def->sums_before);
-    const int again = d->graph->made_again ? def->makes_again : 0;
-    if (again)
-        SL_TRY(make_again(d, &node, again));
     SL_TRY(sl_graph_add_node(d->graph, &node));
-    if (again && node.out[again] != SL_NO_VALUE)
-        read_later(d, d->node.out[0], node.out[again]);
+    if (d->graph->made_again && def->makes_again)
+        SL_TRY(make_again(d, def->makes_again));
     for (int k = 0; k < n_out; k++)
         if (add_later[k])
             SL_TRY(emit_add(d, d->node.in[targets[k]], node.out[k]));

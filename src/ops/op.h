@@ -209,11 +209,9 @@ typedef struct sl_op_case {
     uint32_t accumulate;
     int64_t index_range; /* i32 operands (tokens, targets): uniform in [0, index_range) */
     int64_t segments;    /* attention: number of sequences packed (equal to 1 + odd remainders), 0 = 1 */
-    bool
-        optional_out; /* include the optional outputs (column sums; the forward's value; master weights, and the moments
-                            are f32 then) */
-    bool wide_out;    /* attention_bwd: dkv in f32 whatever the inputs' dtype */
-    bool not_finite;  /* grad_gate: a partial is infinite; adamw, sgd: the gate says skip or, without one,
+    bool optional_out; /* include the optional outputs: sums, the forward's value, or master weights with f32 moments */
+    bool wide_out;     /* attention_bwd: dkv in f32 whatever the inputs' dtype */
+    bool not_finite;   /* grad_gate: a partial is infinite; adamw, sgd: the gate says skip or, without one,
                             some gradients are not finite */
 } sl_op_case;
 
@@ -228,8 +226,9 @@ typedef struct sl_op_def {
      * rounded; or of what it held before a launch that adds to it (0 where it does not). The graph asks for them where a bias's
      * gradient would read out[0] only to sum it. An op has one of the two at most. */
     int sums_after, sums_before;
-    /* k > 0, of a backward: the optional output k takes what the forward made, once more and to the same bits. The graph asks for it
-     * where it is not to wait in memory, or to be computed again by a pass of its own. */
+    /* k > 0, of a backward: the optional output k takes what the forward made, once more and to the same bits; it may lie where in[0],
+     * that value's gradient, does. The graph asks for it where it is not to wait in memory, or to be computed again by a pass of
+     * its own. */
     int makes_again;
     bool made_again; /* of a forward: its backward can */
     /* Output types from input types, or a message that names op and operand. Optional outputs are left rank 0. */

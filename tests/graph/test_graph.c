@@ -304,24 +304,28 @@ TEST(biases_are_summed_alone)
 }
 
 /* down(swiglu(x)): the gradient of down's weights comes behind swiglu's backward and reads what that makes, which lies where swiglu's
- * gradient was, also where that is a sum; but not where nobody would read it. */
+ * gradient was, also where that is a sum; but not where nobody would read it, nor where what else it reads is added to meanwhile. */
 TEST(made_again_in_place)
 {
-    enum { ALONE, SUM, UNREAD, WAYS };
+    enum { ALONE, SUM, UNREAD, ADDED_TO, WAYS };
     for (int way = 0; way < WAYS; way++) {
         sl_graph *graph;
         sl_graph_config config = {.tokens = 4, .max_segments = 2, .training = true, .made_again = true};
         CHECK_OK(sl_graph_create(&config, &graph));
         sl_value x = embedded(graph, 16);
         CHECK_OK(sl_graph_begin_block(graph, "layer"));
-        sl_value w = param(graph, "layer", "w", 8, 8, true), passed = x;
-        if (way == SUM)
-            passed = linear(graph, "other", x, param(graph, "layer", "other", 8, 16, true), SL_NO_VALUE);
-        sl_value s = op(graph, SL_OP_SWIGLU, "swiglu", NULL, &x, 1);
-        sl_value y = way == UNREAD ? s : linear(graph, "down", s, w, SL_NO_VALUE);
-        if (way == SUM)
-            y = op(graph, SL_OP_ADD, "sum", NULL,
-                   (const sl_value[]){op(graph, SL_OP_ADD, "both", NULL, (const sl_value[]){s, passed}, 2), y}, 2);
+        sl_value w = param(graph, "layer", "w", 8, 8, true), v = param(graph, "layer", "v", 8, 8, true);
+        sl_value other = linear(graph, "other", x, param(graph, "layer", "other", 8, 16, true), SL_NO_VALUE);
+        sl_value s = op(graph, SL_OP_SWIGLU, "swiglu", NULL, &x, 1), y = s;
+        sl_value late = way == ADDED_TO ? op(graph, SL_OP_GELU, "gelu", NULL, &other, 1) : SL_NO_VALUE;
+        if (way != UNREAD)
+            y = linear(graph, "down", s, w, way == ADDED_TO ? other : SL_NO_VALUE);
+        if (way == SUM) {
+            s = op(graph, SL_OP_ADD, "both", NULL, (const sl_value[]){s, other}, 2);
+            y = op(graph, SL_OP_ADD, "sum", NULL, (const sl_value[]){s, y}, 2);
+        }
+        if (way == ADDED_TO) /* gelu's backward adds to what y's gradient has become: other's */
+            y = linear(graph, "last", late, v, y);
         CHECK_OK(sl_graph_begin_block(graph, "head"));
         CHECK_OK(sl_graph_finish(graph, loss_of(graph, y, param(graph, "head", "head", 9, 8, true))));
         int32_t backward = -1;
@@ -330,7 +334,7 @@ TEST(made_again_in_place)
                 backward = i;
         REQUIRE(backward >= 0);
         const sl_node *node = &graph->nodes[backward], *next = node + 1;
-        if (way == UNREAD) {
+        if (way == UNREAD || way == ADDED_TO) {
             CHECK(node->out[1] == SL_NO_VALUE);
         } else {
             REQUIRE(node->out[1] != SL_NO_VALUE);

@@ -296,9 +296,10 @@ static __device__ __forceinline__ float swiglu_of(float gate, float up)
     return __fdividef(gate, 1.0f + __expf(-gate)) * up;
 }
 
+/* `again` may be where `ds` is: a thread reads before it writes. */
 template <typename T, int W, bool BACKWARD>
-__global__ void swiglu_kernel(const T *__restrict__ ds, const T *__restrict__ gu, T *__restrict__ out,
-                              T *__restrict__ again, int64_t n, int64_t f)
+__global__ void swiglu_kernel(const T *ds, const T *__restrict__ gu, T *__restrict__ out, T *again, int64_t n,
+                              int64_t f)
 {
     int64_t column = ((int64_t) blockIdx.x * blockDim.x + threadIdx.x) * W;
     for (int64_t row = blockIdx.y; row < n && column < f; row += gridDim.y) {
