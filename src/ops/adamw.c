@@ -7,54 +7,29 @@
  * With bf16 moments and beta2 = .999, rounding to nearest freezes v (a change of .1 % is under half an ulp): hence stochastic
  * rounding, whose noise is drawn by the element's place.
  */
-#include "ops/common.h"
-#include "ops/optimizer.h"
+#include "ops/update.h"
 
 static sl_status adamw_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
-    SL_TRY(sl_expect_float("adamw", "g", &in[0], 1));
-    SL_TRY(sl_expect_step("adamw", &in[1]));
-    if (in[2].rank)
-        SL_TRY(sl_expect("adamw", "gate", &in[2], sl_type_1d(SL_F32, 4)));
-    if (attrs->adamw.decayed < 0 || attrs->adamw.decayed > in[0].dim[0])
-        return sl_fail(SL_E_INTERNAL, "adamw: decayed is %lld but there are %lld elements",
-                       (long long) attrs->adamw.decayed, (long long) in[0].dim[0]);
-    out[0] = out[1] = out[2] = in[0];
-    out[3] = (sl_type){0};
-    return SL_OK;
-}
-
-/* Stores one element of out[k], which is the tensor `which` of the noise. */
-static void put_rounded(const sl_launch *launch, int k, int64_t i, float value)
-{
-    const sl_operand *y = &launch->out[k];
-    if (y->type.dtype == SL_BF16 && launch->attrs.adamw.stochastic)
-        ((sl_bf16 *) y->data)[i] =
-            sl_f32_to_bf16_stochastic(value, sl_rounding_noise(launch->in[1].data, launch->attrs.adamw.stream, k, i));
-    else
-        sl_put(y, i, value);
+    return sl_update_infer("adamw", attrs->adamw.decayed, in, out, 2);
 }
 
 static void adamw_reference(const sl_launch *launch)
 {
     const sl_operand *master = &launch->out[3];
     const float *gate = launch->in[2].data;
-    if (gate && gate[2] != 0)
+    const sl_update_rounding rounding = {launch->attrs.adamw.stochastic != 0, launch->attrs.adamw.stream};
+    if (sl_update_skips(gate))
         return;
     sl_adamw_scalars s = sl_adamw_prepare(&launch->attrs, launch->in[1].data, gate);
     for (int64_t i = 0; i < sl_type_count(&launch->in[0].type); i++) {
-        float p = sl_present(master) ? sl_get(master, i) : sl_get(&launch->out[0], i);
+        float p = sl_update_get_parameter(launch, master, i);
         float m = sl_get(&launch->out[1], i), v = sl_get(&launch->out[2], i);
         float decay = i < launch->attrs.adamw.decayed ? s.decay : 1;
         sl_adamw_element(&s, decay, sl_get(&launch->in[0], i), &p, &m, &v);
-        put_rounded(launch, 1, i, m);
-        put_rounded(launch, 2, i, v);
-        if (sl_present(master)) {
-            sl_put(master, i, p);
-            sl_put(&launch->out[0], i, p); /* nearest: the master remembers what is cut off */
-        } else {
-            put_rounded(launch, 0, i, p);
-        }
+        sl_update_put(launch, rounding, 1, i, m);
+        sl_update_put(launch, rounding, 2, i, v);
+        sl_update_put_parameter(launch, rounding, master, i, p);
     }
 }
 
@@ -66,37 +41,8 @@ static void adamw_reference(const sl_launch *launch)
                     .decayed = n_decayed, \
                     .stream = 7,          \
                     .stochastic = is_stochastic}
-#define GATE SL_T1(SL_F32, 4)
-static const sl_op_case adamw_cases[] = {
-    {.name = "f32", .in = {SL_T1(SL_F32, 1000), SL_STEP_TYPE}, ATTRS(600, 0)},
-    {.name = "f32 gate, tail", .in = {SL_T1(SL_F32, 777), SL_STEP_TYPE, GATE}, ATTRS(777, 0)},
-    {.name = "f32 skip", .in = {SL_T1(SL_F32, 100), SL_STEP_TYPE, GATE}, ATTRS(60, 0), .not_finite = true},
-    {.name = "f32 one element", .in = {SL_T1(SL_F32, 1), SL_STEP_TYPE}, ATTRS(0, 0)},
-    {.name = "bf16 nearest", .in = {SL_T1(SL_BF16, 1000), SL_STEP_TYPE}, ATTRS(601, 0)},
-    {.name = "bf16 stochastic", .in = {SL_T1(SL_BF16, 5000), SL_STEP_TYPE}, ATTRS(4097, 1)},
-    {.name = "bf16 stochastic, gate, tail", .in = {SL_T1(SL_BF16, 20003), SL_STEP_TYPE, GATE}, ATTRS(10001, 1)},
-    {.name = "bf16 skip", .in = {SL_T1(SL_BF16, 300), SL_STEP_TYPE, GATE}, ATTRS(60, 1), .not_finite = true},
-    {.name = "bf16 master", .in = {SL_T1(SL_BF16, 5000), SL_STEP_TYPE}, ATTRS(4097, 1), .optional_out = true},
-    {.name = "bf16 master, gate, tail",
-     .in = {SL_T1(SL_BF16, 777), SL_STEP_TYPE, GATE},
-     ATTRS(5, 0),
-     .optional_out = true},
-    {.name = "f32, gradients that are not finite",
-     .in = {SL_T1(SL_F32, 777), SL_STEP_TYPE},
-     ATTRS(600, 0),
-     .not_finite = true},
-    {.name = "bf16, gradients that are not finite",
-     .in = {SL_T1(SL_BF16, 5003), SL_STEP_TYPE},
-     ATTRS(4097, 1),
-     .not_finite = true},
-    {.name = "bf16 master, gradients that are not finite",
-     .in = {SL_T1(SL_BF16, 777), SL_STEP_TYPE},
-     ATTRS(5, 0),
-     .optional_out = true,
-     .not_finite = true},
-};
+static const sl_op_case adamw_cases[] = {SL_UPDATE_CASES(ATTRS)};
 #undef ATTRS
-#undef GATE
 
 const sl_op_def sl_op_adamw = {
     .name = "adamw",

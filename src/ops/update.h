@@ -1,0 +1,100 @@
+/* What the references and test cases of AdamW and SGD have in common: in = g, step, gate; out = p, moments, master. */
+#ifndef SL_OPS_UPDATE_H
+#define SL_OPS_UPDATE_H
+
+#include "ops/common.h"
+#include "ops/optimizer.h"
+
+/* Parameter and moments are like the gradient, the master is optional and last. */
+static inline sl_status sl_update_infer(const char *op, int64_t decayed, const sl_type *in, sl_type *out, int moments)
+{
+    SL_TRY(sl_expect_float(op, "g", &in[0], 1));
+    SL_TRY(sl_expect_step(op, &in[1]));
+    if (in[2].rank)
+        SL_TRY(sl_expect(op, "gate", &in[2], sl_type_1d(SL_F32, 4)));
+    if (decayed < 0 || decayed > in[0].dim[0])
+        return sl_fail(SL_E_INTERNAL, "%s: decayed is %lld but there are %lld elements", op, (long long) decayed,
+                       (long long) in[0].dim[0]);
+    for (int k = 0; k <= moments; k++)
+        out[k] = in[0];
+    out[moments + 1] = (sl_type){0};
+    return SL_OK;
+}
+
+/* How bf16 is rounded where there is no master. */
+typedef struct sl_update_rounding {
+    bool stochastic;
+    uint64_t stream;
+} sl_update_rounding;
+
+/* Stores one element of out[k], which is tensor k of the noise. */
+static inline void sl_update_put(const sl_launch *launch, sl_update_rounding rounding, int k, int64_t i, float value)
+{
+    const sl_operand *y = &launch->out[k];
+    if (y->type.dtype == SL_BF16 && rounding.stochastic)
+        ((sl_bf16 *) y->data)[i] =
+            sl_f32_to_bf16_stochastic(value, sl_rounding_noise(launch->in[1].data, rounding.stream, k, i));
+    else
+        sl_put(y, i, value);
+}
+
+/* The parameter: the master's where there is one. */
+static inline float sl_update_get_parameter(const sl_launch *launch, const sl_operand *master, int64_t i)
+{
+    return sl_get(sl_present(master) ? master : &launch->out[0], i);
+}
+static inline void sl_update_put_parameter(const sl_launch *launch, sl_update_rounding rounding,
+                                           const sl_operand *master, int64_t i, float value)
+{
+    if (sl_present(master)) {
+        sl_put(master, i, value);
+        sl_put(&launch->out[0], i, value); /* nearest: the master remembers what is cut off */
+    } else {
+        sl_update_put(launch, rounding, 0, i, value);
+    }
+}
+
+/* Whether the gate says that nothing changes. */
+static inline bool sl_update_skips(const float *gate)
+{
+    return gate && gate[2] != 0;
+}
+
+/* ATTRS(decayed, stochastic) names the op's attributes. */
+#define SL_UPDATE_GATE SL_T1(SL_F32, 4)
+#define SL_UPDATE_CASES(ATTRS)                                                                                        \
+    {.name = "f32", .in = {SL_T1(SL_F32, 1000), SL_STEP_TYPE}, ATTRS(600, 0)},                                        \
+        {.name = "f32 gate, tail", .in = {SL_T1(SL_F32, 777), SL_STEP_TYPE, SL_UPDATE_GATE}, ATTRS(777, 0)},          \
+        {.name = "f32 skip",                                                                                          \
+         .in = {SL_T1(SL_F32, 100), SL_STEP_TYPE, SL_UPDATE_GATE},                                                    \
+         ATTRS(60, 0),                                                                                                \
+         .not_finite = true},                                                                                         \
+        {.name = "f32 one element", .in = {SL_T1(SL_F32, 1), SL_STEP_TYPE}, ATTRS(0, 0)},                             \
+        {.name = "bf16 nearest", .in = {SL_T1(SL_BF16, 1000), SL_STEP_TYPE}, ATTRS(601, 0)},                          \
+        {.name = "bf16 stochastic", .in = {SL_T1(SL_BF16, 5000), SL_STEP_TYPE}, ATTRS(4097, 1)},                      \
+        {.name = "bf16 stochastic, gate, tail",                                                                       \
+         .in = {SL_T1(SL_BF16, 20003), SL_STEP_TYPE, SL_UPDATE_GATE},                                                 \
+         ATTRS(10001, 1)},                                                                                            \
+        {.name = "bf16 skip",                                                                                         \
+         .in = {SL_T1(SL_BF16, 300), SL_STEP_TYPE, SL_UPDATE_GATE},                                                   \
+         ATTRS(60, 1),                                                                                                \
+         .not_finite = true},                                                                                         \
+        {.name = "bf16 master", .in = {SL_T1(SL_BF16, 5000), SL_STEP_TYPE}, ATTRS(4097, 1), .optional_out = true},    \
+        {.name = "bf16 master, gate, tail",                                                                           \
+         .in = {SL_T1(SL_BF16, 777), SL_STEP_TYPE, SL_UPDATE_GATE},                                                   \
+         ATTRS(5, 0),                                                                                                 \
+         .optional_out = true},                                                                                       \
+        {.name = "f32, gradients that are not finite",                                                                \
+         .in = {SL_T1(SL_F32, 777), SL_STEP_TYPE},                                                                    \
+         ATTRS(600, 0),                                                                                               \
+         .not_finite = true},                                                                                         \
+        {.name = "bf16, gradients that are not finite",                                                               \
+         .in = {SL_T1(SL_BF16, 5003), SL_STEP_TYPE},                                                                  \
+         ATTRS(4097, 1),                                                                                              \
+         .not_finite = true},                                                                                         \
+    {                                                                                                                 \
+        .name = "bf16 master, gradients that are not finite", .in = {SL_T1(SL_BF16, 777), SL_STEP_TYPE}, ATTRS(5, 0), \
+        .optional_out = true, .not_finite = true                                                                      \
+    }
+
+#endif
