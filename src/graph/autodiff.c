@@ -38,7 +38,6 @@ typedef struct differentiation {
     bool *needed;          /* by forward value: depends on a parameter */
     int32_t *live;         /* by value that owns storage */
     int32_t n_forward_values;
-    int32_t first_backward; /* node of the block */
 } differentiation;
 
 static sl_value storage_of(const sl_graph *graph, sl_value value)
@@ -140,6 +139,27 @@ static sl_status choose_output(differentiation *d, const sl_op_def *def, int tar
     return new_gradient(d, of, SL_NO_VALUE, &node->out[k]);
 }
 
+static bool shares_bytes(const sl_graph *graph, sl_value a, sl_value b)
+{
+    return a != SL_NO_VALUE && b != SL_NO_VALUE && storage_of(graph, a) == storage_of(graph, b);
+}
+
+static bool writes_bytes_of(const sl_graph *graph, const sl_node *node, sl_value value)
+{
+    for (int k = 0; k < node->n_out; k++)
+        if (shares_bytes(graph, node->out[k], value))
+            return true;
+    return false;
+}
+
+static bool is_written_after(const sl_graph *graph, int32_t i, sl_value value)
+{
+    for (int32_t j = i + 1; j < graph->n_nodes; j++)
+        if (writes_bytes_of(graph, &graph->nodes[j], value))
+            return true;
+    return false;
+}
+
 /* The launch that wrote the bytes of `value` last, if it is of this block's backward and wrote them as its first output. */
 static sl_node *last_writer(const differentiation *d, sl_value value)
 {
@@ -148,9 +168,8 @@ static sl_node *last_writer(const differentiation *d, sl_value value)
         sl_node *node = &graph->nodes[i];
         if (node->block != d->node.block || node->phase != SL_PHASE_BACKWARD)
             return NULL;
-        for (int k = 0; k < node->n_out; k++)
-            if (node->out[k] != SL_NO_VALUE && storage_of(graph, node->out[k]) == storage_of(graph, value))
-                return k == 0 ? node : NULL;
+        if (writes_bytes_of(graph, node, value))
+            return shares_bytes(graph, node->out[0], value) ? node : NULL;
     }
     return NULL;
 }
@@ -166,14 +185,6 @@ static sl_status sum_where_written(differentiation *d, sl_value dy, int target, 
     return *done ? choose_output(d, def, target, writer, def->sums_after, &add_later) : SL_OK;
 }
 
-static bool writes(const sl_node *node, sl_value value)
-{
-    for (int k = 0; k < node->n_out; k++)
-        if (node->out[k] == value)
-            return true;
-    return false;
-}
-
 /* `node`, about to be appended, adds to bytes whose columns a bias_grad of this block has just summed: it does so itself, and
  * bias_grad goes. Not where somebody else has written these bytes or that gradient since. */
 static void sum_what_was_there(differentiation *d, sl_node *node, int sums)
@@ -184,46 +195,32 @@ static void sum_what_was_there(differentiation *d, sl_node *node, int sums)
         const sl_node *other = &graph->nodes[i];
         if (other->block != node->block || other->phase != SL_PHASE_BACKWARD)
             return;
-        if (other->op == SL_OP_BIAS_GRAD && storage_of(graph, other->in[0]) == storage_of(graph, dx)) {
-            for (int32_t j = i + 1; j < graph->n_nodes; j++)
-                if (writes(&graph->nodes[j], other->out[0]))
-                    return;
+        if (other->op == SL_OP_BIAS_GRAD && shares_bytes(graph, other->in[0], dx)) {
+            if (is_written_after(graph, i, other->out[0]))
+                return;
             node->out[sums] = other->out[0];
             node->accumulate |= (other->accumulate & 1u) << sums;
             memmove(&graph->nodes[i], &graph->nodes[i + 1], (size_t) (--graph->n_nodes - i) * sizeof *graph->nodes);
             return;
         }
-        for (int k = 0; k < other->n_out; k++)
-            if (other->out[k] != SL_NO_VALUE && storage_of(graph, other->out[k]) == storage_of(graph, dx))
-                return;
+        if (writes_bytes_of(graph, other, dx))
+            return;
     }
 }
 
-static bool writes_bytes_of(const sl_graph *graph, const sl_node *node, sl_value value)
-{
-    for (int k = 0; k < node->n_out; k++)
-        if (node->out[k] != SL_NO_VALUE && storage_of(graph, node->out[k]) == storage_of(graph, value))
-            return true;
-    return false;
-}
-
-/* Whether node i may as well come last: it reads `made`, makes gradients of parameters alone, and nobody writes what it reads before then,
- * `place` included, where `made` will be once more. */
+/* Whether node i may as well come last: it reads `made`, makes gradients of parameters alone, and nobody writes these or what it reads
+ * before then, `place` included, where `made` will be once more. */
 static bool may_come_last(const sl_graph *graph, int32_t i, sl_value made, sl_value place)
 {
     const sl_node *node = &graph->nodes[i];
     bool reads = false;
     for (int k = 0; k < node->n_out; k++)
-        if (node->out[k] != SL_NO_VALUE && graph->values[node->out[k]].class != SL_VALUE_PARAMETER_GRADIENT)
+        if (node->out[k] != SL_NO_VALUE && (graph->values[node->out[k]].class != SL_VALUE_PARAMETER_GRADIENT ||
+                                            is_written_after(graph, i, node->out[k])))
             return false;
     for (int k = 0; k < node->n_in; k++) {
-        if (node->in[k] == SL_NO_VALUE)
-            continue;
-        if (storage_of(graph, node->in[k]) == storage_of(graph, place))
+        if (shares_bytes(graph, node->in[k], place) || is_written_after(graph, i, node->in[k]))
             return false;
-        for (int32_t j = i + 1; j < graph->n_nodes; j++)
-            if (writes_bytes_of(graph, &graph->nodes[j], node->in[k]))
-                return false;
         reads |= node->in[k] == made;
     }
     return reads;
@@ -248,7 +245,7 @@ static sl_status make_again(differentiation *d, int k)
     const sl_value made = d->node.out[0], gradient = d->gradient_of[made];
     const sl_graph_value source = graph->values[made];
     sl_value again = SL_NO_VALUE;
-    for (int32_t i = d->first_backward, backward = graph->n_nodes - 1; i < backward;) {
+    for (int32_t i = graph->blocks[d->node.block].first_backward, backward = graph->n_nodes - 1; i < backward;) {
         if (!may_come_last(graph, i, made, gradient)) {
             i++;
             continue;
@@ -375,28 +372,26 @@ static sl_status differentiate_blocks(differentiation *d)
     sl_graph *graph = d->graph;
     int32_t n_forward = graph->n_nodes;
     for (int32_t b = graph->n_blocks - 1; b >= 0; b--) {
-        sl_block block = graph->blocks[b];
+        sl_block *block = &graph->blocks[b];
         bool has_loss = b == graph->n_blocks - 1;
         sl_node loss = {0};
         if (has_loss) {
             loss = graph->nodes[--graph->n_nodes];
-            n_forward--, block.n_forward--;
+            n_forward--, block->n_forward--;
         }
-        block.first_backward = has_loss ? block.first_forward : graph->n_nodes;
-        d->first_backward = graph->n_nodes;
+        block->first_backward = has_loss ? block->first_forward : graph->n_nodes;
         if (has_loss)
             SL_TRY(differentiate_node(d, &loss, true));
-        for (int32_t i = block.first_forward + block.n_forward - 1; i >= block.first_forward; i--) {
+        for (int32_t i = block->first_forward + block->n_forward - 1; i >= block->first_forward; i--) {
             sl_node node = graph->nodes[i];
             SL_TRY(differentiate_node(d, &node, false));
         }
-        block.n_backward = graph->n_nodes - block.first_backward;
+        block->n_backward = graph->n_nodes - block->first_backward;
         if (has_loss) {
-            for (int32_t i = block.first_forward; i < n_forward; i++)
+            for (int32_t i = block->first_forward; i < n_forward; i++)
                 graph->nodes[i].phase = SL_PHASE_BACKWARD;
-            block.n_forward = 0;
+            block->n_forward = 0;
         }
-        graph->blocks[b] = block;
         for (sl_value v = 0; v < d->n_forward_values; v++) /* the next block's use is another gradient */
             if (graph->values[v].class == SL_VALUE_PARAMETER)
                 d->gradient_of[v] = SL_NO_VALUE;

@@ -19,7 +19,7 @@ static void adamw_reference(const sl_launch *launch)
     const sl_operand *master = &launch->out[3];
     const float *gate = launch->in[2].data;
     const sl_update_rounding rounding = {launch->attrs.adamw.stochastic != 0, launch->attrs.adamw.stream};
-    if (sl_update_skips(gate))
+    if (sl_gate_skips(gate))
         return;
     sl_adamw_scalars s = sl_adamw_prepare(&launch->attrs, launch->in[1].data, gate);
     for (int64_t i = 0; i < sl_type_count(&launch->in[0].type); i++) {

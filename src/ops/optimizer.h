@@ -18,6 +18,12 @@
 
 #include "ops/noise.h"
 
+/* Whether a gate says that nothing changes; NULL: there is none. */
+static inline bool sl_gate_skips(const float *gate)
+{
+    return gate && gate[2] != 0;
+}
+
 /* What is the same for all elements of a launch. Compute it with these functions and nothing else. */
 typedef struct sl_adamw_scalars {
     float factor;       /* of the gate; 1 without */

@@ -15,7 +15,7 @@ static void sgd_reference(const sl_launch *launch)
     const sl_operand *master = &launch->out[2];
     const float *gate = launch->in[2].data;
     const sl_update_rounding rounding = {launch->attrs.sgd.stochastic != 0, launch->attrs.sgd.stream};
-    if (sl_update_skips(gate))
+    if (sl_gate_skips(gate))
         return;
     sl_sgd_scalars s = sl_sgd_prepare(&launch->attrs, launch->in[1].data, gate);
     for (int64_t i = 0; i < sl_type_count(&launch->in[0].type); i++) {

@@ -54,12 +54,6 @@ static inline void sl_update_put_parameter(const sl_launch *launch, sl_update_ro
     }
 }
 
-/* Whether the gate says that nothing changes. */
-static inline bool sl_update_skips(const float *gate)
-{
-    return gate && gate[2] != 0;
-}
-
 /* ATTRS(decayed, stochastic) names the op's attributes. */
 #define SL_UPDATE_GATE SL_T1(SL_F32, 4)
 #define SL_UPDATE_CASES(ATTRS)                                                                                        \

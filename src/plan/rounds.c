@@ -152,6 +152,14 @@ static sl_status climb_from_least(sl_rounds *r, int *at)
     return SL_OK;
 }
 
+/* `other`, where it is better; the one that is not goes. */
+static void replace(sl_candidate *c, sl_candidate *other, bool better)
+{
+    sl_candidate_forget(better ? c : other);
+    if (better)
+        *c = *other;
+}
+
 /* The other order of the same rounds; the better one stays. */
 static sl_status try_other_order(sl_rounds *r, sl_candidate *c)
 {
@@ -164,10 +172,7 @@ static sl_status try_other_order(sl_rounds *r, sl_candidate *c)
         sl_candidate_forget(&other);
         return status;
     }
-    bool change = sl_candidate_better(&r->step, &other, c);
-    sl_candidate_forget(change ? c : &other);
-    if (change)
-        *c = other;
+    replace(c, &other, sl_candidate_better(&r->step, &other, c));
     return SL_OK;
 }
 
@@ -282,12 +287,10 @@ static sl_status try_made_again(const sl_rounds *r, const sl_candidate *like, sl
         if (status == SL_OK)
             status = sl_candidate_unroll(&r->step, &other);
     }
-    bool change = status == SL_OK && other.plan && !other.cut && other.step_s < best->step_s;
-    if (change) /* the bound of both */
+    bool better = status == SL_OK && other.plan && !other.cut && other.step_s < best->step_s;
+    if (better) /* the bound of both */
         other.plan->lower_bound_s = fmin(other.plan->lower_bound_s, best->plan->lower_bound_s);
-    sl_candidate_forget(change ? best : &other);
-    if (change)
-        *best = other;
+    replace(best, &other, better);
     return status == SL_E_DOES_NOT_FIT ? SL_OK : status;
 }
 

@@ -304,10 +304,10 @@ TEST(biases_are_summed_alone)
 }
 
 /* down(swiglu(x)): the gradient of down's weights comes behind swiglu's backward and reads what that makes, which lies where swiglu's
- * gradient was, also where that is a sum; but not where nobody would read it, nor where what else it reads is added to meanwhile. */
+ * gradient was, also where that is a sum; but not where nobody would read it, nor where what else it reads, or what it writes, is added to meanwhile. */
 TEST(made_again_in_place)
 {
-    enum { ALONE, SUM, UNREAD, ADDED_TO, WAYS };
+    enum { ALONE, SUM, UNREAD, ADDED_TO, TWICE, WAYS };
     for (int way = 0; way < WAYS; way++) {
         sl_graph *graph;
         sl_graph_config config = {.tokens = 4, .max_segments = 2, .training = true, .made_again = true};
@@ -318,8 +318,10 @@ TEST(made_again_in_place)
         sl_value other = linear(graph, "other", x, param(graph, "layer", "other", 8, 16, true), SL_NO_VALUE);
         sl_value s = op(graph, SL_OP_SWIGLU, "swiglu", NULL, &x, 1), y = s;
         sl_value late = way == ADDED_TO ? op(graph, SL_OP_GELU, "gelu", NULL, &other, 1) : SL_NO_VALUE;
+        if (way == TWICE) /* the same weights: their gradient is written with s, then added to */
+            other = linear(graph, "before", other, w, SL_NO_VALUE);
         if (way != UNREAD)
-            y = linear(graph, "down", s, w, way == ADDED_TO ? other : SL_NO_VALUE);
+            y = linear(graph, "down", s, w, way == ADDED_TO || way == TWICE ? other : SL_NO_VALUE);
         if (way == SUM) {
             s = op(graph, SL_OP_ADD, "both", NULL, (const sl_value[]){s, other}, 2);
             y = op(graph, SL_OP_ADD, "sum", NULL, (const sl_value[]){s, y}, 2);
@@ -334,7 +336,7 @@ TEST(made_again_in_place)
                 backward = i;
         REQUIRE(backward >= 0);
         const sl_node *node = &graph->nodes[backward], *next = node + 1;
-        if (way == UNREAD || way == ADDED_TO) {
+        if (way == UNREAD || way == ADDED_TO || way == TWICE) {
             CHECK(node->out[1] == SL_NO_VALUE);
         } else {
             REQUIRE(node->out[1] != SL_NO_VALUE);

@@ -70,7 +70,7 @@ static void adamw_tile(void *context, int64_t tile, int thread)
 static void adamw_run(const sl_launch *launch, sl_pool *pool)
 {
     const float *gate = launch->in[2].data;
-    if (gate && gate[2] != 0)
+    if (sl_gate_skips(gate))
         return;
     optimizer_job job = {
         .adamw = sl_adamw_prepare(&launch->attrs, launch->in[1].data, gate),

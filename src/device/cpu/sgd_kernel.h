@@ -46,7 +46,7 @@ static void sgd_tile(void *context, int64_t tile, int thread)
 static void sgd_run(const sl_launch *launch, sl_pool *pool)
 {
     const float *gate = launch->in[2].data;
-    if (gate && gate[2] != 0)
+    if (sl_gate_skips(gate))
         return;
     optimizer_job job = {
         .sgd = sl_sgd_prepare(&launch->attrs, launch->in[1].data, gate),
