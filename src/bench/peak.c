@@ -9,12 +9,14 @@
 static sl_peak_fn best_kernel(int bits)
 {
     const sl_peak_kernel *kernel = NULL;
-#if defined(__x86_64__)
+#ifdef SL_HAVE_AVX2
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && sl_peak_avx512.f32)
-        kernel = &sl_peak_avx512;
-    else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && sl_peak_avx2.f32)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         kernel = &sl_peak_avx2;
+#endif
+#ifdef SL_HAVE_AVX512
+    if (__builtin_cpu_supports("avx512f"))
+        kernel = &sl_peak_avx512;
 #endif
     return !kernel ? NULL : bits == 64 ? kernel->f64 : kernel->f32;
 }

@@ -11,7 +11,7 @@ typedef double (*sl_peak_fn)(int64_t rounds, double *flops);
 typedef struct sl_peak_kernel {
     sl_peak_fn f32, f64;
 } sl_peak_kernel;
-extern const sl_peak_kernel sl_peak_avx2, sl_peak_avx512; /* empty where the compiler lacks the instructions */
+extern const sl_peak_kernel sl_peak_avx2, sl_peak_avx512; /* each where the compiler has the instructions */
 
 /* FLOP/s of all `threads` together (0: one per core); 0 where no vector kernel may run. */
 double sl_peak_measure(int bits, int threads, double seconds);

@@ -1,6 +1,5 @@
 #include "bench/peak.h"
 
-#if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 #define VF32 __m256
 #define VF64 __m256d
@@ -12,6 +11,3 @@
 #define STORE_F64 _mm256_storeu_pd
 #include "bench/peak_kernel.h"
 const sl_peak_kernel sl_peak_avx2 = {peak_f32, peak_f64};
-#else
-const sl_peak_kernel sl_peak_avx2 = {0, 0};
-#endif

@@ -1,6 +1,5 @@
 #include "bench/peak.h"
 
-#if defined(__AVX512F__)
 #include <immintrin.h>
 #define VF32 __m512
 #define VF64 __m512d
@@ -12,6 +11,3 @@
 #define STORE_F64 _mm512_storeu_pd
 #include "bench/peak_kernel.h"
 const sl_peak_kernel sl_peak_avx512 = {peak_f32, peak_f64};
-#else
-const sl_peak_kernel sl_peak_avx512 = {0, 0};
-#endif

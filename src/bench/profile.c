@@ -80,7 +80,6 @@ void sl_profile_table(const sl_profile *p, const char *name, const char *title, 
                                         {"calls", "", 0, false},        {"self_ms", "ms", 3, false},
                                         {"total_ms", "ms", 3, false},   {"average_us", "us", 1, false},
                                         {"share_percent", "%", 2, true}};
-    static const char *const phases[] = {"forward", "backward", "optimizer"};
     sl_table *t = SL_TABLE(results, name, title, columns);
     int order[SL_PROFILE_ROWS], count = 0;
     for (int r = 0; r < SL_PROFILE_ROWS; r++)
@@ -99,8 +98,8 @@ void sl_profile_table(const sl_profile *p, const char *name, const char *title, 
     }
     for (int phase = 0; phase < 3; phase++)
         if (p->phase_s[phase] > 0)
-            SL_ROW(t, sl_cell_text(phases[phase]), sl_cell_text("phase"), sl_cell_count(1), sl_cell_number(0),
-                   sl_cell_number(1e3 * p->phase_s[phase]), sl_cell_none(), sl_cell_none());
+            SL_ROW(t, sl_cell_text(sl_phase_name((sl_phase) phase)), sl_cell_text("phase"), sl_cell_count(1),
+                   sl_cell_number(0), sl_cell_number(1e3 * p->phase_s[phase]), sl_cell_none(), sl_cell_none());
     SL_ROW(t, sl_cell_text("step"), sl_cell_text("all"), sl_cell_count(1),
            sl_cell_number(1e3 * SL_MAX(0, p->wall_s - p->compute_s)), sl_cell_number(1e3 * p->wall_s), sl_cell_none(),
            sl_cell_none());

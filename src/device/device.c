@@ -11,6 +11,37 @@
 
 extern const sl_device_class sl_device_cpu, sl_device_sim;
 
+const char *sl_stream_name(sl_stream stream)
+{
+    static const char *const names[SL_STREAM_COUNT] = {"compute", "in", "out", "host"};
+    return names[stream];
+}
+
+bool sl_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t arena_bytes[SL_TIER_COUNT], const void *at,
+                  size_t bytes)
+{
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+        size_t offset = (size_t) ((uintptr_t) at - (uintptr_t) arena[tier]), size = arena_bytes[tier];
+        if (arena[tier] && offset <= size && bytes <= size - offset)
+            return true;
+    }
+    return false;
+}
+
+bool sl_launch_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t arena_bytes[SL_TIER_COUNT],
+                         const sl_launch *launch)
+{
+    for (int i = 0; i < SL_MAX_IN; i++)
+        if (launch->in[i].data &&
+            !sl_in_arenas(arena, arena_bytes, launch->in[i].data, sl_type_bytes(&launch->in[i].type)))
+            return false;
+    for (int k = 0; k < SL_MAX_OUT; k++)
+        if (launch->out[k].data &&
+            !sl_in_arenas(arena, arena_bytes, launch->out[k].data, sl_type_bytes(&launch->out[k].type)))
+            return false;
+    return !launch->workspace || sl_in_arenas(arena, arena_bytes, launch->workspace, launch->workspace_bytes);
+}
+
 int64_t sl_device_classes(const sl_device_class *out[SL_DEVICE_CLASSES])
 {
     const char *why_not;

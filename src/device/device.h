@@ -6,7 +6,7 @@
  * Rules:
  *  - Commands of one stream run in order; commands of different streams are ordered by events alone.
  *  - Memory handed to a stream may be reused only behind an event recorded after its last use.
- *  - Between sl_step_begin and sl_step_end nothing allocates and nothing waits for the host; sl_step_end waits for all streams.
+ *  - Between step_begin and step_end nothing allocates and nothing waits for the host; step_end waits for all streams.
  *  - A launch, copy or event belongs to the step that issued it. Events are numbered by the caller, [0, max_events), and each is
  *    recorded at most once per step; a wait is issued after its record.
  */
@@ -22,10 +22,12 @@ typedef enum sl_tier { SL_TIER_DEVICE, SL_TIER_HOST, SL_TIER_COUNT } sl_tier;
 /* COMPUTE runs ops on device memory; HOST runs ops on host memory beside it (the optimizer); IN and OUT carry copies towards
  * and away from the device. */
 typedef enum sl_stream { SL_STREAM_COMPUTE, SL_STREAM_IN, SL_STREAM_OUT, SL_STREAM_HOST, SL_STREAM_COUNT } sl_stream;
+const char *sl_stream_name(sl_stream stream); /* compute, in, out, host */
 
 #define SL_ALIGN 256 /* of every address in every arena */
 
-/* When a command really ran, in seconds since sl_step_begin. Filled by the device by the time sl_step_end returns. */
+/* When a command really ran, in seconds since step_begin; filled by the time step_end returns. A device that is to replay a list may fill
+ * them in the list's first steps alone and leave them as they are later. */
 typedef struct sl_span {
     double start, end;
 } sl_span;
@@ -113,6 +115,11 @@ enum { SL_DEVICE_CLASSES = 3 };
 int64_t sl_device_classes(const sl_device_class *classes[SL_DEVICE_CLASSES]); /* all there are here; how many */
 sl_status sl_device_open(const char *name, const sl_device_config *config, sl_device **device);
 void sl_device_close(sl_device *device); /* NULL is fine */
+/* Do these bytes, or all operands and the workspace of a launch, lie inside one arena each? */
+bool sl_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t arena_bytes[SL_TIER_COUNT], const void *at,
+                  size_t bytes);
+bool sl_launch_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t arena_bytes[SL_TIER_COUNT],
+                         const sl_launch *launch);
 /* "matmul bf16[8192,4096] bf16[4096,4096] -> bf16[8192,4096]": for messages. */
 const char *sl_launch_describe(const sl_launch *launch, char out[320]);
 

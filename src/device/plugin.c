@@ -1,11 +1,12 @@
 /*
- * Finding and loading device plugins. Looked for in $SLUICE_PLUGINS, beside the program or library that holds this code, and in
- * ../lib of that folder. Loaded once, kept until the process ends. Why a plugin is not there is remembered, so that `--device
+ * Finding and loading device plugins. Looked for in $SLUICE_PLUGINS alone where that is set; else beside the library or program that
+ * holds this code, and where an installation puts libraries as seen from there. Loaded once, kept until the process ends. Why a plugin is not there is remembered, so that `--device
  * cuda` can say it and `auto` can tell why the CPU is used.
  */
 #include "device/plugin.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,46 +101,50 @@ static char reason[512];
 static bool broken;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void *open_in(const char *folder, const char *below)
+/* Is there a plugin in this folder? Then *library is what came of loading it. */
+static bool try_folder(const char *folder, const char *below, void **library)
 {
     char path[4096];
-    if (snprintf(path, sizeof path, "%s%s/libsluice_cuda.so", folder, below) >= (int) sizeof path)
-        return NULL;
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (snprintf(path, sizeof path, "%s%s/libsluice_cuda.so", folder, below) >= (int) sizeof path ||
+        access(path, F_OK) != 0)
+        return false;
+    *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return true;
 }
 
-static void *open_plugin(void)
+/* Beside a program or library, or where it is installed with one. */
+static bool try_beside(const char *file, void **library)
+{
+    char path[PATH_MAX];
+    if (!realpath(file, path))
+        return false;
+    *strrchr(path, '/') = 0;
+    return try_folder(path, "", library) || try_folder(path, "/../" SL_LIBDIR, library);
+}
+
+/* Of the library that holds this code (somebody else's program may have loaded it), then of the program. */
+static bool find_plugin(void **library)
 {
     const char *folder = getenv("SLUICE_PLUGINS");
     if (folder)
-        return open_in(folder, "");
+        return try_folder(folder, "", library);
     Dl_info here;
-    char path[4096];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (dladdr(&services, &here) && here.dli_fname && strchr(here.dli_fname, '/') && length <= 0)
-        length = snprintf(path, sizeof path, "%s", here.dli_fname);
-    if (length <= 0 || length >= (ssize_t) sizeof path)
-        return NULL;
-    path[length] = 0;
-    char *slash = strrchr(path, '/');
-    if (!slash)
-        return NULL;
-    *slash = 0;
-    void *library = open_in(path, "");
-    return library ? library : open_in(path, "/../lib");
+    bool named = dladdr(&services, &here) && here.dli_fname && strchr(here.dli_fname, '/');
+    return (named && try_beside(here.dli_fname, library)) || try_beside("/proc/self/exe", library);
 }
 
 static void load(void)
 {
-    void *library = open_plugin();
+    void *library = NULL;
+    if (!find_plugin(&library)) {
+        snprintf(reason, sizeof reason,
+                 "the CUDA plugin (libsluice_cuda.so) was not built or is not beside the program");
+        return;
+    }
     if (!library) {
         const char *why = dlerror();
-        bool missing = !why || strstr(why, "libsluice_cuda.so: cannot open");
-        broken = !missing;
-        snprintf(reason, sizeof reason, "%s%s",
-                 missing ? "the CUDA plugin (libsluice_cuda.so) was not built or is not beside the program"
-                         : "the CUDA plugin does not load: ",
-                 missing ? "" : why);
+        snprintf(reason, sizeof reason, "the CUDA plugin does not load: %s", why ? why : "no reason is given");
+        broken = true;
         return;
     }
     union {

@@ -12,7 +12,10 @@
 
 enum { NONE = -1, UPDATE = -2 /* the round of updates, which belong to none */, PHASES = 4, RECOMPUTE = 3 };
 
-static const char *const phase_names[PHASES] = {"forward", "backward", "optimizer", "recompute"};
+static const char *phase_name(int phase)
+{
+    return phase == RECOMPUTE ? "recompute" : sl_phase_name((sl_phase) phase);
+}
 
 static bool scope(const sl_engine *engine, sl_scope level, const char *name)
 {
@@ -58,9 +61,9 @@ static void scope_name(const sl_engine *engine, int level, int32_t which, char o
     else if (level == SL_SCOPE_ROUND)
         snprintf(out, 96, "Round %d", which);
     else if (level == SL_SCOPE_LAYER && p->blocks)
-        snprintf(out, 96, "Layer %s %s", p->blocks[which / PHASES].name, phase_names[which % PHASES]);
+        snprintf(out, 96, "Layer %s %s", p->blocks[which / PHASES].name, phase_name(which % PHASES));
     else if (level == SL_SCOPE_LAYER)
-        snprintf(out, 96, "Layer %d %s", which / PHASES, phase_names[which % PHASES]);
+        snprintf(out, 96, "Layer %d %s", which / PHASES, phase_name(which % PHASES));
     else
         snprintf(out, 96, "Chunk %d", which);
 }

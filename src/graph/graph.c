@@ -9,6 +9,12 @@
 
 #include "graph/internal.h"
 
+const char *sl_phase_name(sl_phase phase)
+{
+    static const char *const names[] = {"forward", "backward", "optimizer"};
+    return names[phase];
+}
+
 sl_status sl_graph_create(const sl_graph_config *config, sl_graph **out)
 {
     sl_region *region;

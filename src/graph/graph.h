@@ -84,6 +84,7 @@ typedef struct sl_graph_value {
 } sl_graph_value;
 
 typedef enum sl_phase { SL_PHASE_FORWARD, SL_PHASE_BACKWARD, SL_PHASE_OPTIMIZER } sl_phase;
+const char *sl_phase_name(sl_phase phase); /* forward, backward, optimizer */
 
 typedef struct sl_node {
     const char *name; /* "layers.3.gate_up" (the op is known apart) */

@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "ops/common.h"
+#include "ops/head_loss.h"
 
 static sl_status check(const char *op, const sl_type *in)
 {
@@ -138,15 +139,9 @@ static void head_loss_bwd_work(const sl_launch *launch, sl_work *work)
     sl_work_flops(launch, 3 * forward_flops(launch), work);
 }
 
-static int64_t block_of(const sl_launch *launch)
-{
-    int64_t n = launch->in[0].type.dim[0], block = launch->attrs.head.block;
-    return block > 0 && block < n ? block : n;
-}
-
 static size_t head_loss_bwd_workspace(const sl_launch *launch)
 {
-    return (size_t) (block_of(launch) * launch->in[1].type.dim[0]) * sizeof(float); /* a block's logits */
+    return (size_t) (sl_head_block(launch) * launch->in[1].type.dim[0]) * sizeof(float); /* a block's logits */
 }
 
 /* Turns one token's logits into its dlogits, as the operands' dtype holds them; returns its loss. */
@@ -167,7 +162,7 @@ static double token_loss(const sl_launch *launch, int64_t token, float *logits)
 static void head_loss_bwd_reference(const sl_launch *launch)
 {
     const sl_operand *x = &launch->in[0], *w = &launch->in[1], *dw = &launch->out[2];
-    int64_t n = x->type.dim[0], d = x->type.dim[1], vocabulary = w->type.dim[0], block = block_of(launch);
+    int64_t n = x->type.dim[0], d = x->type.dim[1], vocabulary = w->type.dim[0], block = sl_head_block(launch);
     float *dlogits = launch->workspace; /* [block, vocabulary] */
     SL_ASSERT(launch->workspace_bytes >= head_loss_bwd_workspace(launch));
     double loss = 0;

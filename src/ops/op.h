@@ -104,8 +104,8 @@ typedef union sl_attrs {
     } softmax;
     struct {
         float probability;
-        uint32_t stream; /* which dropout of the model this is; the chunk's first token index is added by the program */
-        int64_t first_row;
+        uint32_t stream;   /* which dropout of the model this is */
+        int64_t first_row; /* of the chunk in the whole batch; set by the program */
     } dropout;
     struct {
         int64_t block;  /* tokens whose logits exist at once */

@@ -24,7 +24,8 @@ static inline bool sl_gate_skips(const float *gate)
     return gate && gate[2] != 0;
 }
 
-/* What is the same for all elements of a launch. Compute it with these functions and nothing else. */
+/* What is the same for all elements of a launch. Compute it with these functions; cuda/optimizer.cu has them once more, operation for
+ * operation, as device code. */
 typedef struct sl_adamw_scalars {
     float factor;       /* of the gate; 1 without */
     float beta1, rest1; /* rest = 1 - beta */

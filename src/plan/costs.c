@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/mem.h"
+#include "ops/head_loss.h"
 
 sl_status sl_costs_new(int32_t n_kinds, sl_costs **costs)
 {
@@ -129,9 +130,8 @@ size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream, co
         return matmul_workspace(launch);
     case SL_OP_HEAD_LOSS:
     case SL_OP_HEAD_LOSS_BWD: { /* one token block of logits in f32; their gradients take their place */
-        size_t block = (size_t) SL_MAX(launch->attrs.head.block, (int64_t) 1);
-        size_t vocabulary = (size_t) launch->in[1].type.dim[0];
-        return SL_MIN(block, rows) * vocabulary * 4 + ((size_t) 32 << 20);
+        size_t block = (size_t) sl_head_block(launch), vocabulary = (size_t) launch->in[1].type.dim[0];
+        return block * vocabulary * 4 + ((size_t) 32 << 20);
     }
     case SL_OP_ATTENTION:
         return (size_t) 1 << 20;

@@ -36,12 +36,11 @@ const char *sl_precision_name(sl_precision precision)
 
 const char *sl_task_describe(const sl_program *program, int32_t task, char out[160])
 {
-    static const char *const phases[] = {"forward", "backward", "optimizer"};
     const sl_task *t = &program->tasks[task];
     if (t->chunk >= 0)
-        snprintf(out, 160, "%s %s (%s) chunk %d", t->name, phases[t->phase], sl_op(t->op)->name, t->chunk);
+        snprintf(out, 160, "%s %s (%s) chunk %d", t->name, sl_phase_name(t->phase), sl_op(t->op)->name, t->chunk);
     else
-        snprintf(out, 160, "%s %s (%s)", t->name, phases[t->phase], sl_op(t->op)->name);
+        snprintf(out, 160, "%s %s (%s)", t->name, sl_phase_name(t->phase), sl_op(t->op)->name);
     return out;
 }
 

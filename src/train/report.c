@@ -116,10 +116,9 @@ static void put_summary(sl_json_writer *w, const sl_summary *s)
 
 static void put_streams(sl_json_writer *w, const sl_summary *s)
 {
-    static const char *const names[SL_STREAM_COUNT] = {"compute", "in", "out", "host"};
     sl_json_begin_object(w, "busy_s");
     for (int i = 0; i < SL_STREAM_COUNT; i++)
-        sl_json_put_f64(w, names[i], s->busy_s[i]);
+        sl_json_put_f64(w, sl_stream_name((sl_stream) i), s->busy_s[i]);
     sl_json_end_object(w);
     sl_json_begin_object(w, "wait_s");
     sl_json_put_f64(w, "in", s->wait_in_s);

@@ -12,9 +12,6 @@
 
 enum { ACTIONS_A_LINE = 96, PLACES_A_LINE = 256 };
 
-static const char *const stream_names[SL_STREAM_COUNT] = {"compute", "in", "out", "host"};
-static const char *const phase_names[] = {"forward", "backward", "optimizer"};
-
 static void put_ns(sl_json_writer *w, double seconds)
 {
     sl_json_put_i64(w, NULL, (int64_t) llround(1e9 * seconds));
@@ -37,10 +34,10 @@ static void put_action(sl_trainer *t, sl_json_writer *w, int32_t i)
     const sl_task *task = a->kind == SL_ACTION_TASK ? &program->tasks[a->task] : NULL;
     const sl_object *object = task ? NULL : &program->objects[a->object];
     sl_json_begin_array(w, NULL);
-    sl_json_put_string(w, NULL, stream_names[a->stream]);
+    sl_json_put_string(w, NULL, sl_stream_name(a->stream));
     sl_json_put_string(w, NULL, task ? sl_op(task->op)->name : "copy");
     sl_json_put_string(w, NULL, task ? task->name : object->name);
-    sl_json_put_string(w, NULL, !task ? "copy" : a->recompute ? "recompute" : phase_names[task->phase]);
+    sl_json_put_string(w, NULL, !task ? "copy" : a->recompute ? "recompute" : sl_phase_name(task->phase));
     sl_json_put_i64(w, NULL, task ? task->chunk : object->chunk);
     put_ns(w, a->start_s);
     put_ns(w, a->end_s);

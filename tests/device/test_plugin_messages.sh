@@ -25,13 +25,17 @@ mkdir "$dir"/{none,text,other,here,old,empty}
 expect none asked "was not built or is not beside the program"
 echo "no library" > "$dir/text/libsluice_cuda.so"
 expect text unasked "does not load"
+mkdir "$dir/beside" # where nobody names a folder: beside the program, and a second place does not hide what is wrong there
+cp "$sluice" "$dir/beside/sluice" && cp "$dir/text/libsluice_cuda.so" "$dir/beside/"
+said=$(env -u SLUICE_PLUGINS "$dir/beside/sluice" "${job[@]}" --device cuda 2>&1 > /dev/null)
+[[ $said == *"does not load"* ]] || { echo "beside the program: \"$said\""; failures=$((failures + 1)); }
 if [ -e "$build/libsluice.so" ]; then
     cp "$build/libsluice.so" "$dir/other/libsluice_cuda.so"
     expect other unasked "rebuild it"
 fi
 
 # The plugin itself, where it was built and its libraries are. A driver's version is all that it asks of a driver at first.
-parts=3
+parts=4
 if [ -e "$build/libsluice_cuda.so" ] && ! ldd "$build/libsluice_cuda.so" | grep "not found" > /dev/null; then # not -q: ldd would die of the closed pipe
     for each in here old empty; do ln -s "$build/libsluice_cuda.so" "$dir/$each/"; done
     if ! PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null | grep libcuda.so.1 > /dev/null; then

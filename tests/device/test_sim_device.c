@@ -164,13 +164,18 @@ TEST(time_is_virtual_and_independent_of_the_order)
     }
 }
 
-TEST(a_deadlock_is_named)
+TEST(commands_that_break_the_contract_are_named)
 {
     sl_device *d = open_sim(1);
     CHECK_OK(d->class->step_begin(d));
-    CHECK_OK(d->class->wait(d, SL_STREAM_OUT, 17));
-    CHECK_FAILS(d->class->step_end(d), SL_E_DEVICE);
+    CHECK_OK(d->class->record(d, SL_STREAM_IN, 17));
+    CHECK_FAILS(d->class->record(d, SL_STREAM_OUT, 17), SL_E_INTERNAL);
+    CHECK_CONTAINS(sl_error_message(), "stream out records event 17 a second time");
+    CHECK_FAILS(d->class->step_end(d), SL_E_INTERNAL);
+    CHECK_OK(d->class->step_begin(d));
+    CHECK_FAILS(d->class->wait(d, SL_STREAM_OUT, 17), SL_E_INTERNAL); /* the last step's record does not count */
     CHECK_CONTAINS(sl_error_message(), "stream out waits for event 17");
+    CHECK_FAILS(d->class->step_end(d), SL_E_INTERNAL);
     CHECK_OK(d->class->step_begin(d)); /* and nothing of it is left */
     CHECK_OK(d->class->step_end(d));
     CHECK_OK(d->class->step_begin(d));
@@ -189,6 +194,6 @@ int main(int argc, char **argv)
     RUN(results_depend_on_everything_a_launch_is);
     RUN(a_disturbed_launch_shows_it);
     RUN(time_is_virtual_and_independent_of_the_order);
-    RUN(a_deadlock_is_named);
+    RUN(commands_that_break_the_contract_are_named);
     return test_end();
 }

@@ -111,7 +111,7 @@ SL_INLINE void at_key_major_ds(const at_backward *t, int64_t r0, int64_t r1, int
 SL_INLINE void at_key_major_pair(const at_job *job, const at_backward *t, int64_t first, int64_t queries, int64_t k0,
                                  int64_t keys, const float *lse, const float *delta, float *dq)
 {
-    const int64_t padded = job->padded, all = at_blocks(keys, VF_LANES);
+    const int64_t padded = job->padded;
     for (int64_t r0 = 0, r1; r0 < queries; r0 = r1) {
         const bool diagonal = job->causal && first + r0 + 1 < k0 + keys;
         r1 = diagonal ? at_min(r0 + AT_GROUP, queries) : queries;
@@ -129,9 +129,8 @@ SL_INLINE void at_key_major_pair(const at_job *job, const at_backward *t, int64_
         dp.a = t->b + r0 * padded;
         dp.b = t->bt;
         at_set(&dp, r1 - r0, 0, vecs);
-        int64_t seen0 = job->causal ? first + 1 - k0 : AT_BLOCK;
-        if (diagonal || all * VF_LANES != keys)
-            at_key_major_ds(t, r0, r1, vecs, lse, delta, at_min(seen0, AT_BLOCK), diagonal);
+        if (diagonal)
+            at_key_major_ds(t, r0, r1, vecs, lse, delta, first + 1 - k0, true);
         else
             at_key_major_ds(t, r0, r1, vecs, lse, delta, AT_BLOCK, false);
         at_product dv = {.c = t->dt,

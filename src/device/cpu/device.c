@@ -92,7 +92,7 @@ static sl_status cpu_supports(sl_device *device, const sl_launch *launch)
     return SL_OK;
 }
 
-/* Keeps the step's first error for sl_step_end. */
+/* Keeps the step's first error for step_end. */
 static sl_status note(cpu_device *cpu, sl_status status)
 {
     if (status != SL_OK && cpu->error == SL_OK) {
@@ -120,26 +120,9 @@ static sl_status push(cpu_device *cpu, sl_stream stream, const sl_cpu_command *c
     return note(cpu, sl_cpu_streams_push(cpu->streams, stream, command));
 }
 
-/* Is [at, at + bytes) inside one arena? */
 static bool in_arena(const cpu_device *cpu, const void *at, size_t bytes)
 {
-    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
-        size_t offset = (size_t) ((const unsigned char *) at - cpu->arena[tier]), size = cpu->config.arena_bytes[tier];
-        if (cpu->arena[tier] && offset <= size && bytes <= size - offset)
-            return true;
-    }
-    return false;
-}
-
-static bool operands_in_arena(const cpu_device *cpu, const sl_launch *launch)
-{
-    for (int i = 0; i < SL_MAX_IN; i++)
-        if (launch->in[i].data && !in_arena(cpu, launch->in[i].data, sl_type_bytes(&launch->in[i].type)))
-            return false;
-    for (int k = 0; k < SL_MAX_OUT; k++)
-        if (launch->out[k].data && !in_arena(cpu, launch->out[k].data, sl_type_bytes(&launch->out[k].type)))
-            return false;
-    return !launch->workspace || in_arena(cpu, launch->workspace, launch->workspace_bytes);
+    return sl_in_arenas(cpu->arena, cpu->config.arena_bytes, at, bytes);
 }
 
 static sl_status cpu_launch(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span)
@@ -148,7 +131,7 @@ static sl_status cpu_launch(sl_device *device, sl_stream stream, const sl_launch
     sl_status status = cpu_supports(device, launch);
     if (status != SL_OK)
         return note(cpu, status);
-    if (!operands_in_arena(cpu, launch))
+    if (!sl_launch_in_arenas(cpu->arena, cpu->config.arena_bytes, launch))
         return note(cpu, sl_fail(SL_E_INTERNAL, "%s: an operand leaves the arenas", sl_op(launch->op)->name));
     sl_cpu_command command = {.kind = SL_CPU_RUN, .launch = launch, .span = span};
     command.kernel = sl_cpu_kernel_find(launch, cpu->isa);

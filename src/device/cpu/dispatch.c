@@ -5,40 +5,34 @@
 
 #include "device/cpu/kernel.h"
 
-/* Kernel files compile to nothing where the compiler lacks their instruction set, so these lines must go with them. */
-#if defined(__x86_64__)
-#define HAVE_X86 1
-#if defined(__has_include)
-#if __has_include(<amxbf16intrin.h>)
-#define HAVE_AMX 1
+/* SL_HAVE_...: the compiler knows the instruction set, so the kernels' files are built. */
+#ifdef SL_HAVE_AVX2
+#define IF_AVX2(...) __VA_ARGS__
+#else
+#define IF_AVX2(...)
 #endif
+#ifdef SL_HAVE_AVX512
+#define IF_AVX512(...) __VA_ARGS__
+#else
+#define IF_AVX512(...)
 #endif
+#ifdef SL_HAVE_AMX
+#define IF_AMX(...) __VA_ARGS__
+#else
+#define IF_AMX(...)
 #endif
 
-#if defined(HAVE_X86)
-#define SL_CPU_KERNEL(name) extern const sl_cpu_kernel sl_cpu_##name;
-#else
-#define SL_CPU_KERNEL(name)
-#endif
-#if defined(HAVE_AMX)
-#define SL_CPU_KERNEL_AMX(name) extern const sl_cpu_kernel sl_cpu_##name;
-#else
-#define SL_CPU_KERNEL_AMX(name)
-#endif
+#define SL_CPU_KERNEL_AVX2(name) IF_AVX2(extern const sl_cpu_kernel sl_cpu_##name##_avx2;)
+#define SL_CPU_KERNEL_AVX512(name) IF_AVX512(extern const sl_cpu_kernel sl_cpu_##name##_avx512;)
+#define SL_CPU_KERNEL_AMX(name) IF_AMX(extern const sl_cpu_kernel sl_cpu_##name##_amx;)
 #include "device/cpu/kernels.def"
-#undef SL_CPU_KERNEL
+#undef SL_CPU_KERNEL_AVX2
+#undef SL_CPU_KERNEL_AVX512
 #undef SL_CPU_KERNEL_AMX
 
-#if defined(HAVE_X86)
-#define SL_CPU_KERNEL(name) &sl_cpu_##name,
-#else
-#define SL_CPU_KERNEL(name)
-#endif
-#if defined(HAVE_AMX)
-#define SL_CPU_KERNEL_AMX(name) &sl_cpu_##name,
-#else
-#define SL_CPU_KERNEL_AMX(name)
-#endif
+#define SL_CPU_KERNEL_AVX2(name) IF_AVX2(&sl_cpu_##name##_avx2, )
+#define SL_CPU_KERNEL_AVX512(name) IF_AVX512(&sl_cpu_##name##_avx512, )
+#define SL_CPU_KERNEL_AMX(name) IF_AMX(&sl_cpu_##name##_amx, )
 static const sl_cpu_kernel *const all_kernels[] = {
 #include "device/cpu/kernels.def"
     NULL, /* the table may be empty */

@@ -14,7 +14,6 @@
  */
 #include "device/cpu/gemm.h"
 
-#if defined(__AMX_BF16__) || defined(SL_AMX_EMULATE)
 #include "device/cpu/gemm_amx_tiles.h"
 
 #define MR 32
@@ -365,6 +364,3 @@ const sl_gemm_isa sl_gemm_amx = {
     .enter = enter,
     .leave = leave,
 };
-#else
-typedef int gemm_amx_is_empty;
-#endif

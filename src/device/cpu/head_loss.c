@@ -39,8 +39,7 @@ static head head_of(const sl_head_isa *isa, const sl_launch *launch)
     at.vocabulary = launch->in[1].type.dim[0];
     at.leading = SL_ROUND_UP(at.vocabulary, 32);
     at.backward = launch->op == SL_OP_HEAD_LOSS_BWD;
-    const int64_t asked = launch->attrs.head.block;
-    at.block = asked > 0 ? SL_MIN(asked, at.n) : at.n;
+    at.block = sl_head_block(launch);
     if (!at.backward)
         at.block = SL_MIN(at.block, FORWARD_BLOCK);
     return at;

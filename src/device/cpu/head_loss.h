@@ -5,6 +5,7 @@
 
 #include "device/cpu/gemm.h"
 #include "device/cpu/kernel.h"
+#include "ops/head_loss.h"
 
 typedef struct sl_head_isa {
     const sl_gemm_isa *gemm;

@@ -1,7 +1,6 @@
 /* The loss head with AMX products, bf16 only; its softmax rows are AVX-512's. */
 #include "device/cpu/head_loss.h"
 
-#ifdef __AMX_BF16__
 static const sl_head_isa isa = {
     .gemm = &sl_gemm_amx, .loss = sl_softmax_loss_avx512, .loss_and_gradient = sl_softmax_gradient_avx512};
 
@@ -32,4 +31,3 @@ const sl_cpu_kernel sl_cpu_head_loss_bwd_amx = {.name = "head_loss_bwd_amx",
                                                 .supports = supports,
                                                 .workspace = workspace,
                                                 .run = run};
-#endif

@@ -1,5 +1,4 @@
 /* Softmax rows of the loss head, and its kernels, for AVX2. */
-#ifdef __AVX2__
 #define SOFTMAX_LOSS sl_softmax_loss_avx2
 #define SOFTMAX_GRADIENT sl_softmax_gradient_avx2
 #include "device/cpu/head_loss_kernel.h"
@@ -21,6 +20,3 @@ const sl_cpu_kernel sl_cpu_head_loss_avx2 = {
     .name = "head_loss_avx2", .op = SL_OP_HEAD_LOSS, .isa = SL_ISA_AVX2, .workspace = workspace, .run = run};
 const sl_cpu_kernel sl_cpu_head_loss_bwd_avx2 = {
     .name = "head_loss_bwd_avx2", .op = SL_OP_HEAD_LOSS_BWD, .isa = SL_ISA_AVX2, .workspace = workspace, .run = run};
-#else
-typedef int head_loss_avx2_is_empty;
-#endif

@@ -1,5 +1,4 @@
 /* Softmax rows of the loss head, and its kernels, for AVX-512. */
-#ifdef __AVX512F__
 #define SOFTMAX_LOSS sl_softmax_loss_avx512
 #define SOFTMAX_GRADIENT sl_softmax_gradient_avx512
 #include "device/cpu/head_loss_kernel.h"
@@ -24,6 +23,3 @@ const sl_cpu_kernel sl_cpu_head_loss_bwd_avx512 = {.name = "head_loss_bwd_avx512
                                                    .isa = SL_ISA_AVX512,
                                                    .workspace = workspace,
                                                    .run = run};
-#else
-typedef int head_loss_avx512_is_empty;
-#endif

@@ -2,7 +2,6 @@
 #include "device/cpu/gemm.h"
 #include "device/cpu/kernel.h"
 
-#ifdef __AMX_BF16__
 static bool supports(const sl_launch *launch)
 {
     return launch->in[0].type.dtype == SL_BF16;
@@ -26,4 +25,3 @@ const sl_cpu_kernel sl_cpu_matmul_amx = {.name = "matmul_amx",
                                          .supports = supports,
                                          .workspace = workspace,
                                          .run = run};
-#endif

@@ -15,6 +15,6 @@ const sl_cpu_kernel sl_cpu_sum_squares_avx2 = {
     .name = "sum_squares_avx2",
     .op = SL_OP_SUM_SQUARES,
     .isa = SL_ISA_AVX2,
-    .workspace = sum_squares_workspace,
+    .workspace = sum_workspace,
     .run = sum_squares_run,
 };

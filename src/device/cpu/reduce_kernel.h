@@ -97,11 +97,6 @@ static size_t sum_workspace(const sl_launch *launch, int threads)
     return (size_t) reduce_tiles(launch) * sizeof(float);
 }
 
-static size_t sum_squares_workspace(const sl_launch *launch, int threads)
-{
-    return sum_workspace(launch, threads);
-}
-
 static void sum_run(const sl_launch *launch, sl_pool *pool)
 {
     reduce_run(launch, pool, sum_tile);

@@ -15,6 +15,6 @@ const sl_cpu_kernel sl_cpu_rope_bwd_avx2 = {
     .name = "rope_bwd_avx2",
     .op = SL_OP_ROPE_BWD,
     .isa = SL_ISA_AVX2,
-    .workspace = rope_bwd_workspace,
+    .workspace = rope_workspace,
     .run = rope_bwd_run,
 };

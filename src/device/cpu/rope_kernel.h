@@ -23,7 +23,7 @@ typedef struct rope_job {
 /* Room for dim/2 frequencies in whole vectors. */
 static int64_t rope_padded(const sl_attrs *attrs)
 {
-    return (attrs->rope.head_dim / 2 + 16) & ~(int64_t) 15;
+    return SL_ROUND_UP((int64_t) attrs->rope.head_dim / 2, 16);
 }
 
 /* c[0..padded), s[0..padded) for the row; for INTERLEAVED expanded to pairs, the first sine of a pair negative. */
@@ -145,11 +145,6 @@ static size_t rope_workspace(const sl_launch *launch, int threads)
 {
     int64_t padded = rope_padded(&launch->attrs);
     return (size_t) padded * sizeof(double) + (size_t) (threads * 4 * padded) * sizeof(float);
-}
-
-static size_t rope_bwd_workspace(const sl_launch *launch, int threads)
-{
-    return rope_workspace(launch, threads);
 }
 
 static rope_job rope_unpack(const sl_launch *launch)

@@ -82,10 +82,6 @@ SL_INLINE vf vf_fnma(vf a, vf b, vf c) /* c - a*b */
 {
     return _mm512_fnmadd_ps(a, b, c);
 }
-SL_INLINE vf vf_fms(vf a, vf b, vf c) /* a*b - c */
-{
-    return _mm512_fmsub_ps(a, b, c);
-}
 SL_INLINE vf vf_round(vf a) /* to the nearest integer, ties to even */
 {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -97,10 +93,6 @@ SL_INLINE vi vf_bits(vf a)
 SL_INLINE vf vi_as_vf(vi a)
 {
     return _mm512_castsi512_ps(a);
-}
-SL_INLINE vi vf_to_int(vf a) /* rounds to nearest */
-{
-    return _mm512_cvtps_epi32(a);
 }
 SL_INLINE vf vi_to_vf(vi a)
 {
@@ -122,17 +114,9 @@ SL_INLINE vi vi_add(vi a, vi b)
 {
     return _mm512_add_epi32(a, b);
 }
-SL_INLINE vi vi_sub(vi a, vi b)
-{
-    return _mm512_sub_epi32(a, b);
-}
 SL_INLINE vi vi_and(vi a, vi b)
 {
     return _mm512_and_si512(a, b);
-}
-SL_INLINE vi vi_or(vi a, vi b)
-{
-    return _mm512_or_si512(a, b);
 }
 SL_INLINE vi vi_xor(vi a, vi b)
 {
@@ -208,14 +192,6 @@ SL_INLINE vm vf_lt(vf a, vf b)
 SL_INLINE vm vf_is_nan(vf a)
 {
     return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
-}
-SL_INLINE vm vm_and(vm a, vm b)
-{
-    return (vm) (a & b);
-}
-SL_INLINE vm vm_or(vm a, vm b)
-{
-    return (vm) (a | b);
 }
 SL_INLINE vf vf_select(vm m, vf yes, vf no)
 {
@@ -357,10 +333,6 @@ SL_INLINE vf vf_fnma(vf a, vf b, vf c)
 {
     return _mm256_fnmadd_ps(a, b, c);
 }
-SL_INLINE vf vf_fms(vf a, vf b, vf c)
-{
-    return _mm256_fmsub_ps(a, b, c);
-}
 SL_INLINE vf vf_round(vf a)
 {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -372,10 +344,6 @@ SL_INLINE vi vf_bits(vf a)
 SL_INLINE vf vi_as_vf(vi a)
 {
     return _mm256_castsi256_ps(a);
-}
-SL_INLINE vi vf_to_int(vf a)
-{
-    return _mm256_cvtps_epi32(a);
 }
 SL_INLINE vf vi_to_vf(vi a)
 {
@@ -397,17 +365,9 @@ SL_INLINE vi vi_add(vi a, vi b)
 {
     return _mm256_add_epi32(a, b);
 }
-SL_INLINE vi vi_sub(vi a, vi b)
-{
-    return _mm256_sub_epi32(a, b);
-}
 SL_INLINE vi vi_and(vi a, vi b)
 {
     return _mm256_and_si256(a, b);
-}
-SL_INLINE vi vi_or(vi a, vi b)
-{
-    return _mm256_or_si256(a, b);
 }
 SL_INLINE vi vi_xor(vi a, vi b)
 {
@@ -480,14 +440,6 @@ SL_INLINE vm vf_lt(vf a, vf b)
 SL_INLINE vm vf_is_nan(vf a)
 {
     return _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
-}
-SL_INLINE vm vm_and(vm a, vm b)
-{
-    return _mm256_and_si256(a, b);
-}
-SL_INLINE vm vm_or(vm a, vm b)
-{
-    return _mm256_or_si256(a, b);
 }
 SL_INLINE vf vf_select(vm m, vf yes, vf no)
 {

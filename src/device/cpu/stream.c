@@ -222,20 +222,18 @@ void sl_cpu_streams_begin(sl_cpu_streams *streams)
         streams->queues[s].first = atomic_load_explicit(&streams->queues[s].issued, memory_order_relaxed);
 }
 
-static const char *const stream_names[SL_STREAM_COUNT] = {"compute", "in", "out", "host"};
-
 static sl_status check_event(sl_cpu_streams *streams, sl_stream stream, const sl_cpu_command *command)
 {
     int64_t event = command->event;
     if (event < 0 || event >= streams->max_events)
         return sl_fail(SL_E_INTERNAL, "event %lld on stream %s: the device was opened for %lld events",
-                       (long long) event, stream_names[stream], (long long) streams->max_events);
+                       (long long) event, sl_stream_name(stream), (long long) streams->max_events);
     bool recorded = streams->recorded[event] == streams->step;
     if (command->kind == SL_CPU_WAIT && !recorded)
         return sl_fail(SL_E_INTERNAL, "stream %s waits for event %lld, which this step has not recorded",
-                       stream_names[stream], (long long) event);
+                       sl_stream_name(stream), (long long) event);
     if (command->kind == SL_CPU_RECORD && recorded)
-        return sl_fail(SL_E_INTERNAL, "stream %s records event %lld a second time in one step", stream_names[stream],
+        return sl_fail(SL_E_INTERNAL, "stream %s records event %lld a second time in one step", sl_stream_name(stream),
                        (long long) event);
     if (command->kind == SL_CPU_RECORD)
         streams->recorded[event] = streams->step;
@@ -248,7 +246,7 @@ sl_status sl_cpu_streams_push(sl_cpu_streams *streams, sl_stream stream, const s
     uint64_t issued = atomic_load_explicit(&q->issued, memory_order_relaxed);
     if (issued - q->first >= (uint64_t) streams->max_commands)
         return sl_fail(SL_E_INTERNAL, "stream %s: more than the %lld commands per step the device was opened for",
-                       stream_names[stream], (long long) streams->max_commands);
+                       sl_stream_name(stream), (long long) streams->max_commands);
     if (command->kind == SL_CPU_RECORD || command->kind == SL_CPU_WAIT)
         SL_TRY(check_event(streams, stream, command));
     q->commands[issued % (uint64_t) streams->max_commands] = *command;

@@ -36,6 +36,8 @@ static bool shape_of(const sl_launch *launch, bool backward, sl_graph_shape *s)
     s->any_order = backward && launch->attrs.attention.any_order;
     if (q->dtype != SL_BF16 || s->head_dim % 8 || s->head_dim > 128)
         return false;
+    if (backward && (!launch->out[0].type.rank || (kv->rank && !launch->out[1].type.rank)))
+        return false; /* dq without dkv or the other way round: only the plain kernels can */
     if (uniform <= 0) {
         if (at.m != launch->attrs.attention.q_offset + q->dim[0])
             return false;

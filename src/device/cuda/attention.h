@@ -1,4 +1,4 @@
-/* Attention on CUDA: attention.c sends a launch to cuDNN where it can and to the plain kernels otherwise. */
+/* Attention on CUDA: attention.c sends a launch to Hopper's own kernels or to cuDNN where it can, and to the plain ones otherwise. */
 #ifndef SL_DEVICE_CUDA_ATTENTION_H
 #define SL_DEVICE_CUDA_ATTENTION_H
 

@@ -1,5 +1,5 @@
 /*
- * Attention backward for every launch that cuDNN does not take, in f32 arithmetic and without atomics: every sum has one owner and a
+ * Attention backward for every launch that neither Hopper's kernels nor cuDNN take, in f32 arithmetic and without atomics: every sum has one owner and a
  * fixed order. The scores are recomputed by both owners, which makes seven products of five.
  *
  *   D = rowsum(dO O)      a warp per query and head

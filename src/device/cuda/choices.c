@@ -16,25 +16,26 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MACHINE = 96, PATH = 1024, ALGO_WORDS = 8 };
+enum { MACHINE = 128, PATH = 1024, ALGO_WORDS = 8 };
 
 typedef struct choice {
     struct choice *next;
     char machine[MACHINE];
     sl_cuda_gemm gemm;
     cublasLtMatmulAlgo_t algo;
-    bool in_run; /* the run's file has it */
+    bool in_run;   /* the run's file has it */
+    bool in_cache; /* measured, and so for later runs too */
 } choice;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static choice *choices; /* the run's first */
+static choice *choices; /* newest first; the cache's where the run has none */
 static char run_path[PATH], cache_path[PATH];
 
 static bool parse(const char *line, choice *c)
 {
     long long v[12];
     int at = 0;
-    if (sscanf(line, "%95[^\t]\t%lld %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld\t%n", c->machine, &v[0],
+    if (sscanf(line, "%127[^\t]\t%lld %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld\t%n", c->machine, &v[0],
                &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7], &v[8], &v[9], &v[10], &v[11], &at) < 13 ||
         at == 0)
         return false;
@@ -107,8 +108,12 @@ static void load(const char *path, bool in_run)
     char line[512];
     FILE *file = path[0] ? fopen(path, "re") : NULL;
     while (file && fgets(line, sizeof line, file)) {
-        choice c = {.in_run = in_run};
-        if (parse(line, &c) && (in_run || !find(c.machine, &c.gemm)))
+        choice c = {.in_run = in_run, .in_cache = !in_run}, *known;
+        if (!parse(line, &c))
+            continue;
+        if (!in_run && (known = find(c.machine, &c.gemm)))
+            known->in_cache = true;
+        else
             insert(&c);
     }
     if (file)
@@ -144,15 +149,34 @@ bool sl_cuda_choice_find(const char *machine, const sl_cuda_gemm *gemm, cublasLt
     return c != NULL;
 }
 
-void sl_cuda_choice_add(const char *machine, const sl_cuda_gemm *gemm, const cublasLtMatmulAlgo_t *algo)
+static void add(const char *machine, const sl_cuda_gemm *gemm, const cublasLtMatmulAlgo_t *algo, bool measured)
 {
-    choice c = {.gemm = *gemm, .algo = *algo, .in_run = true};
+    choice c = {.gemm = *gemm, .algo = *algo, .in_run = true, .in_cache = measured};
     snprintf(c.machine, sizeof c.machine, "%s", machine);
-    pthread_mutex_lock(&lock);
-    if (!find(machine, gemm)) {
-        insert(&c);
-        append(run_path, &c);
+    if (find(machine, gemm))
+        return;
+    insert(&c);
+    append(run_path, &c);
+    if (measured)
         append(cache_path, &c);
+}
+
+void sl_cuda_choice_add(const char *machine, const sl_cuda_gemm *gemm, const cublasLtMatmulAlgo_t *algo, bool measured)
+{
+    pthread_mutex_lock(&lock);
+    add(machine, gemm, algo, measured);
+    pthread_mutex_unlock(&lock);
+}
+
+bool sl_cuda_choice_follow(const char *machine, const sl_cuda_gemm *gemm, const sl_cuda_gemm *twin,
+                           cublasLtMatmulAlgo_t *algo)
+{
+    pthread_mutex_lock(&lock);
+    const choice *c = find(machine, twin);
+    if (c) {
+        *algo = c->algo;
+        add(machine, gemm, algo, c->in_cache);
     }
     pthread_mutex_unlock(&lock);
+    return c != NULL;
 }

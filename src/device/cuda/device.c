@@ -354,12 +354,13 @@ static sl_status launch_captured(sl_cuda *cuda)
         cudaGraphDestroy(graph);
     if (joined != SL_OK || error != cudaSuccess || cuda->spoilt) {
         cudaGetLastError();
-        cuda->current->launch_bound = false; /* plain steps work */
         if (cuda->spoilt)
             return SL_OK; /* the launch has said why */
         return joined != SL_OK
                    ? joined
-                   : sl_cuda_fail(SL_E_DEVICE, "capturing a step as a CUDA graph: %s", cudaGetErrorString(error));
+                   : sl_cuda_fail(SL_E_DEVICE,
+                                  "capturing a step as a CUDA graph: %s; SLUICE_CUDA_SYNC=1 issues every step plainly",
+                                  cudaGetErrorString(error));
     }
     SL_CUDA(cudaGraphLaunch(cuda->current->graph, compute));
     return SL_OK;

@@ -200,9 +200,13 @@ sl_status sl_dnn_finish(sl_cuda *cuda, sl_dnn_graph *g, const char *what)
     if (g->status != CUDNN_STATUS_SUCCESS) {
         char detail[512] = "";
         cudnnGetLastErrorString(detail, sizeof detail);
-        return sl_cuda_fail(lacks_memory(g->status) ? SL_E_MEMORY : SL_E_UNSUPPORTED,
-                            "cuDNN does not take %s: %s (%s) %s", what, cudnnGetErrorString(g->status), g->failed,
-                            detail);
+        if (lacks_memory(g->status))
+            return sl_cuda_fail(SL_E_MEMORY,
+                                "cuDNN lacks memory to prepare %s: %s; lower --device-mem, or wait for what else uses "
+                                "the GPU",
+                                what, cudnnGetErrorString(g->status));
+        return sl_cuda_fail(SL_E_UNSUPPORTED, "cuDNN does not take %s: %s (%s) %s", what,
+                            cudnnGetErrorString(g->status), g->failed, detail);
     }
     return SL_OK;
 }

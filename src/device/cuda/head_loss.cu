@@ -15,6 +15,7 @@
 #include <cooperative_groups.h>
 
 #include "device/cuda/kernel.cuh"
+#include "ops/head_loss.h"
 
 static constexpr int THREADS = 1024;
 static constexpr int W = 4, TILES = 4; /* logits per access, accesses in flight */
@@ -232,12 +233,6 @@ __global__ void total_kernel(const float *__restrict__ losses, int64_t n, float 
         *loss = (float) (lane[0] + (accumulate ? *loss : 0.0f));
 }
 
-static int64_t block_of(const sl_launch *launch)
-{
-    int64_t n = launch->in[0].type.dim[0], block = launch->attrs.head.block;
-    return block > 0 && block < n ? block : n;
-}
-
 /* Logits' rows begin on 256 bytes whatever the vocabulary: matmul and 16-byte accesses want it so. */
 static int64_t stride_of(const sl_launch *launch)
 {
@@ -295,7 +290,7 @@ static size_t products_bytes(const products *p)
 
 static room room_of(const sl_launch *launch)
 {
-    int64_t n = launch->in[0].type.dim[0], block = block_of(launch);
+    int64_t n = launch->in[0].type.dim[0], block = sl_head_block(launch);
     bool last = even_of(launch) < launch->in[1].type.dim[0];
     const products all[] = {block_products(launch, block, true),
                             block_products(launch, n % block ? n % block : block, true), last_products(launch)};
@@ -326,7 +321,7 @@ static void prepare(sl_cuda *cuda, const products *p, bool backward)
 /* Chooses all algorithms a launch will need. */
 static void prepare_products(sl_cuda *cuda, const sl_launch *launch, bool backward)
 {
-    int64_t n = launch->in[0].type.dim[0], block = block_of(launch);
+    int64_t n = launch->in[0].type.dim[0], block = sl_head_block(launch);
     bool adds = launch->accumulate >> 2 & 1;
     for (int tail = 0; tail <= (n % block != 0); tail++)
         for (int add = adds; add <= (adds || n > block); add++) {
@@ -439,7 +434,7 @@ static sl_status head_block(sl_cuda *cuda, const head_at *h, int64_t token, int6
 static sl_status head(sl_cuda *cuda, const sl_launch *launch, bool backward, cudaStream_t stream)
 {
     head_at h = head_of(launch);
-    int64_t block = block_of(launch), even = h.view.even;
+    int64_t block = sl_head_block(launch), even = h.view.even;
     bool last = even < h.view.vocabulary;
     products p = last_products(launch);
     if (last)

@@ -169,9 +169,9 @@ static void time_proposals(sl_cuda *cuda, const sl_cuda_gemm *gemm, const gemm_p
         }
 }
 
-/* The index of the fastest proposal. */
+/* The index of the fastest proposal; the first one's, *measured false, where there is no memory to measure with. */
 static int fastest(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan,
-                   const cublasLtMatmulHeuristicResult_t *proposals, int count)
+                   const cublasLtMatmulHeuristicResult_t *proposals, int count, bool *measured)
 {
     scratch s;
     double best[PROPOSALS];
@@ -188,6 +188,7 @@ static int fastest(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan,
         if (best[i] < best[index] * (index == 0 ? MARGIN : 1))
             index = i;
     scratch_free(&s);
+    *measured = ready;
     return index;
 }
 
@@ -196,10 +197,7 @@ static bool choose_as_twin(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *p
 {
     sl_cuda_gemm twin = *gemm;
     twin.add = !gemm->add;
-    bool known = sl_cuda_has_no_arena(cuda) && sl_cuda_choice_find(sl_cuda_machine(cuda), &twin, &plan->algo);
-    if (known)
-        sl_cuda_choice_add(sl_cuda_machine(cuda), gemm, &plan->algo);
-    return known;
+    return sl_cuda_has_no_arena(cuda) && sl_cuda_choice_follow(sl_cuda_machine(cuda), gemm, &twin, &plan->algo);
 }
 
 static sl_status choose(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan)
@@ -232,10 +230,11 @@ static sl_status choose(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan
         return sl_cuda_fail(SL_E_UNSUPPORTED, "cuBLASLt has no algorithm for a %lld x %lld x %lld product: %s",
                             (long long) gemm->m, (long long) gemm->n, (long long) gemm->k,
                             cublasLtGetStatusString(status));
-    int pick = measure ? fastest(cuda, gemm, plan, proposals, found) : 0;
+    bool measured = false;
+    int pick = measure ? fastest(cuda, gemm, plan, proposals, found, &measured) : 0;
     plan->algo = proposals[pick].algo;
     if (measure)
-        sl_cuda_choice_add(sl_cuda_machine(cuda), gemm, &plan->algo);
+        sl_cuda_choice_add(sl_cuda_machine(cuda), gemm, &plan->algo, measured);
     return SL_OK;
 }
 

@@ -30,6 +30,13 @@ sl_status sl_cuda_find_gpu(void)
         return sl_cuda_fail(SL_E_UNSUPPORTED, "no usable NVIDIA GPU: the driver lists none");
     if (error != cudaSuccess)
         return sl_cuda_fail(SL_E_DEVICE, "the GPU cannot be used: %s", cudaGetErrorString(error));
+    int major = 0, minor = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+    if (major < 8)
+        return sl_cuda_fail(SL_E_UNSUPPORTED,
+                            "no usable NVIDIA GPU: it has compute capability %d.%d, and 8.0 or newer is needed", major,
+                            minor);
     return SL_OK;
 }
 
@@ -161,11 +168,8 @@ static sl_status describe(sl_cuda *cuda)
         .shared_bytes = p.sharedMemPerBlockOptin,
         .tf32 = tf32 && strcmp(tf32, "1") == 0,
     };
-    if (cuda->info.capability < 80)
-        return sl_cuda_fail(SL_E_UNSUPPORTED, "%s has compute capability %d.%d; 8.0 or newer is needed", p.name,
-                            p.major, p.minor);
     snprintf(cuda->name, sizeof cuda->name, "%s", p.name);
-    snprintf(cuda->numerics, sizeof cuda->numerics, "cuda %s sm_%d, cuBLASLt %zu, cuDNN %zu%s", p.name,
+    snprintf(cuda->numerics, sizeof cuda->numerics, "cuda %s sm_%d, cuBLASLt %zu, cuDNN %zu%s", cuda->name,
              cuda->info.capability, cublasLtGetVersion(), cudnnGetVersion(), cuda->info.tf32 ? ", TF32" : "");
     return SL_OK;
 }

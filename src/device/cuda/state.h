@@ -23,7 +23,7 @@ typedef struct host_task {
     const sl_launch *launch;
 } host_task;
 
-/* When a command of a plainly issued step ran: events around it, read at the step's end. A replayed step keeps its spans. */
+/* When a command ran: events around it, read at the step's end. Behind a list's second step spans stay as they are, replayed or not. */
 typedef struct timing {
     cudaEvent_t start, end;
     sl_span *span;
@@ -32,7 +32,7 @@ typedef struct timing {
 struct sl_cuda {
     sl_device base;
     sl_cuda_info info;
-    char name[64], numerics[96];
+    char name[64], numerics[128];
     void *arena[SL_TIER_COUNT];
     size_t arena_bytes[SL_TIER_COUNT];
     bool registered;

@@ -35,7 +35,7 @@ typedef struct queue {
 } queue;
 
 typedef struct event {
-    uint64_t recorded; /* step */
+    uint64_t issued, recorded; /* steps: in which its record was issued last, and ran last */
     double time;
 } event;
 
@@ -51,8 +51,6 @@ typedef struct sim_device {
     char message[256];
     int priority[SL_STREAM_COUNT];
 } sim_device;
-
-static const char *const stream_names[SL_STREAM_COUNT] = {"compute", "in", "out", "host"};
 
 static sim_device *self(sl_device *device)
 {
@@ -156,41 +154,34 @@ static sl_status push(sim_device *sim, sl_stream stream, const command *c)
     if (q->count >= sim->config.max_commands)
         return note(sim,
                     sl_fail(SL_E_INTERNAL, "stream %s: more than the %lld commands per step the device was opened for",
-                            stream_names[stream], (long long) sim->config.max_commands));
+                            sl_stream_name(stream), (long long) sim->config.max_commands));
     bool has_event = c->kind == RECORD || c->kind == WAIT;
     if (has_event && (c->event < 0 || c->event >= sim->config.max_events))
         return note(sim, sl_fail(SL_E_INTERNAL, "event %lld on stream %s: the device was opened for %lld events",
-                                 (long long) c->event, stream_names[stream], (long long) sim->config.max_events));
+                                 (long long) c->event, sl_stream_name(stream), (long long) sim->config.max_events));
+    event *e = has_event ? &sim->events[c->event] : NULL;
+    if (c->kind == WAIT && e->issued != sim->step)
+        return note(sim, sl_fail(SL_E_INTERNAL, "stream %s waits for event %lld, which this step has not recorded",
+                                 sl_stream_name(stream), (long long) c->event));
+    if (c->kind == RECORD && e->issued == sim->step)
+        return note(sim, sl_fail(SL_E_INTERNAL, "stream %s records event %lld a second time in one step",
+                                 sl_stream_name(stream), (long long) c->event));
+    if (c->kind == RECORD)
+        e->issued = sim->step;
     q->commands[q->count++] = *c;
     return SL_OK;
 }
 
 static bool in_arena(const sim_device *sim, const void *at, size_t bytes)
 {
-    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
-        size_t offset = (size_t) ((const unsigned char *) at - sim->arena[tier]), size = sim->config.arena_bytes[tier];
-        if (sim->arena[tier] && offset <= size && bytes <= size - offset)
-            return true;
-    }
-    return false;
-}
-
-static bool operands_in_arena(const sim_device *sim, const sl_launch *launch)
-{
-    for (int i = 0; i < SL_MAX_IN; i++)
-        if (launch->in[i].data && !in_arena(sim, launch->in[i].data, sl_type_bytes(&launch->in[i].type)))
-            return false;
-    for (int k = 0; k < SL_MAX_OUT; k++)
-        if (launch->out[k].data && !in_arena(sim, launch->out[k].data, sl_type_bytes(&launch->out[k].type)))
-            return false;
-    return !launch->workspace || in_arena(sim, launch->workspace, launch->workspace_bytes);
+    return sl_in_arenas(sim->arena, sim->config.arena_bytes, at, bytes);
 }
 
 static sl_status sim_launch(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span)
 {
     sim_device *sim = self(device);
     sl_status status = sim_supports(device, launch);
-    if (status == SL_OK && !operands_in_arena(sim, launch))
+    if (status == SL_OK && !sl_launch_in_arenas(sim->arena, sim->config.arena_bytes, launch))
         status = sl_fail(SL_E_INTERNAL, "%s: an operand leaves the arenas", sl_op(launch->op)->name);
     if (status == SL_OK && launch->workspace_bytes < sim_workspace(device, launch, stream))
         status = sl_fail(SL_E_INTERNAL, "%s: the launch brings too little workspace", sl_op(launch->op)->name);
@@ -259,7 +250,7 @@ static void advance(sim_device *sim, queue *q)
         memmove(c->to + from, c->from + from, to - from);
         break;
     case RECORD:
-        sim->events[c->event] = (event){sim->step, q->clock};
+        sim->events[c->event].recorded = sim->step, sim->events[c->event].time = q->clock;
         break;
     case WAIT:
         q->clock = SL_MAX(q->clock, sim->events[c->event].time);
@@ -286,18 +277,8 @@ static void shuffle(sim_device *sim)
     }
 }
 
-static sl_status stuck(const sim_device *sim)
-{
-    for (int s = 0; s < SL_STREAM_COUNT; s++) {
-        const queue *q = &sim->queues[s];
-        if (q->next < q->count)
-            return sl_fail(SL_E_DEVICE, "stream %s waits for event %lld, which nothing records", stream_names[s],
-                           (long long) q->commands[q->next].event);
-    }
-    return SL_OK;
-}
-
-static sl_status run_all(sim_device *sim)
+/* Waits come behind their records, so some stream can always go on until all are done. */
+static void run_all(sim_device *sim)
 {
     static const uint32_t periods[] = {1, 2, 8, 64, 1u << 31};
     uint32_t period = periods[draw(sim, (uint32_t) SL_COUNT(periods))];
@@ -307,11 +288,13 @@ static sl_status run_all(sim_device *sim)
         while (i < SL_STREAM_COUNT && !can_go_on(sim, &sim->queues[sim->priority[i]]))
             i++;
         if (i == SL_STREAM_COUNT)
-            return stuck(sim);
+            break;
         advance(sim, &sim->queues[sim->priority[i]]);
         if (draw(sim, period) == 0)
             shuffle(sim);
     }
+    for (int s = 0; s < SL_STREAM_COUNT; s++)
+        SL_ASSERT(sim->queues[s].next == sim->queues[s].count);
 }
 
 static sl_status sim_step_end(sl_device *device)
@@ -322,7 +305,8 @@ static sl_status sim_step_end(sl_device *device)
     sim->in_step = false;
     if (sim->error != SL_OK)
         return sl_fail(sim->error, "%s", sim->message);
-    return run_all(sim);
+    run_all(sim);
+    return SL_OK;
 }
 
 static sl_status sim_write(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)

@@ -1,0 +1,14 @@
+/* How the head's ops cut a launch into blocks of tokens: gradients of the weights add up block by block, so this fixes bits. */
+#ifndef SL_OPS_HEAD_LOSS_H
+#define SL_OPS_HEAD_LOSS_H
+
+#include "ops/op.h"
+
+/* Tokens of a block: all where attrs say 0 or more than there are. */
+static inline int64_t sl_head_block(const sl_launch *launch)
+{
+    int64_t n = launch->in[0].type.dim[0], block = launch->attrs.head.block;
+    return block > 0 && block < n ? block : n;
+}
+
+#endif
