@@ -12,13 +12,7 @@ const char *sl_cli_budget(size_t bytes, char out[32])
 
 const char *sl_cli_least(size_t bytes, char out[32])
 {
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    int power = 0;
-    double value = (double) bytes;
-    while (value >= 1024 && power < 6)
-        value /= 1024, power++;
-    snprintf(out, 32, power ? "%.1f %s" : "%.0f %s", power ? ceil(10 * value) / 10 : value, units[power]);
-    return out;
+    return sl_format_bytes_up(bytes, out);
 }
 
 char *sl_cli_speed(double tokens_per_s, char out[32])

@@ -26,7 +26,7 @@ typedef enum sl_fault_kind {
 void sl_fault_arm(sl_fault_kind kind, int64_t nth);
 /* How many events of that kind there were since it was last armed. */
 int64_t sl_fault_events(sl_fault_kind kind);
-/* True if this event is to fail. Called by core/mem.c and core/file.c only. */
+/* True if this event is to fail. Called inside core only, where memory and files are asked for. */
 bool sl_fault_hit(sl_fault_kind kind);
 /* Arms from SLUICE_FAULT="write:17,rename:1", for tests that drive the command line. */
 sl_status sl_fault_arm_from_env(void);

@@ -6,7 +6,9 @@
  * has failed stays failed, so a commit after a swallowed error cannot publish a file with a hole. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -154,17 +156,29 @@ sl_status sl_rename_durable(const char *from, const char *to)
     return sl_io_sync_parent(from);
 }
 
+/* A rename would put the new file in the place of a link or a device: a link's target is what is meant, and a device is not. */
+static sl_status find_target(const char *path, char **target)
+{
+    struct stat there;
+    char real[PATH_MAX];
+    if (lstat(path, &there) != 0 || S_ISREG(there.st_mode) || S_ISDIR(there.st_mode))
+        return sl_strdup(path, target);
+    if (S_ISLNK(there.st_mode) && realpath(path, real) && stat(real, &there) == 0 && S_ISREG(there.st_mode))
+        return sl_strdup(real, target);
+    return sl_fail(SL_E_IO, "cannot write %s: it is there already and no regular file; use another path", path);
+}
+
 sl_status sl_writer_open(const char *path, sl_writer **out)
 {
     sl_writer *writer;
     sl_status status;
-    size_t length = strlen(path);
     SL_TRY(sl_alloc(&writer, 1, sizeof *writer));
     writer->fd = -1;
-    SL_TRY_GOTO(sl_strdup(path, &writer->path), fail);
+    SL_TRY_GOTO(find_target(path, &writer->path), fail);
+    size_t length = strlen(writer->path);
     SL_TRY_GOTO(sl_alloc(&writer->temporary, length + 5, 1), fail);
     SL_TRY_GOTO(sl_alloc_aligned(&writer->buffer, BUFFER_BYTES, 1, 4096), fail);
-    memcpy(writer->temporary, path, length);
+    memcpy(writer->temporary, writer->path, length);
     memcpy(writer->temporary + length, ".tmp", 5);
     writer->fd = sl_io_open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC);
     if (writer->fd < 0) {

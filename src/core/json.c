@@ -225,7 +225,6 @@ static sl_status take_number(parser *p, sl_json *value)
 typedef struct key_table {
     const sl_json **slots;
     size_t capacity; /* a power of two, at least twice the members */
-    int64_t used;
 } key_table;
 
 static void table_put(key_table *table, const sl_json *member)
@@ -234,7 +233,6 @@ static void table_put(key_table *table, const sl_json *member)
     while (table->slots[i])
         i = (i + 1) & (table->capacity - 1);
     table->slots[i] = member;
-    table->used++;
 }
 
 static sl_status table_grow(key_table *table, const sl_json *members)

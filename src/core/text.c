@@ -165,8 +165,10 @@ sl_status sl_parse_bytes(const char *text, size_t *out)
             continue;
         uint64_t bytes;
         if (__builtin_mul_overflow(whole, byte_units[i].factor, &bytes) ||
-            __builtin_add_overflow(bytes, (uint64_t) llround(fraction * (double) byte_units[i].factor), &bytes))
-            break;
+            __builtin_add_overflow(bytes, (uint64_t) llround(fraction * (double) byte_units[i].factor), &bytes) ||
+            bytes > INT64_MAX)
+            return sl_fail(SL_E_USAGE, "\"%.60s\" is more memory than can be addressed; write unlimited for no limit",
+                           text);
         *out = bytes;
         return SL_OK;
     }
@@ -219,7 +221,8 @@ sl_status sl_parse_bool(const char *text, bool *out)
 
 /* ---- showing numbers ---- */
 
-char *sl_format_bytes(size_t bytes, char out[32])
+/* `most`: what a unit's figure may come to before the next unit is taken. */
+static char *format_bytes(size_t bytes, double most, bool up, char out[32])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (bytes == SIZE_MAX) {
@@ -228,13 +231,23 @@ char *sl_format_bytes(size_t bytes, char out[32])
     }
     int power = 0;
     double value = (double) bytes;
-    while (value >= 1023.95 && power < 6)
+    while (value >= most && power < 6)
         value /= 1024, power++;
     if (power == 0)
         snprintf(out, 32, "%zu B", bytes);
     else
-        snprintf(out, 32, "%.1f %s", value, units[power]);
+        snprintf(out, 32, "%.1f %s", up ? ceil(10 * value) / 10 : value, units[power]);
     return out;
+}
+
+char *sl_format_bytes(size_t bytes, char out[32])
+{
+    return format_bytes(bytes, 1023.95, false, out);
+}
+
+char *sl_format_bytes_up(size_t bytes, char out[32])
+{
+    return format_bytes(bytes, 1023.9, true, out);
 }
 
 char *sl_format_seconds(double seconds, char out[32])
@@ -245,11 +258,11 @@ char *sl_format_seconds(double seconds, char out[32])
         snprintf(out, 32, "%.0f h %02d min", floor(seconds / 3600), (int) fmod(seconds, 3600) / 60);
     else if (seconds >= 60)
         snprintf(out, 32, "%d min %02d s", (int) seconds / 60, (int) seconds % 60);
-    else if (seconds >= 1 || seconds <= 0)
+    else if (seconds >= 0.9995 || seconds <= 0)
         snprintf(out, 32, "%.3g s", seconds);
-    else if (seconds >= 1e-3)
+    else if (seconds >= 0.9995e-3)
         snprintf(out, 32, "%.3g ms", seconds * 1e3);
-    else if (seconds >= 1e-6)
+    else if (seconds >= 0.9995e-6)
         snprintf(out, 32, "%.3g us", seconds * 1e6);
     else
         snprintf(out, 32, "%.3g ns", seconds * 1e9);
@@ -283,6 +296,13 @@ char *sl_format_f64(double value, char out[32])
     }
     uselocale(before);
     return out;
+}
+
+void sl_format_plain(char *out, size_t size, const char *format, va_list arguments)
+{
+    locale_t before = uselocale(plain_locale());
+    vsnprintf(out, size, format, arguments);
+    uselocale(before);
 }
 
 int sl_utf8_length(const char *at, const char *end)

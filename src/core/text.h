@@ -2,6 +2,7 @@
 #ifndef SL_CORE_TEXT_H
 #define SL_CORE_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,12 +29,16 @@ sl_status sl_parse_f64(const char *text, double *out);
 sl_status sl_parse_bool(const char *text, bool *out);
 /* 25769803776 -> "24.0 GiB"; the buffer is returned. */
 char *sl_format_bytes(size_t bytes, char out[32]);
+/* The same rounded up: a budget that is typed as shown is enough. */
+char *sl_format_bytes_up(size_t bytes, char out[32]);
 /* 0.00123 -> "1.23 ms" */
 char *sl_format_seconds(double seconds, char out[32]);
 /* 1234567 -> "1,234,567" */
 char *sl_format_count(int64_t count, char out[32]);
 /* The shortest decimal that reads back as the same number, whatever the locale. */
 char *sl_format_f64(double value, char out[32]);
+/* vsnprintf with a decimal point, whatever the process's locale. */
+void sl_format_plain(char *out, size_t size, const char *format, va_list arguments);
 /* The length of the UTF-8 sequence at `at`, or 0: overlong forms, surrogates and values past U+10FFFF are refused. */
 int sl_utf8_length(const char *at, const char *end);
 

@@ -127,12 +127,6 @@ int64_t sl_loader_sequences(const sl_loader *loader, sl_split split)
     return loader->n[split];
 }
 
-int64_t sl_loader_tokens(const sl_loader *loader, sl_split split)
-{
-    const sl_corpus *corpus = split == SL_SPLIT_TRAIN ? loader->train : loader->validation;
-    return corpus ? sl_corpus_tokens(corpus) : 0;
-}
-
 size_t sl_loader_bytes(const sl_loader *loader)
 {
     bool two = loader->validation && loader->validation != loader->train;

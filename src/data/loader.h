@@ -32,7 +32,6 @@ typedef struct sl_loader sl_loader;
 sl_status sl_loader_open(const sl_loader_config *config, sl_loader **loader);
 void sl_loader_close(sl_loader *loader);
 int64_t sl_loader_sequences(const sl_loader *loader, sl_split split);
-int64_t sl_loader_tokens(const sl_loader *loader, sl_split split); /* in the files */
 /* What its files take of the heap, at most: not their content, of which one sequence is held. */
 size_t sl_loader_bytes(const sl_loader *loader);
 /* Of the files, the split and how both are cut: whether another run sees the same sequences in the same order. */

@@ -31,7 +31,7 @@
 #include "graph/internal.h"
 
 typedef struct differentiation {
-    sl_gradient rule; /* first: rules get a pointer to it and the callbacks find the rest behind it */
+    sl_gradient rule; /* what rules get; its `graph` points back here */
     sl_graph *graph;
     sl_node node;          /* the forward node whose rule runs; a copy, since the array grows */
     sl_value *gradient_of; /* by forward value: its gradient so far; parameters: in the current block */

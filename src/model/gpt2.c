@@ -90,9 +90,11 @@ static sl_value project(sl_forward *f, const layer_scope *at, const char *name, 
     if (!drops(f, model))
         return linear(f, at, name, file_name, model->dim, in, std, h, x);
     h = linear(f, at, name, file_name, model->dim, in, std, h, SL_NO_VALUE);
-    h = dropout(f, model, in == model->dim ? "o_dropout" : "down_dropout", stream, h);
-    return sl_forward_op(f, SL_OP_ADD, in == model->dim ? "o_add" : "down_add", NULL, (const sl_value[]){x, h}, 2,
-                         NULL);
+    char node[48];
+    snprintf(node, sizeof node, "%s_dropout", name);
+    h = dropout(f, model, node, stream, h);
+    snprintf(node, sizeof node, "%s_add", name);
+    return sl_forward_op(f, SL_OP_ADD, node, NULL, (const sl_value[]){x, h}, 2, NULL);
 }
 
 static sl_value layer(sl_forward *f, const layer_scope *at, sl_value x)

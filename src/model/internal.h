@@ -24,7 +24,7 @@ typedef struct sl_forward {
     const char *group; /* of the parameters to come */
 } sl_forward;
 
-/* Shape rows x columns (columns 0: a vector). std 0 with SL_INIT_NORMAL is never meant: see sl_linear_init. */
+/* Shape rows x columns (columns 0: a vector). std 0 with SL_INIT_NORMAL is never meant: see set_linear_init in llama.c. */
 typedef struct sl_forward_param {
     const char *name;
     int64_t rows, columns;

@@ -202,6 +202,15 @@ static void find_droppable(sl_analysis *a)
     }
 }
 
+/* Bytes a task needs at once on the device, workspace included. */
+static size_t need_of(const sl_analysis *a, int32_t task)
+{
+    size_t need = SL_ROUND_UP(a->costs->workspace[SL_TIER_DEVICE][a->program->tasks[task].kind], (size_t) SL_ALIGN);
+    for (int32_t e = a->first[task]; e < a->first[task + 1]; e++)
+        need += a->bytes[a->entries[e].object];
+    return need;
+}
+
 static sl_status allocate(sl_analysis *a, int64_t max_entries, uint8_t **defined, size_t **low, size_t **high)
 {
     const sl_program *p = a->program;
@@ -243,7 +252,7 @@ static sl_status fill(sl_analysis *a)
         a->can_clone[t] = can_run_again(a, t);
     find_droppable(a);
     for (int32_t t = 0; t < p->n_tasks; t++)
-        a->need[t] = sl_analysis_need(a, t, SL_TIER_DEVICE);
+        a->need[t] = need_of(a, t);
     return SL_OK;
 }
 
@@ -271,12 +280,4 @@ void sl_analysis_destroy(sl_analysis *analysis)
 {
     if (analysis)
         sl_region_destroy(analysis->region);
-}
-
-size_t sl_analysis_need(const sl_analysis *a, int32_t task, sl_tier tier)
-{
-    size_t need = SL_ROUND_UP(a->costs->workspace[tier][a->program->tasks[task].kind], (size_t) SL_ALIGN);
-    for (int32_t e = a->first[task]; e < a->first[task + 1]; e++)
-        need += a->bytes[a->entries[e].object];
-    return need;
 }

@@ -1,7 +1,7 @@
 /*
  * Small changes to the best choice: another treatment of one gap, a fetch issued earlier or later, an update on the
  * other side, a home in the other tier, a place at the other end of the arena. First one at a time while that helps,
- * then random walks of a few hundred changes from the best. For programs of a dozen tasks this finds the optimum nearly
+ * then random walks, from the best of every way to put the homes. For programs of a dozen tasks this finds the optimum nearly
  * always; for larger ones it polishes as far as the bound on evaluations allows. The walks draw from a fixed sequence:
  * the same input gives the same plan.
  */
@@ -13,7 +13,7 @@
 
 #define MAX_HOMES 4 /* persistent objects up to which all their homes are tried */
 #define POOL ((1 << MAX_HOMES) + 1)
-#define WALK 1000
+#define WALK 1000 /* steps, of one to three changes each */
 
 /* One change: the value one decision is set to. */
 typedef enum sl_move_kind {

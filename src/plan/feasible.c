@@ -1,53 +1,76 @@
 /*
  * Does it fit, and with how little? The one judge, for plans and for the smallest budgets alike: a ladder of extremes,
  * the frugal ones first, each swept without fetching ahead and with all places at low addresses, which needs least. For
- * a large program the most frugal stands for all: updates on the host, gaps dropped or evicted.
+ * a large program a few stand for all: those that want least of the device, and those that want least of the host.
  */
 #include "plan/search.h"
 
 #include <string.h>
 
-/* Budgets count in steps of this many bytes: for large programs host memory in coarse ones, so that the smallest budget
- * is found in few. */
-static size_t grain_of(const sl_search *s, sl_tier tier)
+/* Budgets are told apart in steps of this many bytes: for large programs host memory in steps of .4 to .8 %, so that the smallest
+ * budget is found in few. */
+static size_t grain_of(const sl_search *s, sl_tier tier, size_t bytes)
 {
-    size_t grain = SL_ALIGN, total = sl_search_persistent_bytes(s);
+    size_t grain = SL_ALIGN;
     if (tier == SL_TIER_HOST && !s->small)
-        while (grain < total / 64)
+        while (grain < bytes / 256)
             grain *= 2;
     return grain;
 }
 
-static sl_status fits_with(sl_search *s, const size_t budget[SL_TIER_COUNT], bool *feasible)
+static size_t told_apart(const sl_search *s, sl_tier tier, size_t bytes)
+{
+    size_t grain = grain_of(s, tier, bytes);
+    return bytes / grain * grain;
+}
+
+static sl_status fits_with(sl_search *s, const size_t budget[SL_TIER_COUNT], sl_extreme extreme, bool *feasible)
+{
+    sl_outcome outcome;
+    sl_search_set_gaps(s, &s->best, extreme);
+    SL_TRY(sl_sweep_run(s->sweep, &s->best, budget, NULL, &outcome));
+    *feasible = outcome.feasible;
+    memcpy(s->used, outcome.peak, sizeof s->used);
+    return SL_OK;
+}
+
+/* A way to be frugal: where persistent objects live, where updates run, what happens between uses. */
+typedef struct way {
+    int rung;
+    bool on_host;
+    sl_extreme extreme;
+} way;
+
+/* Small programs: all of them. */
+static way small_way(int i)
 {
     static const sl_extreme order[SL_EXTREME_COUNT] = {SL_EXTREME_DROP_OR_EVICT, SL_EXTREME_DROP_OR_KEEP,
                                                        SL_EXTREME_EVICT, SL_EXTREME_KEEP};
-    int n = s->small ? SL_EXTREME_COUNT : 1;
-    for (int g = 0; g < n && !*feasible; g++) {
-        sl_outcome outcome;
-        sl_search_set_gaps(s, &s->best, order[g]);
-        SL_TRY(sl_sweep_run(s->sweep, &s->best, budget, NULL, &outcome));
-        *feasible = outcome.feasible;
-        memcpy(s->used, outcome.peak, sizeof s->used);
-    }
-    return SL_OK;
+    return (way){i / (2 * SL_EXTREME_COUNT), i / SL_EXTREME_COUNT % 2 == 0, order[i % SL_EXTREME_COUNT]};
 }
+
+/* Large ones: least device memory, then, where the host lacks it, more and more of the device's. */
+static const way large_ways[] = {{0, true, SL_EXTREME_DROP_OR_EVICT},
+                                 {1, true, SL_EXTREME_DROP_OR_EVICT},
+                                 {2, false, SL_EXTREME_DROP_OR_KEEP},
+                                 {3, false, SL_EXTREME_DROP_OR_KEEP}};
 
 sl_status sl_search_feasible(sl_search *s, bool *feasible)
 {
     sl_choice *choice = &s->best;
-    bool small = s->small;
     size_t budget[SL_TIER_COUNT];
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        budget[tier] = s->budget[tier] / grain_of(s, (sl_tier) tier) * grain_of(s, (sl_tier) tier);
+        budget[tier] = told_apart(s, (sl_tier) tier, s->budget[tier]);
     *feasible = false;
     choice->fit = SL_FIT_LOW;
     choice->on_demand = true;
-    for (int rung = 0; rung < (small ? SL_HOME_RUNGS : 2) && !*feasible; rung++)
-        for (int host = 1; host >= (small ? 0 : 1) && !*feasible; host--)
-            if (sl_search_set_rung(s, choice, host, rung) &&
-                sl_search_largest_need(s, choice) <= s->budget[SL_TIER_DEVICE])
-                SL_TRY(fits_with(s, budget, feasible));
+    int ways = s->small ? SL_HOME_RUNGS * 2 * SL_EXTREME_COUNT : (int) SL_COUNT(large_ways);
+    for (int i = 0; i < ways && !*feasible; i++) {
+        way w = s->small ? small_way(i) : large_ways[i];
+        if (sl_search_set_rung(s, choice, w.on_host, w.rung) &&
+            sl_search_largest_need(s, choice) <= s->budget[SL_TIER_DEVICE])
+            SL_TRY(fits_with(s, budget, w.extreme, feasible));
+    }
     return SL_OK;
 }
 
@@ -78,10 +101,9 @@ static size_t least_possible(const sl_search *search, sl_tier tier)
 static sl_status narrow(sl_search *search, sl_tier tier, size_t bytes, size_t *low, size_t *high)
 {
     bool yes;
-    size_t grain = grain_of(search, tier);
     SL_TRY(fits(search, tier, bytes, &yes));
     *(yes ? high : low) = bytes;
-    size_t used = SL_ROUND_UP(search->used[tier], grain);
+    size_t used = SL_ROUND_UP(search->used[tier], grain_of(search, tier, search->used[tier]));
     if (!yes || used >= *high || used <= *low)
         return SL_OK;
     SL_TRY(fits(search, tier, used, &yes));
@@ -95,18 +117,19 @@ static sl_status narrow(sl_search *search, sl_tier tier, size_t bytes, size_t *l
 sl_status sl_search_minimum(sl_search *search, sl_tier tier, size_t *bytes)
 {
     size_t given = search->budget[tier], least = least_possible(search, tier), low = 0, high = 0;
-    size_t grain = grain_of(search, tier);
     bool yes;
     SL_TRY(fits(search, tier, least, &yes));
     if (yes)
         high = least;
     else {
-        low = least / grain * grain;
-        SL_TRY(narrow(search, tier, SIZE_MAX / grain * grain, &low, &high));
+        low = told_apart(search, tier, least);
+        SL_TRY(narrow(search, tier, told_apart(search, tier, SIZE_MAX), &low, &high));
     }
-    for (bool first = true; !yes && high && high - low > grain; first = false) {
-        size_t middle = (low + (high - low) / 2) / grain * grain;
-        SL_TRY(narrow(search, tier, first ? high - grain : SL_MAX(middle, low + grain), &low, &high));
+    for (bool first = true; !yes && high; first = false) {
+        size_t below = told_apart(search, tier, high - 1), middle = told_apart(search, tier, low + (high - low) / 2);
+        if (below <= low)
+            break;
+        SL_TRY(narrow(search, tier, first || middle <= low ? below : middle, &low, &high));
     }
     search->budget[tier] = given;
     *bytes = high;

@@ -201,7 +201,7 @@ static double needed_beside_homes(const sl_gaps *gaps, int32_t task)
     const sl_analysis *a = gaps->a;
     if (gaps->on_host[task])
         return 0;
-    double bytes = (double) sl_analysis_need(a, task, SL_TIER_DEVICE);
+    double bytes = (double) a->need[task];
     for (int32_t e = a->first[task]; e < a->first[task + 1]; e++)
         if (at_home(gaps, a->entries[e].object))
             bytes -= (double) a->bytes[a->entries[e].object];

@@ -32,8 +32,8 @@ typedef struct sl_entry {
     int32_t next;       /* entry of the same object's next use; -1: none */
     int32_t next_write; /* task of the next use that writes; n_tasks: none */
     uint8_t flags;
-    uint8_t drops_near; /* and only from what the task's piece of backward has anyway */
     uint8_t can_drop;   /* the content after this use can be recomputed for the next one */
+    uint8_t drops_near; /* and only from what the task's piece of backward has anyway */
 } sl_entry;
 
 typedef struct sl_analysis {
@@ -55,8 +55,6 @@ sl_status sl_analysis_create(const sl_program *program, const sl_costs *costs, s
 void sl_analysis_destroy(sl_analysis *analysis);
 /* Whether the piece of backward (block, chunk, phase) that task `at` belongs to uses the object, from there on. */
 bool sl_analysis_used_near(const sl_analysis *analysis, int32_t object, int32_t at);
-/* Bytes a task needs at once in a tier, workspace included. */
-size_t sl_analysis_need(const sl_analysis *analysis, int32_t task, sl_tier tier);
 
 typedef enum sl_gap { SL_GAP_KEEP, SL_GAP_EVICT, SL_GAP_DROP } sl_gap;
 
@@ -124,11 +122,9 @@ typedef struct sl_sweep sl_sweep;
 
 typedef struct sl_outcome {
     bool feasible;
-    bool best;          /* the fastest so far (set by the search) */
-    bool forced;        /* gaps had to be changed; `actual` says how */
-    bool behind;        /* not feasible since another is faster */
-    int32_t stuck_task; /* where it failed */
-    sl_tier stuck_tier;
+    bool best;     /* the fastest so far (set by the search) */
+    bool forced;   /* gaps had to be changed; `actual` says how */
+    bool behind;   /* not feasible since another is faster */
     double step_s; /* simulated; of the larger step where the program stands for one */
     size_t peak[SL_TIER_COUNT];
 } sl_outcome;

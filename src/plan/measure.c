@@ -351,12 +351,11 @@ static sl_status doubt(job *j)
 }
 
 /* Kinds that look like one that was measured. */
-static sl_status recall_alike(job *j)
+static void recall_alike(job *j)
 {
     for (int32_t k = 0; k < j->program->n_kinds; k++)
         if (!j->known[k])
             recall(j, k);
-    return SL_OK;
 }
 
 /* The kinds that make up most of a step, timed once more some seconds later: a moment in which something else had the machine
@@ -380,7 +379,8 @@ static sl_status measure_heavy(job *j, const bool *fresh)
         seconds[0] = *known[0], seconds[1] = *known[1];
         SL_TRY(sl_measure_cache_put(j->cache, j->keys[k], seconds, 2));
     }
-    return recall_alike(j);
+    recall_alike(j);
+    return SL_OK;
 }
 
 /* ---- slices: a sequence of 131,072 tokens has 64 of them, of which the first and the last are measured ---- */
@@ -451,7 +451,10 @@ static sl_status measure_unknown(job *j)
     SL_TRY(interpolate_slices(j, fresh));
     if (!j->machine_known)
         SL_TRY(measure_machine(j));
-    return j->hot ? recall_alike(j) : measure_heavy(j, fresh);
+    if (!j->hot)
+        return measure_heavy(j, fresh);
+    recall_alike(j);
+    return SL_OK;
 }
 
 static sl_status measure(job *j, sl_device *device)

@@ -426,7 +426,7 @@ static int about(const sl_bench *b, double seconds)
 static sl_status measure_latency(sl_bench *b, double *seconds)
 {
     enum { LENGTH = 16 };
-    sl_span spans[LENGTH];
+    sl_span spans[LENGTH] = {0};
     unsigned char *dev = b->arena[SL_TIER_DEVICE], *host = b->arena[SL_TIER_HOST];
     sl_status status = SL_OK;
     SL_TRY(b->class->step_begin(b->device));

@@ -122,22 +122,30 @@ fail:
     return status;
 }
 
+static entry *find(const sl_measure_cache *cache, const char *key, int count)
+{
+    for (int64_t i = cache->count - 1; i >= 0; i--) /* the last line of a key holds */
+        if (cache->entries[i].count == count && strcmp(cache->entries[i].key, key) == 0)
+            return &cache->entries[i];
+    return NULL;
+}
+
 bool sl_measure_cache_get(const sl_measure_cache *cache, const char *key, double *figures, int count)
 {
-    for (int64_t i = cache->count - 1; i >= 0; i--) { /* the last line of a key holds */
-        const entry *e = &cache->entries[i];
-        if (e->count != count || strcmp(e->key, key) != 0)
-            continue;
+    const entry *e = find(cache, key, count);
+    if (e)
         memcpy(figures, e->figures, (size_t) count * sizeof *figures);
-        return true;
-    }
-    return false;
+    return e != NULL;
 }
 
 sl_status sl_measure_cache_put(sl_measure_cache *cache, const char *key, const double *figures, int count)
 {
+    entry *e = find(cache, key, count);
     cache->changed = true;
-    return append(cache, key, figures, count);
+    if (!e)
+        return append(cache, key, figures, count);
+    memcpy(e->figures, figures, (size_t) count * sizeof *figures);
+    return SL_OK;
 }
 
 void sl_measure_cache_clear(sl_measure_cache *cache)

@@ -146,6 +146,8 @@ void sl_plan_destroy(sl_plan *plan);
 sl_status sl_plan_minimum(const sl_program *program, const sl_costs *costs, const sl_plan_config *config, sl_tier tier,
                           size_t *bytes);
 
+/* A plan's arenas: the end of the highest place in each tier. */
+void sl_plan_extent(const sl_plan *plan, size_t bytes[SL_TIER_COUNT]);
 /* Recomputes the times of a plan's actions under other costs. Fills start_s, end_s and the summary. */
 void sl_plan_simulate(const sl_program *program, const sl_costs *costs, sl_plan *plan);
 /* Independent of how it was made: no two live places overlap, budgets hold, every input is valid where and when it is read,

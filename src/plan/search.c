@@ -45,7 +45,7 @@ void sl_search_destroy(sl_search *s)
         return;
     sl_choice_free(&s->best);
     sl_choice_free(&s->trial);
-    for (int i = 0; i < s->n_shortlist; i++)
+    for (int i = 0; i < SL_SEARCH_SHORTLIST; i++) /* one may be half made */
         sl_choice_free(&s->shortlist[i]);
     sl_free(s->actual);
     sl_free(s->like);

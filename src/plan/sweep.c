@@ -61,7 +61,7 @@ static bool fits_as_it_is(const sl_sweep *s, const size_t budget[SL_TIER_COUNT])
 sl_status sl_sweep_run(sl_sweep *s, const sl_choice *choice, const size_t budget[SL_TIER_COUNT], uint8_t *actual,
                        sl_outcome *outcome)
 {
-    *outcome = (sl_outcome){.feasible = true, .stuck_task = -1};
+    *outcome = (sl_outcome){.feasible = true};
     s->choice = choice;
     s->outcome = outcome;
     s->n_fetches = 0;
@@ -72,7 +72,7 @@ sl_status sl_sweep_run(sl_sweep *s, const sl_choice *choice, const size_t budget
     else
         SL_TRY(dry_walk(s));
     if (outcome->feasible && choice->as_it_is && !fits_as_it_is(s, budget))
-        sl_sweep_stuck(s, SL_TIER_DEVICE);
+        sl_sweep_stuck(s);
     if (outcome->feasible)
         SL_TRY(bounded_walk(s, budget, actual));
     if (outcome->feasible)

@@ -79,7 +79,7 @@ struct sl_sweep {
 sl_status sl_sweep_walk(sl_sweep *s);
 bool sl_sweep_on_host(const sl_sweep *s, int32_t task);
 /* The choice cannot be carried out, for lack of room in a tier: the walk ends. */
-void sl_sweep_stuck(sl_sweep *s, sl_tier tier);
+void sl_sweep_stuck(sl_sweep *s);
 
 /* ---- task.c ---- */
 sl_status sl_sweep_run_task(sl_sweep *s, int32_t task);

@@ -104,7 +104,7 @@ static sl_status materialize(sl_sweep *s, int32_t o, int depth)
         return SL_OK;
     int32_t producer = s->a->program->objects[o].producer;
     if (producer < 0 || !s->a->can_clone[producer] || depth > MAX_CLONE_DEPTH) {
-        sl_sweep_stuck(s, SL_TIER_HOST);
+        sl_sweep_stuck(s);
         return SL_OK;
     }
     return run_on_device(s, producer, true, depth + 1);
@@ -192,10 +192,8 @@ static sl_status gather_or_clear(sl_sweep *s, int32_t t, bool clone, int32_t *wo
     SL_TRY(sl_sweep_clear(s, &done));
     if (done)
         SL_TRY(gather(s, t, clone, workspace, &done));
-    if (!done) {
-        size_t room = s->budget[SL_TIER_DEVICE] - s->base[SL_TIER_DEVICE];
-        sl_sweep_stuck(s, sl_analysis_need(s->a, t, SL_TIER_DEVICE) > room ? SL_TIER_DEVICE : SL_TIER_HOST);
-    }
+    if (!done)
+        sl_sweep_stuck(s);
     return SL_OK;
 }
 
@@ -219,7 +217,7 @@ static sl_status gather_on_host(sl_sweep *s, int32_t t)
             done = state->spot[SL_TIER_HOST] >= 0;
         }
         if (!done)
-            sl_sweep_stuck(s, SL_TIER_HOST);
+            sl_sweep_stuck(s);
         state->pins++;
     }
     return SL_OK;
@@ -271,7 +269,7 @@ static sl_status run_on_host(sl_sweep *s, int32_t t)
     if (s->outcome->feasible && bytes) {
         SL_TRY(sl_sweep_make_room(s, -1, bytes, SL_TIER_HOST, false, true, &workspace));
         if (workspace < 0)
-            sl_sweep_stuck(s, SL_TIER_HOST);
+            sl_sweep_stuck(s);
     }
     if (!s->outcome->feasible)
         return SL_OK;

@@ -147,6 +147,16 @@ double sl_timeline_run(const sl_program *program, const sl_costs *costs, sl_acti
     return t.now_s;
 }
 
+void sl_plan_extent(const sl_plan *plan, size_t bytes[SL_TIER_COUNT])
+{
+    memset(bytes, 0, SL_TIER_COUNT * sizeof *bytes);
+    for (int32_t i = 0; i < plan->n_places; i++) {
+        const sl_place *place = &plan->places[i];
+        size_t end = place->address + SL_ROUND_UP(place->bytes, (size_t) SL_ALIGN);
+        bytes[place->tier] = SL_MAX(bytes[place->tier], end);
+    }
+}
+
 static void count_work(const sl_program *program, const sl_plan *plan, sl_summary *out, double *hardware_flops)
 {
     double flops = 0, again = 0;
@@ -163,11 +173,7 @@ static void count_work(const sl_program *program, const sl_plan *plan, sl_summar
         *(a->recompute ? &again : &flops) += work->flops;
     }
     out->recompute_fraction = flops > 0 ? again / flops : 0;
-    for (int32_t i = 0; i < plan->n_places; i++) {
-        const sl_place *place = &plan->places[i];
-        size_t end = place->address + SL_ROUND_UP(place->bytes, (size_t) SL_ALIGN);
-        out->peak_bytes[place->tier] = SL_MAX(out->peak_bytes[place->tier], end);
-    }
+    sl_plan_extent(plan, out->peak_bytes);
 }
 
 void sl_plan_simulate(const sl_program *program, const sl_costs *costs, sl_plan *plan)

@@ -21,13 +21,9 @@ bool sl_sweep_on_host(const sl_sweep *s, int32_t task)
     return s->choice->on_host[task] && s->a->program->tasks[task].host_allowed;
 }
 
-void sl_sweep_stuck(sl_sweep *s, sl_tier tier)
+void sl_sweep_stuck(sl_sweep *s)
 {
-    if (s->outcome->feasible) {
-        s->outcome->feasible = false;
-        s->outcome->stuck_task = s->task;
-        s->outcome->stuck_tier = tier;
-    }
+    s->outcome->feasible = false;
 }
 
 /* ---- homes ----------------------------------------------------------------------------------------------------- */
@@ -118,7 +114,7 @@ static sl_status empty_arenas(sl_sweep *s)
 {
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         if (s->base[tier] > s->budget[tier])
-            sl_sweep_stuck(s, (sl_tier) tier);
+            sl_sweep_stuck(s);
         size_t room = s->budget[tier] - SL_MIN(s->base[tier], s->budget[tier]), fence = SIZE_MAX;
         if (tier == SL_TIER_DEVICE && s->bounded && s->choice->fit & SL_FIT_FORESEE && room != SIZE_MAX)
             fence = fence_off(s, room / SL_ALIGN * SL_ALIGN);
@@ -146,7 +142,7 @@ static void keep_pace(sl_sweep *s)
     const double behind = 1.004;
     s->clock_s[s->task] = s->now_s;
     if (s->paced && s->task > s->a->program->n_tasks / 4 && s->now_s > behind * s->pace_s[s->task]) {
-        sl_sweep_stuck(s, SL_TIER_DEVICE);
+        sl_sweep_stuck(s);
         s->outcome->behind = true;
     }
 }

@@ -34,7 +34,6 @@ typedef struct builder {
     uint8_t *variant;             /* by chunk */
     sl_task *prototype[VARIANTS]; /* by node: everything but objects and offsets */
     int32_t *slots;    /* (position in round, value): object; -1 not yet. Context lives at its sequence's first slice */
-    int32_t *keys;     /* (variant, position in round, value): key; -1 not yet */
     int32_t *gradient; /* by group: gradient object; -1 not yet */
     int32_t *use_gradient; /* by value (parameter gradients): object; -1 not yet */
     int32_t *home_block;   /* by parameter: the first block that uses it; its gradient goes straight into the group's */

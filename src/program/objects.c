@@ -6,8 +6,6 @@
  *                           sequence: one per sequence; step: one)   loss        a slot of one object
  *     K/V and its gradient  packed: one per chunk; sliced: one per sequence, all its rows
  *     everything else       one per chunk, made when first written
- *
- * Corresponding objects of different rounds share a key: (value, position in the round, length of the chunk).
  */
 #include <string.h>
 
@@ -33,8 +31,6 @@ sl_status sl_program_add_object(builder *b, const sl_object *object, int32_t *ou
     sl_object *fresh = &p->objects[p->n_objects];
     *fresh = *object;
     fresh->producer = UNKNOWN_PRODUCER;
-    if (fresh->key < 0)
-        fresh->key = p->n_keys++;
     *out = p->n_objects++;
     return SL_OK;
 }
@@ -42,7 +38,7 @@ sl_status sl_program_add_object(builder *b, const sl_object *object, int32_t *ou
 static sl_object object_once(const char *name, sl_object_class class, size_t bytes, int32_t group)
 {
     return (sl_object){
-        .name = name, .class = class, .bytes = bytes, .block = -1, .chunk = -1, .round = -1, .key = -1, .group = group};
+        .name = name, .class = class, .bytes = bytes, .block = -1, .chunk = -1, .round = -1, .group = group};
 }
 
 /* ---- what exists before the first task ---- */
@@ -51,7 +47,7 @@ static sl_status add_chunk_data(builder *b, int32_t chunk, sl_input_kind kind)
 {
     sl_program *p = b->program;
     sl_value value = b->graph[0]->inputs[kind];
-    int32_t *out = &p->chunks[chunk].data[kind], *key;
+    int32_t *out = &p->chunks[chunk].data[kind];
     *out = -1;
     if (value == SL_NO_VALUE)
         return SL_OK;
@@ -67,11 +63,7 @@ static sl_status add_chunk_data(builder *b, int32_t chunk, sl_input_kind kind)
     sl_object object = object_once(v->name, SL_CLASS_DATA, sl_type_bytes(&v->type), -1);
     object.chunk = chunk;
     object.round = (int32_t) (chunk / b->chunks_per_round);
-    key = &b->keys[(b->variant[chunk] * b->chunks_per_round + sl_program_position(b, chunk)) * b->n_values + value];
-    object.key = *key;
-    SL_TRY(sl_program_add_object(b, &object, out));
-    *key = p->objects[*out].key;
-    return SL_OK;
+    return sl_program_add_object(b, &object, out);
 }
 
 sl_status sl_program_add_data(builder *b)
@@ -145,17 +137,14 @@ static sl_status chunk_object(builder *b, int32_t chunk, sl_value root, size_t b
     int32_t position = sl_program_position(b, chunk);
     int32_t *slot = &b->slots[(int64_t) position * b->n_values + root];
     if (*slot < 0) {
-        int32_t *key = &b->keys[(b->variant[chunk] * b->chunks_per_round + position) * b->n_values + root];
         sl_object object = {.name = v->name,
                             .class = class_of(b, v->class),
                             .bytes = bytes,
                             .block = v->block,
                             .chunk = chunk,
                             .round = (int32_t) (chunk / b->chunks_per_round),
-                            .key = *key,
                             .group = -1};
         SL_TRY(sl_program_add_object(b, &object, slot));
-        *key = b->program->objects[*slot].key;
     }
     *out = *slot;
     return SL_OK;

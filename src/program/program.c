@@ -61,7 +61,7 @@ static sl_status check_config(const sl_program_config *config)
         return sl_fail(SL_E_USAGE,
                        "a chunk of %lld tokens is neither a multiple of the sequence length %lld nor less than it",
                        tokens, seqlen);
-    if (total / SL_MAX(1, SL_MIN(tokens, seqlen)) > 1 << 22)
+    if (total / tokens > 1 << 22)
         return sl_fail(SL_E_USAGE, "%lld tokens in chunks of %lld are too many tasks; use larger chunks",
                        (long long) total, tokens);
     return SL_OK;
@@ -192,7 +192,6 @@ static sl_status allocate_tables(builder *b)
     SL_TRY(sl_region_alloc(p->region, &p->objects, objects, sizeof *p->objects));
     SL_TRY(sl_region_alloc(p->region, &p->tasks, tasks, sizeof *p->tasks));
     SL_TRY(sl_alloc(&b->slots, slots, sizeof *b->slots));
-    SL_TRY(sl_alloc(&b->keys, VARIANTS * slots, sizeof *b->keys));
     SL_TRY(sl_alloc(&b->gradient, p->n_groups, sizeof *b->gradient));
     SL_TRY(sl_alloc(&b->completion, p->n_groups, sizeof *b->completion));
     SL_TRY(sl_alloc(&b->use_gradient, b->n_values, sizeof *b->use_gradient));
@@ -207,7 +206,6 @@ static sl_status allocate_tables(builder *b)
         for (int32_t i = 0; i < b->n_nodes; i++)
             fill_prototype(b->graph[v], b->graph[0], i, &b->prototype[v][i]);
     }
-    memset(b->keys, -1, (size_t) (VARIANTS * slots) * sizeof *b->keys);
     memset(b->gradient, -1, (size_t) p->n_groups * sizeof *b->gradient);
     memset(b->use_gradient, -1, (size_t) b->n_values * sizeof *b->use_gradient);
     return SL_OK;
@@ -215,8 +213,8 @@ static sl_status allocate_tables(builder *b)
 
 static void free_tables(builder *b)
 {
-    void *tables[] = {b->slots,   b->keys,       b->gradient,   b->completion, b->use_gradient, b->maker,
-                      b->written, b->home_block, b->kind_slots, b->kind_table, b->prototype[0], b->prototype[1]};
+    void *tables[] = {b->slots,      b->gradient,   b->completion, b->use_gradient, b->maker,       b->written,
+                      b->home_block, b->kind_slots, b->kind_table, b->prototype[0], b->prototype[1]};
     for (int64_t i = 0; i < SL_COUNT(tables); i++)
         sl_free(tables[i]);
 }
@@ -341,7 +339,6 @@ static sl_status prepare_norm(builder *b)
                           .block = -1,
                           .chunk = -1,
                           .round = -1,
-                          .key = -1,
                           .group = -1};
     sl_object gate = {.name = "gradient norm",
                       .class = SL_CLASS_RESULT,
@@ -349,7 +346,6 @@ static sl_status prepare_norm(builder *b)
                       .block = -1,
                       .chunk = -1,
                       .round = -1,
-                      .key = -1,
                       .group = -1};
     b->partials_object = p->gate_object = -1;
     if (p->config.forward_only || !(p->config.gated || p->config.norm))

@@ -37,7 +37,6 @@ typedef struct sl_object {
     sl_object_class class;
     size_t bytes;
     int32_t block, chunk, round; /* -1 where it does not apply; chunk counts from 0 over the whole step */
-    int32_t key;                 /* the same for corresponding objects of different rounds: plans may decide per key */
     bool persistent;             /* content survives from step to step (parameters, optimizer state) */
     int32_t
         producer; /* the one task that writes it, whole; -1 if several do, or none. Only such objects can be recomputed */
@@ -113,7 +112,7 @@ typedef struct sl_program {
     sl_task *tasks;
     sl_task_kind *kinds;
     sl_chunk *chunks;
-    int32_t n_objects, n_tasks, n_kinds, n_chunks, n_blocks, n_rounds, n_keys, n_groups;
+    int32_t n_objects, n_tasks, n_kinds, n_chunks, n_blocks, n_rounds, n_groups;
     const sl_param_group *groups;
     const sl_param *params;
     int32_t n_params;
@@ -121,10 +120,9 @@ typedef struct sl_program {
     sl_program_config config;
     /* Objects by parameter group; -1 where the precision or optimizer has none. */
     int32_t *param_object, *moment1_object, *moment2_object, *master_object;
-    int32_t step_object, losses_object,
-        gate_object; /* gate -1 when no norm is computed; losses: one f32 per chunk, + none */
-    int64_t tokens;  /* per step */
-    double flops;    /* per step, as MFU counts */
+    int32_t step_object, losses_object, gate_object; /* gate -1 when no norm is computed; losses: one f32 per chunk */
+    int64_t tokens;                                  /* per step */
+    double flops;                                    /* per step, as MFU counts */
 } sl_program;
 
 /* The round a task belongs to; those after the rounds (updates behind the gate) count as the last round's. */

@@ -38,7 +38,7 @@ static void add(facts *f, const char *name, weight w, const char *format, ...)
     one->weight = w;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(one->value, sizeof one->value, format, arguments);
+    sl_format_plain(one->value, sizeof one->value, format, arguments);
     va_end(arguments);
 }
 
@@ -58,7 +58,7 @@ static void add_model(facts *f, const sl_model *m)
     add(f, "norm epsilon", MUST_AGREE, "%s", sl_format_f64((double) m->norm_eps, text));
     add(f, "RoPE style", MUST_AGREE, "%" PRId32, m->rope_style);
     add(f, "RoPE theta", MUST_AGREE, "%s", sl_format_f64((double) m->rope_theta, text));
-    add(f, "RoPE scaling", MUST_AGREE, "%g %g %g %" PRId32, (double) m->rope_factor, (double) m->rope_low_freq,
+    add(f, "RoPE scaling", MUST_AGREE, "%.9g %.9g %.9g %" PRId32, (double) m->rope_factor, (double) m->rope_low_freq,
         (double) m->rope_high_freq, m->rope_original_context);
     add(f, "GELU", MUST_AGREE, "%s", m->gelu_tanh ? "tanh" : "exact");
     add(f, "dropout", MUST_AGREE, "%s", sl_format_f64((double) m->dropout, text));

@@ -129,14 +129,30 @@ static const char *amount(size_t bytes, char out[64])
     if (bytes == SIZE_MAX)
         snprintf(out, 64, "unlimited");
     else
-        snprintf(out, 64, "%s (%zu bytes)", sl_format_bytes(bytes, text), bytes);
+        snprintf(out, 64, "%s (%zu bytes)", sl_format_bytes_up(bytes, text), bytes);
     return out;
+}
+
+/* Budgets that do together where neither does with the other as given: the least of the device with all the host it likes, and the least
+ * of the host with that. */
+static sl_status both_minima(const sl_setup *setup, sl_prepared *p, size_t bytes[SL_TIER_COUNT])
+{
+    size_t given[SL_TIER_COUNT];
+    memcpy(given, p->plan_budget, sizeof given);
+    p->plan_budget[SL_TIER_HOST] = SIZE_MAX;
+    sl_status status = sl_prepared_minimum(setup, p, SL_TIER_DEVICE, &bytes[SL_TIER_DEVICE]);
+    p->plan_budget[SL_TIER_DEVICE] = bytes[SL_TIER_DEVICE];
+    if (status == SL_OK)
+        status = sl_prepared_minimum(setup, p, SL_TIER_HOST, &bytes[SL_TIER_HOST]);
+    memcpy(p->plan_budget, given, sizeof given);
+    return status;
 }
 
 /* The planner's own message does not know of the heap. */
 static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
 {
     char device[64], host[64], text[2][64], least[256];
+    size_t both[SL_TIER_COUNT];
     if (!p->costs)
         SL_TRY(sl_ask_costs(&(sl_asking){setup, p}, p->program, &p->costs));
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
@@ -149,8 +165,11 @@ static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
     else if (p->min_bytes[SL_TIER_DEVICE] || p->min_bytes[SL_TIER_HOST])
         snprintf(least, sizeof least, "at least %s of %s memory would do", text[!p->min_bytes[SL_TIER_DEVICE]],
                  p->min_bytes[SL_TIER_DEVICE] ? "device" : "host");
-    else
-        snprintf(least, sizeof least, "raising one of them is not enough");
+    else {
+        SL_TRY(both_minima(setup, p, both));
+        snprintf(least, sizeof least, "neither alone is enough, %s of device and %s of host memory together would do",
+                 amount(both[SL_TIER_DEVICE], text[0]), amount(both[SL_TIER_HOST], text[1]));
+    }
     return sl_fail(SL_E_DOES_NOT_FIT,
                    "the job does not fit %s of device and %s of host memory: %s; raise a budget, or use a smaller "
                    "--seqlen or --chunk-tokens",
@@ -241,13 +260,4 @@ sl_status sl_prepared_minimum(const sl_setup *setup, sl_prepared *p, sl_tier tie
     if (status == SL_OK && tier == SL_TIER_HOST)
         *bytes += p->reserve_bytes;
     return status;
-}
-
-void sl_plan_extent(const sl_plan *plan, size_t bytes[SL_TIER_COUNT])
-{
-    memset(bytes, 0, SL_TIER_COUNT * sizeof *bytes);
-    for (int32_t i = 0; i < plan->n_places; i++) {
-        const sl_place *place = &plan->places[i];
-        bytes[place->tier] = SL_MAX(bytes[place->tier], SL_ROUND_UP(place->address + place->bytes, (size_t) SL_ALIGN));
-    }
 }

@@ -36,7 +36,5 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared);
 void sl_prepared_destroy(sl_prepared *prepared);
 /* The smallest budget of a tier with the other as given, heap included; 0 if none does. */
 sl_status sl_prepared_minimum(const sl_setup *setup, sl_prepared *prepared, sl_tier tier, size_t *bytes);
-/* A plan's arenas: the end of the highest place in each tier. */
-void sl_plan_extent(const sl_plan *plan, size_t bytes[SL_TIER_COUNT]);
 
 #endif

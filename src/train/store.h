@@ -55,7 +55,7 @@ typedef struct sl_store_part {
 sl_status sl_store_read_part(void *store_part, size_t offset, void *bytes, size_t length);
 sl_status sl_store_write_part(void *store_part, size_t offset, void *bytes, size_t length);
 
-/* Padding between parameters must be zero too: it takes part in the norm and the update of its group. */
+/* Everything, the padding between parameters too: nothing reads that, but it is then the same in every run. */
 sl_status sl_store_zero(sl_store *store);
 /* Zeroes everything, then draws the weights: element i of parameter `name` is a pure function of (seed, name, i), so neither
  * threads nor placement nor grouping change it. */

@@ -199,7 +199,8 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     t->memory_s = sl_clock_s() - start;
     SL_TRY_GOTO(begin_or_resume(t), fail);
     t->weights_s = sl_clock_s() - start - t->memory_s;
-    SL_TRY_GOTO(sl_run_event_start(t), fail);
+    if (t->progress.step < t->setup.steps) /* a run that is done keeps the log of its last session */
+        SL_TRY_GOTO(sl_run_event_start(t), fail);
     *out = t;
     return SL_OK;
 fail:

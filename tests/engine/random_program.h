@@ -29,7 +29,6 @@ static inline int32_t test_object(sl_program *p, sl_object_class class, size_t b
                                            .block = -1,
                                            .chunk = -1,
                                            .round = -1,
-                                           .key = p->n_keys++,
                                            .persistent = persistent,
                                            .producer = -1,
                                            .group = -1};

@@ -294,7 +294,6 @@ static inline synthetic *chain_program(const chain *c)
     }
     for (int32_t o = 0; o < s->program.n_objects; o++)
         s->program.objects[o].group = s->program.objects[o].persistent ? o : -1;
-    s->program.n_keys = s->program.n_objects;
     return s;
 }
 

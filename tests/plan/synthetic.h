@@ -77,7 +77,6 @@ static inline int32_t synthetic_object(synthetic *s, sl_object_class class, size
                                         .block = -1,
                                         .chunk = -1,
                                         .round = -1,
-                                        .key = o,
                                         .producer = -1,
                                         .group = -1,
                                         .persistent = class == SL_CLASS_PARAMETER || class == SL_CLASS_OPTIMIZER};
@@ -212,7 +211,6 @@ static inline synthetic *synthetic_random(uint64_t seed, int32_t n_tasks, int32_
     }
     for (int32_t o = 0; o < s->program.n_objects; o++)
         s->program.objects[o].group = s->program.objects[o].persistent ? o : -1;
-    s->program.n_keys = s->program.n_objects;
     return s;
 }
 

@@ -56,6 +56,29 @@ TEST(llama_8b)
     CHECK_MSG(least_s > 0 && free_s / least_s >= 0.84, "%.1f %% of the speed at 130 GiB", 100 * free_s / least_s);
 }
 
+/* What lives on the device wants little of the host; and what is left on the host wants no more than it says. */
+TEST(little_host_memory)
+{
+    const transformer m = with_rounds(llama_8b, 1);
+    CHECK(plan_step(m, 100 * GIB, 4 * GIB, 3) > 0);
+    CHECK(plan_step(m, 60 * GIB, 30 * GIB, 3) > 0);
+    synthetic *s = transformer_program(&m);
+    sl_plan_config config = {.budget = {100 * GIB, 4 * GIB}};
+    sl_plan *plan;
+    size_t least;
+    CHECK_OK(sl_plan_create(&s->program, s->costs, &config, &plan));
+    CHECK_OK(sl_plan_minimum(&s->program, s->costs, &config, SL_TIER_HOST, &least));
+    size_t takes = plan->predicted.peak_bytes[SL_TIER_HOST];
+    CHECK_MSG(least <= takes + takes / 100, "the least is said to be %zu bytes, and a plan takes %zu", least, takes);
+    sl_plan_destroy(plan);
+    config.budget[SL_TIER_HOST] = least;
+    CHECK_OK(sl_plan_create(&s->program, s->costs, &config, &plan));
+    sl_plan_destroy(plan);
+    config.budget[SL_TIER_HOST] = least - SL_ALIGN;
+    CHECK_FAILS(sl_plan_create(&s->program, s->costs, &config, &plan), SL_E_DOES_NOT_FIT);
+    synthetic_free(s);
+}
+
 TEST(llama_32b)
 {
     CHECK(plan_step(with_rounds(llama_32b, 1), 40 * GIB, 360 * GIB, 5) > 0);
@@ -70,6 +93,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(llama_8b);
+    RUN(little_host_memory);
     RUN(llama_32b);
     RUN(a_million_tokens);
     return test_end();

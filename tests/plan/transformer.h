@@ -31,7 +31,6 @@ typedef struct transformer_builder {
     int32_t *tokens, positions, step, losses;
     int32_t *dx; /* by chunk */
     int32_t kinds[256];
-    int n_keys;
 } transformer_builder;
 
 enum {
@@ -62,7 +61,6 @@ static inline int32_t activation(transformer_builder *b, sl_object_class class, 
     object->block = b->block;
     object->chunk = b->chunk;
     object->round = b->round;
-    object->key = b->n_keys++;
     return o;
 }
 
@@ -328,7 +326,6 @@ static inline void add_round(transformer_builder *b, int32_t head_kind, bool las
     synthetic *s = b->s;
     int32_t begin = b->first_chunk,
             end = (int32_t) (begin + m->chunks_per_round < m->chunks ? begin + m->chunks_per_round : m->chunks);
-    b->n_keys = 8 * b->n_groups; /* corresponding objects of all rounds get the same keys */
     for (int32_t layer = -1; layer < m->layers; layer++)
         for (b->chunk = begin; b->chunk < end; b->chunk++) {
             b->block = layer + 1;
@@ -407,7 +404,6 @@ static inline synthetic *transformer_program(const transformer *m)
     sl_program *p = &b.s->program;
     p->tokens = m->chunks * m->chunk_tokens;
     p->n_rounds = (int32_t) rounds;
-    p->n_keys = p->n_objects;
     for (int32_t o = 0; o < p->n_objects; o++)
         p->objects[o].group = p->objects[o].group == -2 ? -1 : p->objects[o].group;
     for (int direction = 0; direction < 2; direction++) {

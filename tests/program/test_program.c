@@ -1,5 +1,5 @@
 /* What holds for every program, checked on random configurations: bytes are written before they are read, once; gradients and
- * parameters are complete before and untouched after their update; kinds, keys and producers mean what they say; arithmetic
+ * parameters are complete before and untouched after their update; kinds and producers mean what they say; arithmetic
  * equals the metric formulas. */
 #include <time.h>
 
@@ -158,7 +158,7 @@ static void check_updates(const sl_program *p)
     free(updated);
 }
 
-/* ---- kinds, keys, producers, order ---- */
+/* ---- kinds, producers, order ---- */
 
 static bool same_kind(const sl_task *a, const sl_task *b)
 {
@@ -194,8 +194,7 @@ static void check_kinds(const sl_program *p)
 
 static void check_objects(const sl_program *p)
 {
-    int32_t *first = calloc((size_t) p->n_keys, sizeof *first),
-            *writers = calloc((size_t) p->n_objects, sizeof *writers);
+    int32_t *writers = calloc((size_t) p->n_objects, sizeof *writers);
     int32_t *users = calloc((size_t) p->n_objects, sizeof *users);
     for (int32_t t = 0; t < p->n_tasks; t++) {
         for (int i = 0; i < SL_MAX_IN; i++)
@@ -207,7 +206,7 @@ static void check_objects(const sl_program *p)
     }
     for (int32_t i = 0; i < p->n_objects; i++) {
         const sl_object *object = &p->objects[i];
-        REQUIRE(object->key >= 0 && object->key < p->n_keys && object->bytes > 0);
+        REQUIRE(object->bytes > 0);
         CHECK_MSG(users[i] + writers[i] > 0, "nobody uses %s", object->name);
         bool owned = object->class == SL_CLASS_PARAMETER || object->class == SL_CLASS_GRADIENT ||
                      object->class == SL_CLASS_OPTIMIZER;
@@ -221,14 +220,8 @@ static void check_objects(const sl_program *p)
                          !(p->tasks[object->producer].accumulate >> k & 1u);
             CHECK(found && writers[i] == 1);
         }
-        if (first[object->key] > 0) {
-            const sl_object *other = &p->objects[first[object->key] - 1];
-            CHECK(other->bytes == object->bytes && other->class == object->class && other->block == object->block &&
-                  other->round != object->round && strcmp(other->name, object->name) == 0);
-        }
-        first[object->key] = i + 1;
     }
-    free(first), free(writers), free(users);
+    free(writers), free(users);
 }
 
 /* Rounds ascend; in each: blocks forward, then back; chunks ascend, slices of a sequence in reverse on the way back. */
