@@ -409,7 +409,7 @@ TEST(budgets)
     refused(3, TRAIN "--device-mem 100KiB --out refused", "does not fit 100.0 KiB");
     CHECK(access(test_path("refused"), F_OK) != 0); /* nothing came of it, nothing is left */
     refused(3, TRAIN "--host-mem 100KiB", "of host memory would do");
-    refused(3, TRAIN "--device-mem 100KiB --host-mem 100KiB", "does not fit");
+    refused(3, TRAIN "--device-mem 100KiB --host-mem 100KiB", "of host memory together would do");
     CHECK_I64(sluice("plan " JOB "--device-mem 100KiB"), 3);
     CHECK_CONTAINS(out, "does not fit");
     CHECK_CONTAINS(out, "raise --device-mem");
@@ -446,8 +446,12 @@ TEST(folders)
     CHECK_CONTAINS(out, "no checkpoint in run yet");
     CHECK_CONTAINS(out, "run/checkpoints/step-00000002 (go on with --resume; Hugging Face reads it too)\n");
     refused(2, TRAIN "--steps 2 --out run", "run holds a run that has reached step 2: give --resume");
+    struct stat before, after;
+    REQUIRE(stat(test_path("run/events.jsonl"), &before) == 0);
     CHECK_I64(sluice(TRAIN "--steps 2 --out run --resume --json"), 0);
     CHECK_CONTAINS(out, "nothing to do");
+    REQUIRE(stat(test_path("run/events.jsonl"), &after) == 0); /* what the run measured stays the log's last word */
+    CHECK_I64(after.st_size, before.st_size);
     refused(2, TRAIN "--steps 4 --out run --resume --seqlen 16", "sequence length 32, but this one has 16");
     CHECK_I64(sluice(TRAIN "--steps 3 --out run --resume --device-mem 1500KiB"), 0);
     CHECK_CONTAINS(out, "after step 2");

@@ -200,6 +200,26 @@ TEST(a_really_full_disk)
     CHECK(!sl_file_exists(path));
 }
 
+TEST(links_and_devices)
+{
+    char path[256], link[256], *text;
+    size_t length;
+    struct stat there;
+    snprintf(path, sizeof path, "%s", test_path("target.txt"));
+    snprintf(link, sizeof link, "%s", test_path("link.txt"));
+    CHECK_OK(sl_file_write_atomic(path, "old", 3));
+    REQUIRE(symlink("target.txt", link) == 0);
+    CHECK_OK(sl_file_write_atomic(link, "new", 3));
+    CHECK(lstat(link, &there) == 0 && S_ISLNK(there.st_mode));
+    REQUIRE(sl_file_read_all(path, 100, &text, &length) == SL_OK);
+    CHECK(length == 3 && memcmp(text, "new", 3) == 0);
+    sl_free(text);
+    REQUIRE(mkfifo(test_path("pipe"), 0600) == 0);
+    CHECK_FAILS(sl_file_write_atomic(test_path("pipe"), "x", 1), SL_E_IO);
+    CHECK_CONTAINS(sl_error_message(), "no regular file; use another path");
+    CHECK(lstat(test_path("pipe"), &there) == 0 && S_ISFIFO(there.st_mode));
+}
+
 TEST(folders)
 {
     char deep[700], other[700];
@@ -319,6 +339,7 @@ int main(int argc, char **argv)
     RUN(atomic_under_every_fault);
     RUN(a_failed_writer_stays_failed);
     RUN(a_really_full_disk);
+    RUN(links_and_devices);
     RUN(folders);
     RUN(events_are_whole_lines);
     RUN(a_long_half_line_is_cut);

@@ -95,6 +95,11 @@ TEST(numbers_are_shown)
     CHECK_STR(sl_format_seconds(61, out), "1 min 01 s");
     CHECK_STR(sl_format_seconds(7260, out), "2 h 01 min");
     CHECK_STR(sl_format_seconds(45e-6, out), "45 us");
+    CHECK_STR(sl_format_seconds(0.9996, out), "1 s"); /* not "1e+03 ms" */
+    CHECK_STR(sl_format_seconds(0.9996e-3, out), "1 ms");
+    CHECK_STR(sl_format_bytes_up(8077568, out), "7.8 MiB");
+    CHECK_STR(sl_format_bytes_up((size_t) 24 << 30, out), "24.0 GiB");
+    CHECK_STR(sl_format_bytes_up(((size_t) 1 << 30) - 1, out), "1.0 GiB");
     CHECK_STR(sl_format_seconds(NAN, out), "-");
     CHECK_STR(sl_format_count(0, out), "0");
     CHECK_STR(sl_format_count(999, out), "999");
