@@ -42,6 +42,7 @@ void sl_forecast_look(const sl_forecast *f, sl_forecast_view *v)
         .plan_ms = 1e3 * p->plan_s,
     };
     memcpy(v->min_bytes, f->min_bytes, sizeof v->min_bytes);
+    memcpy(v->both_bytes, f->prepared.both_bytes, sizeof v->both_bytes);
     memcpy(v->budget_bytes, f->prepared.budget, sizeof v->budget_bytes);
     memcpy(v->gib_more, f->gib_more, sizeof v->gib_more);
     if (!p->plan)

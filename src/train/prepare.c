@@ -152,7 +152,6 @@ static sl_status both_minima(const sl_setup *setup, sl_prepared *p, size_t bytes
 static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
 {
     char device[64], host[64], text[2][64], least[256];
-    size_t both[SL_TIER_COUNT];
     if (!p->costs)
         SL_TRY(sl_ask_costs(&(sl_asking){setup, p}, p->program, &p->costs));
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
@@ -166,9 +165,9 @@ static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
         snprintf(least, sizeof least, "at least %s of %s memory would do", text[!p->min_bytes[SL_TIER_DEVICE]],
                  p->min_bytes[SL_TIER_DEVICE] ? "device" : "host");
     else {
-        SL_TRY(both_minima(setup, p, both));
+        SL_TRY(both_minima(setup, p, p->both_bytes));
         snprintf(least, sizeof least, "neither alone is enough, %s of device and %s of host memory together would do",
-                 amount(both[SL_TIER_DEVICE], text[0]), amount(both[SL_TIER_HOST], text[1]));
+                 amount(p->both_bytes[SL_TIER_DEVICE], text[0]), amount(p->both_bytes[SL_TIER_HOST], text[1]));
     }
     return sl_fail(SL_E_DOES_NOT_FIT,
                    "the job does not fit %s of device and %s of host memory: %s; raise a budget, or use a smaller "

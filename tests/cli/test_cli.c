@@ -410,6 +410,8 @@ TEST(budgets)
     CHECK(access(test_path("refused"), F_OK) != 0); /* nothing came of it, nothing is left */
     refused(3, TRAIN "--host-mem 100KiB", "of host memory would do");
     refused(3, TRAIN "--device-mem 100KiB --host-mem 100KiB", "of host memory together would do");
+    CHECK_I64(sluice("plan " JOB "--device-mem 100KiB --host-mem 100KiB"), 3);
+    CHECK_CONTAINS(out, "of host memory would do\n  raise both");
     CHECK_I64(sluice("plan " JOB "--device-mem 100KiB"), 3);
     CHECK_CONTAINS(out, "does not fit");
     CHECK_CONTAINS(out, "raise --device-mem");
