@@ -136,6 +136,31 @@ sl_status sl_list_i64(const char *option, const char *list, int64_t least, int64
     return SL_OK;
 }
 
+bool sl_list_has(const char *list, const char *name)
+{
+    char item[64];
+    while (sl_list_next(&list, item))
+        if (strcmp(item, name) == 0)
+            return true;
+    return false;
+}
+
+sl_status sl_list_check(const char *option, const char *list, const char *known)
+{
+    char item[64], names[256] = "";
+    const char *first = list, *at = known;
+    while (sl_list_next(&at, item)) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", item);
+    }
+    if (!sl_list_next(&first, item))
+        return sl_fail(SL_E_USAGE, "--%s is empty: use %s", option, names);
+    while (sl_list_next(&list, item))
+        if (!sl_list_has(known, item))
+            return sl_fail(SL_E_USAGE, "--%s: there is no \"%s\"; use %s", option, item, names);
+    return SL_OK;
+}
+
 void sl_bench_progress(const sl_bench_job *job, const char *format, ...)
 {
     char text[256];

@@ -38,8 +38,11 @@ sl_status sl_bench_run(const sl_bench_def *def, const sl_options *options, void 
 
 /* The next item of a comma-separated list into `item`; false at its end. *list moves on. */
 bool sl_list_next(const char **list, char item[64]);
+bool sl_list_has(const char *list, const char *name);
 /* All items as whole numbers of at least `least`; the message names the option. */
 sl_status sl_list_i64(const char *option, const char *list, int64_t least, int64_t most, int64_t *out, int64_t *count);
+/* Refuses an empty list and, with those there are, an item that is not among `known`, a list too. */
+sl_status sl_list_check(const char *option, const char *list, const char *known);
 void sl_bench_progress(const sl_bench_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

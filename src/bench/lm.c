@@ -16,6 +16,7 @@
 #include "core/mem.h"
 
 enum { MOST_CONTEXTS = 16 };
+#define PARTS "sizes,times,warmup,profile"
 #define SAME_LOSS 1e-4 /* forward pass alone and inside a step, relative */
 #define NEAR_LOSS 2e-3 /* other precisions against f32 */
 
@@ -31,7 +32,7 @@ static const sl_option options[] = {
      "most seconds for a row's steps, three of them at least (0: no limit); the row says how many there were"},
     {"device-mem", "BYTES", SL_OPT_BYTES, NULL, "LM", "budget of device memory; default: what there is"},
     {"host-mem", "BYTES", SL_OPT_BYTES, NULL, "LM", "budget of host memory; default: what there is"},
-    {"parts", "NAME,...", SL_OPT_STRING, "sizes,times,warmup,profile", "LM", "which tables to make"},
+    {"parts", "NAME,...", SL_OPT_STRING, PARTS, "LM", "which tables to make"},
 };
 
 typedef struct lm {
@@ -46,12 +47,7 @@ typedef struct lm {
 
 static bool has_part(const lm *l, const char *part)
 {
-    const char *list = sl_options_string(l->job->options, "parts");
-    char item[64];
-    while (sl_list_next(&list, item))
-        if (strcmp(item, part) == 0)
-            return true;
-    return false;
+    return sl_list_has(sl_options_string(l->job->options, "parts"), part);
 }
 
 typedef struct policy {
@@ -460,6 +456,7 @@ static sl_status resolve(const sl_bench_job *job, lm *l)
 static sl_status run(const sl_bench_job *job, sl_results *results)
 {
     lm l = {.job = job, .results = results};
+    SL_TRY(sl_list_check("parts", sl_options_string(job->options, "parts"), PARTS));
     SL_TRY(resolve(job, &l));
     if (has_part(&l, "sizes"))
         SL_TRY(size_table(&l));

@@ -187,6 +187,25 @@ static sl_status bench_op(const sl_bench_job *job, sl_rig *rig, const sl_rooflin
     return SL_OK;
 }
 
+/* Before anything is measured: each item picks an op. */
+static sl_status check_names(const sl_bench_job *job)
+{
+    if (!sl_options_is_set(job->options, "ops"))
+        return SL_OK;
+    const char *list = sl_options_string(job->options, "ops"), *first = list;
+    char item[64];
+    if (!sl_list_next(&first, item))
+        return sl_fail(SL_E_USAGE, "--ops is empty: give parts of ops' names");
+    while (sl_list_next(&list, item)) {
+        int op = 0;
+        while (op < SL_OP_COUNT && !strstr(sl_op((sl_op_id) op)->name, item))
+            op++;
+        if (op == SL_OP_COUNT)
+            return sl_fail(SL_E_USAGE, "--ops: no op's name contains \"%s\"", item);
+    }
+    return SL_OK;
+}
+
 static bool wanted(const sl_bench_job *job, const char *name)
 {
     const char *list = sl_options_is_set(job->options, "ops") ? sl_options_string(job->options, "ops") : NULL;
@@ -262,6 +281,7 @@ static sl_status run(const sl_bench_job *job, sl_results *results)
     bool all = strcmp(sl_options_string(job->options, "kernels"), "all") == 0 && strcmp(job->device, "cpu") == 0;
     sl_op_sizes sizes;
     sl_roofline roofline;
+    SL_TRY(check_names(job));
     SL_TRY(sizes_for(job, &sizes));
     sl_bench_progress(job, "the roofline");
     SL_TRY(sl_roofline_measure(job->device, job->threads, job->quick, &roofline));

@@ -68,6 +68,12 @@ TEST(mistakes)
     refused("bench flops --sides x", "--sides");
     refused("bench flops --steps 0", "--steps");
     refused("bench lm --device tpu", "there is no device \"tpu\"");
+    refused("bench lm --quick --parts foo", "--parts: there is no \"foo\"; use sizes, times, warmup, profile");
+    refused("bench lm --quick --parts ,", "--parts is empty: use sizes");
+    refused("bench attention --quick --parts grid,foo",
+            "--parts: there is no \"foo\"; use grid, long, tiles, leaderboard");
+    refused("bench ops --quick --ops nosuchop", "--ops: no op's name contains \"nosuchop\"");
+    refused("bench ops --quick --ops ,", "--ops is empty");
     refused("system --threads 5000", "--threads");
     refused("system --what", "--what");
 }
