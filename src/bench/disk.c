@@ -19,7 +19,8 @@ enum { PIECE = 4 << 20, SMALL = 4096, MOST_READERS = 16, MOST_SMALL = 20000 };
 
 static sl_status io_failed(const char *what, const char *path)
 {
-    return sl_fail(SL_E_IO, "cannot %s %s: %s; name a folder with room by --disk", what, path, strerror(errno));
+    return sl_fail(SL_E_IO, "cannot %s %s: %s; name a folder with room by --disk, or give --disk none", what, path,
+                   strerror(errno));
 }
 
 static sl_status write_file(const char *path, size_t bytes, unsigned char *buffer, double *rate)

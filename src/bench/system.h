@@ -25,6 +25,7 @@ typedef struct sl_system_figures {
 } sl_system_figures;
 
 void sl_system_describe(const sl_machine *machine, const sl_system_config *config, sl_results *results);
+void sl_system_storage(const sl_system_config *config, sl_results *results);
 /* Peaks, bandwidths, links, alignment: tables, figures, and the profile's part of them. */
 sl_status sl_system_measure(const sl_system_config *config, const sl_machine *machine, sl_results *results,
                             sl_system_figures *figures, sl_hardware *profile);

@@ -46,7 +46,9 @@ sl_status sl_cli_results(const sl_results *results, bool json, const char *path)
 static sl_status run(const sl_bench_def *def, const sl_options *options)
 {
     sl_results *results = NULL;
-    const char *path = sl_options_is_set(options, "out") ? sl_options_string(options, "out") : NULL;
+    const char *path = sl_options_string(options, "out");
+    if (path)
+        SL_TRY(sl_cli_check_writable(path));
     sl_status status = sl_bench_run(def, options, sl_cli_status_line, &results);
     sl_cli_status_clear();
     SL_TRY(status);

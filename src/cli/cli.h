@@ -37,6 +37,9 @@ const char *sl_cli_plural(int64_t count);              /* "s" unless it is one *
  * the file system has no locks, nothing is held. (lock.c) */
 bool sl_cli_lock(int fd, double patience_s);
 
+/* Can a file of this name be written? Asked before hours of work whose end it is. (lock.c) */
+sl_status sl_cli_check_writable(const char *path);
+
 /* Tables, or the JSON object, on stdout; with `path` the object goes there too. (bench.c) */
 sl_status sl_cli_results(const sl_results *results, bool json, const char *path);
 

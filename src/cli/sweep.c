@@ -27,6 +27,7 @@
 #include "core/events.h"
 #include "core/file.h"
 #include "core/hash.h"
+#include "core/io_error.h"
 #include "core/log.h"
 #include "report/report.h"
 
@@ -173,7 +174,7 @@ static sl_status lock(const char *path, int *fd)
     const double patience_s = 3;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0)
-        return sl_fail(SL_E_IO, "cannot write %s: %s", path, strerror(errno));
+        return sl_io_failed("write", path, errno, 0);
     if (!sl_cli_lock(*fd, patience_s))
         return sl_fail(SL_E_USAGE, "%s is being written by another sweep: wait for it, or give another --out", path);
     return SL_OK;
@@ -188,7 +189,7 @@ static sl_status open_file(sweep *s)
     SL_TRY(look_at_file(s->path, &there));
     SL_TRY(lock(s->path, &s->lock));
     if (there && sl_options_flag(s->options, "force") && truncate(s->path, 0) != 0)
-        return sl_fail(SL_E_IO, "cannot begin %s anew: %s", s->path, strerror(errno));
+        return sl_io_failed("write", s->path, errno, 0);
     SL_TRY(sl_events_open(s->path, &s->events)); /* cuts half a line off */
     SL_TRY(sl_file_size(s->path, &size));
     if (size == 0)
@@ -230,8 +231,8 @@ static void show_end(const sweep *s, const char *csv)
 {
     char seconds[32], best[32], device[32], host[32];
     sl_cli_status_clear();
-    printf("%lld cells: %lld fit, %lld do not%s", (long long) s->grid.count, (long long) s->fits,
-           (long long) (s->grid.count - s->fits - s->failed), s->failed ? "" : "; ");
+    printf("%lld cell%s: %lld fit, %lld do not%s", (long long) s->grid.count, sl_cli_plural(s->grid.count),
+           (long long) s->fits, (long long) (s->grid.count - s->fits - s->failed), s->failed ? "" : "; ");
     if (s->failed)
         printf(", %lld failed; ", (long long) s->failed);
     printf("%lld done in %s%s\n", (long long) s->finished, sl_format_seconds(sl_clock_s() - s->began, seconds),
@@ -471,6 +472,8 @@ static sl_status sweep_all(sl_options *options)
         return status;
     }
     SL_TRY_GOTO(check_jobs(s), done);
+    if (csv)
+        SL_TRY_GOTO(sl_cli_check_writable(csv), done);
     SL_TRY_GOTO(open_file(s), done);
     SL_TRY_GOTO(run_cells(s), done);
     if (csv)

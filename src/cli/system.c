@@ -4,6 +4,7 @@
 
 #include "bench/system.h"
 #include "cli/cli.h"
+#include "core/file.h"
 #include "core/pool.h"
 
 static const char usage[] =
@@ -20,19 +21,23 @@ static const sl_option table[] = {
     {"device", "auto|cpu|cuda", SL_OPT_STRING, "auto", "Run",
      "which device to measure; auto takes the best one present"},
     {"threads", "N", SL_OPT_I64, "0", "Run", "CPU threads; 0: one per core"},
-    {"disk", "DIR|none", SL_OPT_STRING, ".", "Run", "folder whose storage to measure"},
+    {"disk", "DIR|none", SL_OPT_STRING, ".", "Run", "folder whose storage to measure, by a file that is removed again"},
     {"json", NULL, SL_OPT_FLAG, "false", "Output", "print one JSON object instead of tables"},
     {"out", "FILE", SL_OPT_STRING, NULL, "Output", "write the JSON object to a file as well"},
 };
 
 static sl_status run(const sl_options *options)
 {
-    const char *disk = sl_options_string(options, "disk");
+    const char *disk = sl_options_string(options, "disk"), *out = sl_options_string(options, "out");
     const sl_device_class *class;
     sl_results *results = NULL;
     int64_t threads = sl_options_i64(options, "threads");
     SL_TRY(sl_pool_check_threads(threads));
     SL_TRY(sl_device_find(sl_options_string(options, "device"), &class));
+    if (strcmp(disk, "none") != 0 && !sl_dir_exists(disk))
+        return sl_fail(SL_E_USAGE, "--disk %s is no folder: name one with room, or give --disk none", disk);
+    if (out)
+        SL_TRY(sl_cli_check_writable(out));
     sl_system_config config = {
         .device = class->name,
         .threads = (int) threads,
@@ -44,8 +49,7 @@ static sl_status run(const sl_options *options)
     sl_status status = sl_system_run(&config, &results);
     sl_cli_status_clear();
     SL_TRY(status);
-    status = sl_cli_results(results, sl_options_flag(options, "json"),
-                            sl_options_is_set(options, "out") ? sl_options_string(options, "out") : NULL);
+    status = sl_cli_results(results, sl_options_flag(options, "json"), out);
     sl_results_destroy(results);
     return status;
 }

@@ -76,6 +76,19 @@ TEST(disk)
     CHECK_FAILS(sl_disk_measure("/no/such/folder", (size_t) 8 << 20, 0.05, &r), SL_E_IO);
 }
 
+/* /proc takes no files, not even root's. */
+TEST(storage_that_cannot_be_written)
+{
+    sl_system_config config = {.quick = true, .disk = "/proc"};
+    sl_results_destroy(bench_results);
+    CHECK_OK(sl_results_create("system", "system", &bench_results));
+    sl_system_storage(&config, bench_results);
+    CHECK_OK(sl_results_status(bench_results));
+    CHECK_I64(sl_table_rows(bench_table("disk")), 1);
+    CHECK_STR(bench_text("disk", 0, "access"), "not measured");
+    CHECK_CONTAINS(bench_text("disk", 0, "how"), "name a folder with room by --disk, or give --disk none");
+}
+
 /* Rates and profile are two spellings of one thing: the roofline must give the rates back. */
 TEST(profile_carries_the_rates)
 {
@@ -181,6 +194,7 @@ int main(int argc, char **argv)
     RUN(hwloc_agrees_with_sys);
     RUN(intensities);
     RUN(disk);
+    RUN(storage_that_cannot_be_written);
     RUN(profile_carries_the_rates);
     RUN(launch_latency);
     RUN(measured);

@@ -78,6 +78,22 @@ TEST(mistakes)
     refused("system --what", "--what");
 }
 
+/* Told before anything is measured, and nothing is left behind. */
+TEST(files_that_cannot_be_written)
+{
+    static const char *const commands[] = {"bench lm --out nodir/a.json", "system --out nodir/a.json"};
+    for (int64_t i = 0; i < SL_COUNT(commands); i++) {
+        CHECK_I64(sluice(commands[i]), 1);
+        CHECK_STR(out, "");
+        CHECK_STR(err, "sluice: cannot write nodir/a.json: no such file or folder; check the path\n");
+    }
+    CHECK_I64(sluice("bench lm --out ."), 1);
+    CHECK_STR(err, "sluice: cannot write .: it is a folder, not a file\n");
+    refused("bench flops --steps 0 --out kept.json", "--steps");
+    CHECK(!sl_file_exists(test_path("kept.json")) && !sl_file_exists(test_path("kept.json.tmp")));
+    refused("system --disk nodir", "--disk nodir is no folder: name one with room, or give --disk none");
+}
+
 /* Every table: columns with name and unit, and in each row exactly the columns. */
 static void check_table(const sl_json *table)
 {
@@ -161,6 +177,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(list_and_help);
     RUN(mistakes);
+    RUN(files_that_cannot_be_written);
     RUN(objects);
     RUN(baseline);
     return test_end();

@@ -91,6 +91,16 @@ for wrong in "--device-mem 4GiB:2GiB:1GiB" "--device-mem 1GiB,,2GiB" "--seqlen 0
     [ $code = 2 ] && [ "$(wc -l <err.log)" = 1 ] && grep -q '^sluice: ' err.log || fail "$wrong: exit code $code, $(cat err.log)"
 done
 
+# What cannot be written is told before the first cell, with what to do.
+code=0; "$SLUICE" sweep "${grid[@]}" --out nodir/s.jsonl >out.log 2>err.log || code=$?
+[ $code = 1 ] && grep -q 'cannot write nodir/s.jsonl: no such file or folder; check the path' err.log || fail "--out into no folder: $(cat err.log)"
+code=0; "$SLUICE" sweep "${grid[@]}" --out early.jsonl --csv nodir/x.csv >out.log 2>err.log || code=$?
+[ $code = 1 ] && grep -q 'cannot write nodir/x.csv: no such file or folder' err.log && [ ! -e early.jsonl ] || fail "--csv into no folder: $(cat err.log)"
+code=0; "$SLUICE" sweep "${grid[@]}" --out early.jsonl --csv . >out.log 2>err.log || code=$?
+[ $code = 1 ] && grep -q 'it is a folder' err.log && [ ! -e early.jsonl ] || fail "--csv onto a folder: $(cat err.log)"
+"$SLUICE" sweep "${grid[@]}" --device-mem 3MiB --host-mem 32MiB --out one.jsonl --quiet >one.log
+grep -q '^1 cell: ' one.log || fail "one cell: $(head -1 one.log)"
+
 # Measured instead of planned.
 "$SLUICE" sweep --run --model byte-test --data "$SLUICE_SOURCE/README.md" --seqlen 32 --tokens-per-step 64 --steps 3 --costs roofline \
     --threads 2 --device-mem 300KiB,8MiB --out run.jsonl --quiet >/dev/null
