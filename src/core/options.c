@@ -262,7 +262,7 @@ static sl_status set_from_json(sl_options *options, const sl_json *member)
         return unknown(options, "", member->key);
     switch (member->kind) {
     case SL_JSON_NULL:
-        return SL_OK; /* as if it were not there */
+        return sl_fail(SL_E_USAGE, "\"%s\" is null: give a value or leave it out", member->key);
     case SL_JSON_BOOL:
         if (is_flag)
             return set(options, "", member->key, member->boolean ? "true" : "false", BY_FILE);
@@ -363,7 +363,7 @@ static sl_status parse_lines(sl_options *options, const char *path, char *text)
     return SL_OK;
 }
 
-sl_status sl_options_parse_file(sl_options *options, const char *path)
+static sl_status parse_file(sl_options *options, const char *path)
 {
     char *text;
     size_t length;
@@ -379,6 +379,13 @@ sl_status sl_options_parse_file(sl_options *options, const char *path)
         status = parse_lines(options, path, text);
     sl_free(text);
     return status;
+}
+
+/* The file is a part of the command: whatever is wrong with it, the command is wrong. */
+sl_status sl_options_parse_file(sl_options *options, const char *path)
+{
+    sl_status status = parse_file(options, path);
+    return status == SL_OK || status == SL_E_MEMORY ? status : SL_E_USAGE;
 }
 
 /* ---- getters ---- */

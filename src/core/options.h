@@ -41,7 +41,8 @@ sl_status sl_options_copy(const sl_options *options, sl_options **out);
 sl_status sl_options_set(sl_options *options, const char *name, const char *value);
 /* --name value, --name=value, --flag, --no-flag. The first argument that is no option stops it with an error. */
 sl_status sl_options_parse_args(sl_options *options, int argc, char **argv);
-/* A JSON object {"steps": 100, "model": "small"} or lines of `key = value` with # comments. */
+/* A JSON object {"steps": 100, "model": "small"} or lines of `key = value` with # comments. A file that is not there or
+ * is broken is wrong usage as a wrong key is: SL_E_USAGE. */
 sl_status sl_options_parse_file(sl_options *options, const char *path);
 sl_status sl_options_parse_env(sl_options *options);
 

@@ -220,11 +220,17 @@ TEST(option_files)
     write_text("a.json", "{\"steps\": [4]}");
     refused(2, TRAIN "--config a.json", "a.json:1:11: steps");
     write_text("a.json", "{\"steps\": 4");
-    refused(1, TRAIN "--config a.json", "a.json:1:12: ");
+    refused(2, TRAIN "--config a.json", "a.json:1:12: ");
+    write_text("a.json", "{\"steps\": 4, \"steps\": 5}");
+    refused(2, TRAIN "--config a.json", "a.json:1:21: \"steps\" stands twice");
+    write_text("a.json", "[4]");
+    refused(2, TRAIN "--config a.json", "a configuration is a JSON object");
+    write_text("a.json", "{\"steps\": null}");
+    refused(2, TRAIN "--config a.json", "a.json:1:11: \"steps\" is null: give a value or leave it out");
     write_text("a.conf", "lr = 1e-3 # fine\nsteps = x\n");
     refused(2, TRAIN "--config a.conf", "a.conf:2: steps: \"x\"");
-    refused(1, TRAIN "--config nosuch.json", "cannot read nosuch.json: no such file");
-    refused(1, TRAIN "--config /", "cannot read /: it is a folder");
+    refused(2, TRAIN "--config nosuch.json", "cannot read nosuch.json: no such file");
+    refused(2, TRAIN "--config /", "cannot read /: it is a folder");
     write_text("good.conf",
                "model = byte-test\nseqlen = 32\ntokens-per-step = 64\ndata = text.txt\ncosts = roofline\nsteps = 7\n");
     CHECK_I64(sluice("train --config good.conf --steps 2 --json"), 0);
