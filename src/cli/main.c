@@ -92,8 +92,8 @@ static void print_help(FILE *out)
     fputs("\n  sluice COMMAND --help explains a command's options; sluice --version tells the version.\n"
           "\nexamples:\n"
           "  sluice train --model byte-tiny --data . --seqlen 256 --steps 100 --device-mem 64MiB\n"
-          "  sluice plan --model llama3-8b --seqlen 8192 --tokens-per-step 512k --hw h200 --precision bf16 "
-          "--device-mem 24GiB\n",
+          "  sluice plan --model llama3-8b --seqlen 8192 --tokens-per-step 512k --hw h200 --precision bf16 \\\n"
+          "      --device-mem 24GiB --host-mem 100GiB\n",
           out);
 }
 

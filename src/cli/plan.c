@@ -13,8 +13,9 @@ static const char usage[] =
     "\n"
     "Says whether a training job fits two memory budgets, how fast it will be and what limits it,\n"
     "without running it and without the accelerator: --hw h200 plans for a machine elsewhere. Takes the\n"
-    "options of `sluice train`. Exit code 0: it fits; 3: it does not, and the smallest budgets that\n"
-    "would work are named.";
+    "options of `sluice train`. Those about data and the run's folder (--data, --out, --resume, ...) are\n"
+    "accepted, so that one --config serves both, but not read; --val-every counts, since it takes memory.\n"
+    "Exit code 0: it fits; 3: it does not, and the smallest budgets that would work are named.";
 
 static const char *const tier_names[SL_TIER_COUNT] = {"device", "host"};
 

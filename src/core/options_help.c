@@ -3,7 +3,7 @@
  *     Budgets
  *       --device-mem BYTES        Device memory the run may take, everything included. [2GiB]
  *
- * Groups come in the order of their first option. An option too wide for its column gets a line of its own. */
+ * Groups come in the order of their first option. Help that tells the default in words ("Default: ...") gets no bracket. An option too wide for its column gets a line of its own. */
 #include <string.h>
 
 #include "core/options.h"
@@ -46,7 +46,8 @@ static void put_option(const sl_option *option, sl_text *out)
     sl_text_printf(out, "%*s", HELP_COLUMN - column, "");
     sl_text help = {0};
     sl_text_printf(&help, "%s", option->help);
-    if (option->otherwise && option->otherwise[0] && !flag)
+    bool told = strstr(option->help, "Default:") != NULL; /* in words: the value alone would mislead */
+    if (option->otherwise && option->otherwise[0] && !flag && !told)
         sl_text_printf(&help, " [%s]", option->otherwise);
     if (help.data)
         put_wrapped(out, help.data, HELP_COLUMN);

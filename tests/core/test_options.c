@@ -12,7 +12,7 @@ static const sl_option table[] = {
     {"device-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Budgets",
      "Device memory the run may take, everything included: parameters, gradients, optimizer state, activations, "
      "workspaces "
-     "and buffers."},
+     "and buffers. Default: what there is."},
     {"json", "", SL_OPT_FLAG, "false", "Output", "Put one object on the last line of stdout."},
     {"progress", "", SL_OPT_FLAG, "true", "Output", "Leave the progress line out."},
     {"precision", "f32|bf16|bf16-master", SL_OPT_CHOICE, "bf16-master", "Job", "What is kept in which type."},
@@ -213,6 +213,7 @@ TEST(help_is_readable)
     CHECK_CONTAINS(help.data, "Optimizer steps to run. [100]\n");
     CHECK_CONTAINS(help.data, "  --precision f32|bf16|bf16-master\n");
     CHECK_CONTAINS(help.data, "\n  --no-progress ");
+    CHECK(!strstr(help.data, "[unlimited]")); /* its help tells the default */
     CHECK_CONTAINS(help.data, "Defaults stand in [brackets]");
     CHECK(strstr(strstr(help.data, "Job\n") + 1, "Job\n") ==
           NULL); /* one heading per group, though the table splits it */
