@@ -19,9 +19,8 @@ static const char usage[] =
 
 static const sl_option table[] = {
     {"out", "FILE", SL_OPT_STRING, NULL, "Output",
-     "The page. Default: report.html in the run's folder, or beside the file with .html for its ending; for several, "
-     "of "
-     "the first."},
+     "The page. Default: report.html in the run's folder, or beside the file with .html for its ending; for several "
+     "files, that of the first."},
     {"trace", "FILE", SL_OPT_STRING, NULL, "Output", "Trace of the step the log recorded last (one run only)."},
     {"csv", "FILE", SL_OPT_STRING, NULL, "Output", "Steps of a run, or the table's rows (one file only)."},
     {"quiet", NULL, SL_OPT_FLAG, "false", "Output", "Print only where the files are."},

@@ -52,10 +52,10 @@ static void print_plan(const sl_trainer_view *v)
     char a[32], b[32], c[32], d[32];
     const sl_summary *p = &v->predicted;
     printf("model   %s: %s parameters\n", v->setup->model.name, sl_format_count(v->parameters, a));
-    printf("data    %s sequences of %s tokens; a step takes %s tokens in %lld chunk%s of %s\n",
-           sl_format_count(v->sequences, a), sl_format_count(v->setup->program.chunking.seqlen, b),
-           sl_format_count(v->tokens, c), (long long) v->chunks, sl_cli_plural(v->chunks),
-           sl_format_count(v->chunk_tokens, d));
+    printf("data    %s sequence%s of %s tokens; a step takes %s tokens in %lld chunk%s of %s\n",
+           sl_format_count(v->sequences, a), sl_cli_plural(v->sequences),
+           sl_format_count(v->setup->program.chunking.seqlen, b), sl_format_count(v->tokens, c), (long long) v->chunks,
+           sl_cli_plural(v->chunks), sl_format_count(v->chunk_tokens, d));
     printf("device  %s; costs: %s\n", v->numerics, v->costs);
     printf("plan    device memory %s of %s, host memory %s of %s\n", sl_format_bytes(p->peak_bytes[SL_TIER_DEVICE], a),
            sl_cli_budget(v->budget_bytes[SL_TIER_DEVICE], b), sl_format_bytes(p->peak_bytes[SL_TIER_HOST], c),

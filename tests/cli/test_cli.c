@@ -122,6 +122,7 @@ TEST(help)
     CHECK_I64(sluice("help models"), 0);
     CHECK_CONTAINS(out, "usage: sluice models");
     check_help("train", table, count);
+    CHECK(!strstr(out, "[-1]")); /* --document-token tells its default in words */
     check_help("plan", table, count);
     static const sl_option init[] = {{.name = "model"}, {.name = "out"},       {.name = "weights"},
                                      {.name = "seed"},  {.name = "precision"}, {.name = "force"}};
