@@ -44,7 +44,8 @@ static void print_refusal(const sl_forecast_view *f)
     if (f->both_bytes[SL_TIER_DEVICE]) {
         char least[2][32];
         printf("  together %s of device and %s of host memory would do\n",
-               sl_cli_least(f->both_bytes[SL_TIER_DEVICE], least[0]), sl_cli_least(f->both_bytes[SL_TIER_HOST], least[1]));
+               sl_cli_least(f->both_bytes[SL_TIER_DEVICE], least[0]),
+               sl_cli_least(f->both_bytes[SL_TIER_HOST], least[1]));
     }
     bool device = f->min_bytes[SL_TIER_DEVICE] > 0, host = f->min_bytes[SL_TIER_HOST] > 0;
     printf("  raise %s, or use a smaller --seqlen or --chunk-tokens\n", device && host ? "one of them"

@@ -183,7 +183,7 @@ sl_status sl_parse_i64(const char *text, int64_t *out)
     char *end;
     errno = 0;
     long long value = strtoll(at, &end, 10);
-    bool ok = end != at && !isspace((unsigned char) *at) && errno == 0;
+    bool ok = end != at && !isspace((unsigned char) *at), large = errno == ERANGE;
     int shift = 0;
     if (*end == 'k' || *end == 'K')
         shift = 10, end++;
@@ -191,8 +191,10 @@ sl_status sl_parse_i64(const char *text, int64_t *out)
         shift = 20, end++;
     else if (*end == 'G')
         shift = 30, end++;
-    if (!ok || *skip_spaces(end) || __builtin_mul_overflow(value, 1ll << shift, &value))
+    if (!ok || *skip_spaces(end))
         return sl_fail(SL_E_USAGE, "\"%.60s\" is not a whole number; write for example 524288, 512k or 1M", text);
+    if (large || __builtin_mul_overflow(value, 1ll << shift, &value))
+        return sl_fail(SL_E_USAGE, "\"%.60s\" is too large a number", text);
     *out = value;
     return SL_OK;
 }

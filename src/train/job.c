@@ -86,13 +86,14 @@ static const sl_option table[] = {
     {"val-steps", "N", SL_OPT_I64, "10", "Training",
      "Batches of --tokens-per-step per validation: always the same ones, at most all there are."},
 
-    {"device", "auto|cpu|...", SL_OPT_STRING, "auto", "Machine and memory",
+    {"device", "auto|cpu|cuda", SL_OPT_STRING, "auto", "Machine and memory",
      "Where to compute; auto takes the best device present."},
     {"device-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Machine and memory",
      "Hard budget of device memory: 24GiB, 800MB. Everything counts. It changes the speed, never a bit of the result. "
-     "Without one a job takes what it likes, as long as the machine has it; else it is planned for what there is."},
+     "Default: what the job likes, as long as the machine has it; else it is planned for what there is. unlimited: "
+     "not held against the machine."},
     {"host-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Machine and memory",
-     "Hard budget of host memory, Sluice's own structures and buffers included. Without one: as --device-mem."},
+     "Hard budget of host memory, Sluice's own structures and buffers included. Default: as --device-mem."},
     {"workspace-mem", "BYTES", SL_OPT_BYTES, NULL, "Machine and memory",
      "The most device memory a kernel takes for itself where it has the choice (attention's backward): time against "
      "room for the rest, never a bit of the result. Default: a "
@@ -215,6 +216,9 @@ static sl_status check_ranges(const sl_options *o)
         SL_TRY(between(o, numbers[i].name, numbers[i].low, numbers[i].high));
     if (sl_options_is_set(o, "min-lr"))
         SL_TRY(between(o, "min-lr", 0, 1e30));
+    if (sl_options_is_set(o, "min-lr") && sl_options_f64(o, "min-lr") > sl_options_f64(o, "lr"))
+        return sl_fail(SL_E_USAGE, "--min-lr %g is above --lr %g: give a smaller one", sl_options_f64(o, "min-lr"),
+                       sl_options_f64(o, "lr"));
     if (sl_options_is_set(o, "warmup"))
         SL_TRY(at_least(o, "warmup", 0));
     SL_TRY(sl_pool_check_threads(sl_options_i64(o, "threads")));

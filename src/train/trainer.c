@@ -48,8 +48,8 @@ static sl_status check_device(const sl_setup *setup)
                        "--device sim computes nothing, it is there to plan for: train with auto, cpu or cuda");
     sl_status status = sl_device_find(setup->device, &class);
     if (status != SL_OK && setup->hardware)
-        return sl_fail_at(status, "--hw %s plans for another machine; to train on this one leave it out",
-                          setup->hardware);
+        return sl_fail(SL_E_USAGE, "--hw %s plans for another machine: leave it out to train on this one",
+                       setup->hardware);
     return status;
 }
 

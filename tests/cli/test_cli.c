@@ -195,6 +195,9 @@ TEST(usage)
     refused(2, TRAIN "--steps abc", "--steps: \"abc\" is not a whole number");
     refused(2, TRAIN "--steps 0", "at least 1");
     refused(2, TRAIN "--lr -1", "--lr -1 is out of range");
+    refused(2, TRAIN "--min-lr 1 --lr 3e-4", "--min-lr 1 is above --lr 0.0003: give a smaller one");
+    refused(2, TRAIN "--seqlen 99999999999999999999999", "is too large a number");
+    refused(2, TRAIN "--host-mem 20000000000PiB", "is more memory than can be addressed");
     refused(2, TRAIN "--lr nan", "--lr: \"nan\"");
     refused(2, TRAIN "--threads 100000", "--threads 100000 is too large");
     refused(2, "plan " JOB "--threads -1", "--threads -1 is too small");

@@ -120,7 +120,7 @@ static void check_gemm(const char *name, const sl_gemm_isa *isa, shape size, int
     sl_free(a), sl_free(b), sl_free(bias), sl_free(residual), sl_free(before), sl_free(first);
 }
 
-static void check_isa(const char *name, const sl_gemm_isa *isa, bool f32)
+static inline void check_isa(const char *name, const sl_gemm_isa *isa, bool f32)
 {
     static const shape shapes[] = {{1, 1, 1},   {1, 33, 7},   {14, 32, 256}, {15, 31, 257}, {13, 65, 31},
                                    {6, 16, 64}, {29, 50, 33}, {57, 770, 40}, {70, 96, 300}, {5, 3, 1600},

@@ -1,5 +1,5 @@
-/* Which instruction sets may be used. Three parties must agree: the CPU (cpuid), the system, which has to save the wider
- * registers (xgetbv; for AMX also a permission asked for once per process), and the user (SLUICE_ISA). */
+/* Which instruction sets may be used. Four parties must agree: the compiler that built the kernels, the CPU (cpuid), the system, which
+ * has to save the wider registers (xgetbv; for AMX also a permission asked for once per process), and the user (SLUICE_ISA). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,9 +64,20 @@ static sl_isa best_isa(void)
 }
 #endif
 
+#if defined(SL_HAVE_AMX)
+static const sl_isa built = SL_ISA_AMX;
+#elif defined(SL_HAVE_AVX512)
+static const sl_isa built = SL_ISA_AVX512;
+#elif defined(SL_HAVE_AVX2)
+static const sl_isa built = SL_ISA_AVX2;
+#else
+static const sl_isa built = SL_ISA_SCALAR;
+#endif
+
 sl_status sl_isa_detect(sl_isa *isa)
 {
     sl_isa best = best_isa();
+    best = SL_MIN(best, built);
     const char *asked = getenv("SLUICE_ISA");
     if (!asked || !asked[0]) {
         *isa = best;

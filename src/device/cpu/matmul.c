@@ -22,6 +22,7 @@ sl_gemm sl_gemm_of_matmul(const sl_launch *launch)
     return gemm;
 }
 
+#ifdef SL_HAVE_AVX2
 static size_t matmul_workspace(const sl_gemm_isa *isa, const sl_launch *launch, int threads)
 {
     const sl_gemm gemm = sl_gemm_of_matmul(launch);
@@ -34,7 +35,6 @@ static void matmul_run(const sl_gemm_isa *isa, const sl_launch *launch, sl_pool 
     sl_gemm_run(isa, &gemm, launch->workspace, pool);
 }
 
-#ifdef SL_HAVE_AVX2
 static size_t workspace_avx2(const sl_launch *launch, int threads)
 {
     return matmul_workspace(&sl_gemm_avx2, launch, threads);
@@ -46,7 +46,6 @@ static void run_avx2(const sl_launch *launch, sl_pool *pool)
 const sl_cpu_kernel sl_cpu_matmul_avx2 = {
     .name = "matmul_avx2", .op = SL_OP_MATMUL, .isa = SL_ISA_AVX2, .workspace = workspace_avx2, .run = run_avx2};
 
-#endif
 #ifdef SL_HAVE_AVX512
 static size_t workspace_avx512(const sl_launch *launch, int threads)
 {
@@ -61,4 +60,5 @@ const sl_cpu_kernel sl_cpu_matmul_avx512 = {.name = "matmul_avx512",
                                             .isa = SL_ISA_AVX512,
                                             .workspace = workspace_avx512,
                                             .run = run_avx512};
+#endif
 #endif
