@@ -1,4 +1,4 @@
-/* Inside core: how the file functions fail. */
+/* How the file functions fail, for those in core and for commands that open files themselves. */
 #ifndef SL_CORE_IO_ERROR_H
 #define SL_CORE_IO_ERROR_H
 
