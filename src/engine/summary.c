@@ -55,12 +55,5 @@ void sl_engine_summary(const sl_engine *engine, sl_summary *summary)
         summary->budget_bytes[tier] = plan->predicted.budget_bytes[tier];
     }
     summary->recompute_fraction = once > 0 ? again / once : 0;
-    if (summary->step_s <= 0)
-        return;
-    summary->tokens_per_s = (double) program->tokens / summary->step_s;
-    summary->tflops = program->flops / summary->step_s * 1e-12;
-    if (engine->peak_flops > 0) {
-        summary->mfu = program->flops / summary->step_s / engine->peak_flops;
-        summary->hfu = hardware_flops / summary->step_s / engine->peak_flops;
-    }
+    sl_summary_rates(program, engine->peak_flops, hardware_flops, summary);
 }

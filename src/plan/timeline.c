@@ -147,6 +147,16 @@ double sl_timeline_run(const sl_program *program, const sl_costs *costs, sl_acti
     return t.now_s;
 }
 
+void sl_summary_rates(const sl_program *program, double peak_flops, double hardware_flops, sl_summary *summary)
+{
+    if (summary->step_s <= 0)
+        return;
+    summary->tokens_per_s = (double) program->tokens / summary->step_s;
+    summary->tflops = program->flops / summary->step_s * 1e-12;
+    summary->mfu = peak_flops > 0 ? program->flops / summary->step_s / peak_flops : 0;
+    summary->hfu = peak_flops > 0 ? hardware_flops / summary->step_s / peak_flops : 0;
+}
+
 void sl_plan_extent(const sl_plan *plan, size_t bytes[SL_TIER_COUNT])
 {
     memset(bytes, 0, SL_TIER_COUNT * sizeof *bytes);
@@ -183,12 +193,7 @@ void sl_plan_simulate(const sl_program *program, const sl_costs *costs, sl_plan 
     memcpy(out.budget_bytes, plan->predicted.budget_bytes, sizeof out.budget_bytes);
     out.step_s = sl_timeline_run(program, costs, plan->actions, plan->n_actions, plan->deps, &out);
     count_work(program, plan, &out, &hardware_flops);
-    if (out.step_s > 0) {
-        out.tokens_per_s = (double) program->tokens / out.step_s;
-        out.tflops = program->flops / out.step_s * 1e-12;
-        out.mfu = costs->peak_flops > 0 ? program->flops / out.step_s / costs->peak_flops : 0;
-        out.hfu = costs->peak_flops > 0 ? hardware_flops / out.step_s / costs->peak_flops : 0;
-    }
+    sl_summary_rates(program, costs->peak_flops, hardware_flops, &out);
     plan->predicted = out;
 }
 

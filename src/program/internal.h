@@ -4,6 +4,7 @@
 
 #include "program/program.h"
 
+enum { UNKNOWN_PRODUCER = -2 }; /* until the program is finished: no writer seen yet */
 enum { VARIANTS = 2 }; /* full chunks and the shorter last one; both graphs have the same nodes and values */
 
 /* A run of a parameter group without padding: what one update or sum of squares works on. Padding is never touched, so
@@ -46,7 +47,20 @@ typedef struct builder {
     int32_t kind_capacity;
 } builder;
 
+static inline bool has_norm(const sl_program_config *config)
+{
+    return config->gated || config->norm;
+}
+
+/* Of moments. */
+static inline sl_dtype state_dtype(const sl_program_config *config)
+{
+    return config->precision == SL_PRECISION_BF16 ? SL_BF16 : SL_F32;
+}
+
 /* objects.c */
+/* One that belongs to no block, chunk or round. */
+sl_object sl_program_object(const char *name, sl_object_class class, size_t bytes, int32_t group);
 sl_status sl_program_add_object(builder *b, const sl_object *object, int32_t *out);
 sl_status sl_program_add_data(builder *b);
 sl_status sl_program_add_persistent(builder *b);

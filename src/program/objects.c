@@ -11,8 +11,6 @@
 
 #include "program/internal.h"
 
-enum { UNKNOWN_PRODUCER = -2 }; /* until the program is finished: no writer seen yet */
-
 int32_t sl_program_position(const builder *b, int32_t chunk)
 {
     return (int32_t) (chunk % b->chunks_per_round);
@@ -35,7 +33,7 @@ sl_status sl_program_add_object(builder *b, const sl_object *object, int32_t *ou
     return SL_OK;
 }
 
-static sl_object object_once(const char *name, sl_object_class class, size_t bytes, int32_t group)
+sl_object sl_program_object(const char *name, sl_object_class class, size_t bytes, int32_t group)
 {
     return (sl_object){
         .name = name, .class = class, .bytes = bytes, .block = -1, .chunk = -1, .round = -1, .group = group};
@@ -60,7 +58,7 @@ static sl_status add_chunk_data(builder *b, int32_t chunk, sl_input_kind kind)
         *out = p->chunks[chunk - 1].data[kind];
         return SL_OK;
     }
-    sl_object object = object_once(v->name, SL_CLASS_DATA, sl_type_bytes(&v->type), -1);
+    sl_object object = sl_program_object(v->name, SL_CLASS_DATA, sl_type_bytes(&v->type), -1);
     object.chunk = chunk;
     object.round = (int32_t) (chunk / b->chunks_per_round);
     return sl_program_add_object(b, &object, out);
@@ -69,8 +67,8 @@ static sl_status add_chunk_data(builder *b, int32_t chunk, sl_input_kind kind)
 sl_status sl_program_add_data(builder *b)
 {
     sl_program *p = b->program;
-    sl_object step = object_once("step", SL_CLASS_DATA, SL_STEP_WORDS * 4, -1);
-    sl_object losses = object_once("losses", SL_CLASS_RESULT, (size_t) p->n_chunks * 4, -1);
+    sl_object step = sl_program_object("step", SL_CLASS_DATA, SL_STEP_WORDS * 4, -1);
+    sl_object losses = sl_program_object("losses", SL_CLASS_RESULT, (size_t) p->n_chunks * 4, -1);
     p->step_object = -1;
     if (!p->config.forward_only)
         SL_TRY(sl_program_add_object(b, &step, &p->step_object));
@@ -85,7 +83,7 @@ static sl_status add_state(builder *b, const char *what, sl_object_class class, 
                            int32_t *out)
 {
     const sl_param_group *g = &b->program->groups[group];
-    sl_object object = object_once(NULL, class, (size_t) g->count * sl_dtype_bytes(dtype), group);
+    sl_object object = sl_program_object(NULL, class, (size_t) g->count * sl_dtype_bytes(dtype), group);
     object.persistent = true;
     SL_TRY(sl_region_printf(b->program->region, &object.name, "%s%s.weights", what, g->name));
     return sl_program_add_object(b, &object, out);
@@ -96,7 +94,7 @@ sl_status sl_program_add_persistent(builder *b)
 {
     sl_program *p = b->program;
     const sl_program_config *config = &p->config;
-    sl_dtype state = config->precision == SL_PRECISION_BF16 ? SL_BF16 : SL_F32;
+    sl_dtype state = state_dtype(config);
     bool training = !config->forward_only, adamw = config->optimizer == SL_OPTIMIZER_ADAMW;
     int32_t **const tables[] = {&p->param_object, &p->moment1_object, &p->moment2_object, &p->master_object};
     for (int64_t i = 0; i < SL_COUNT(tables); i++)
@@ -191,7 +189,7 @@ static sl_status resolve_gradient(builder *b, sl_value value, int out_index, sl_
     int32_t *object = straight ? &b->gradient[param->group_index] : &b->use_gradient[value];
     if (*object < 0) {
         size_t group_bytes = (size_t) p->groups[param->group_index].count * sl_dtype_bytes(b->dtype);
-        sl_object fresh = object_once(v->name, SL_CLASS_GRADIENT, straight ? group_bytes : sl_type_bytes(&v->type),
+        sl_object fresh = sl_program_object(v->name, SL_CLASS_GRADIENT, straight ? group_bytes : sl_type_bytes(&v->type),
                                       param->group_index);
         if (straight)
             SL_TRY(sl_region_printf(p->region, &fresh.name, "d.%s.weights", param->group));

@@ -13,11 +13,6 @@
 
 #include "program/internal.h"
 
-static bool has_norm(const sl_program_config *config)
-{
-    return config->gated || config->norm;
-}
-
 sl_status sl_program_find_runs(builder *b)
 {
     sl_program *p = b->program;
@@ -160,7 +155,7 @@ static sl_status add_update(builder *b, int32_t r)
 {
     const sl_program *p = b->program;
     const group_run *run = &b->runs[r];
-    sl_dtype state = p->config.precision == SL_PRECISION_BF16 ? SL_BF16 : SL_F32;
+    sl_dtype state = state_dtype(&p->config);
     bool adamw = p->config.optimizer == SL_OPTIMIZER_ADAMW;
     sl_task task = new_task(adamw ? SL_OP_ADAMW : SL_OP_SGD, p->groups[run->group].name);
     int master = adamw ? 3 : 2;

@@ -243,7 +243,7 @@ sl_status sl_program_add_task(builder *b, const sl_task *task)
         sl_object *object = &p->objects[task->out[k].object];
         bool whole = task->out[k].offset == 0 && sl_type_bytes(&task->out[k].type) == object->bytes;
         bool alone = whole && !(task->accumulate >> k & 1u) && !(sl_op(task->op)->updates >> k & 1u);
-        object->producer = object->producer == -2 && alone ? p->n_tasks : -1;
+        object->producer = object->producer == UNKNOWN_PRODUCER && alone ? p->n_tasks : -1;
     }
     p->tasks[p->n_tasks++] = *task;
     return SL_OK;
@@ -333,22 +333,10 @@ static sl_status add_round(builder *b, int32_t round)
 static sl_status prepare_norm(builder *b)
 {
     sl_program *p = b->program;
-    sl_object partials = {.name = "sums of squares",
-                          .class = SL_CLASS_HIDDEN,
-                          .bytes = (size_t) b->n_runs * 4,
-                          .block = -1,
-                          .chunk = -1,
-                          .round = -1,
-                          .group = -1};
-    sl_object gate = {.name = "gradient norm",
-                      .class = SL_CLASS_RESULT,
-                      .bytes = 16,
-                      .block = -1,
-                      .chunk = -1,
-                      .round = -1,
-                      .group = -1};
+    sl_object partials = sl_program_object("sums of squares", SL_CLASS_HIDDEN, (size_t) b->n_runs * 4, -1);
+    sl_object gate = sl_program_object("gradient norm", SL_CLASS_RESULT, 16, -1);
     b->partials_object = p->gate_object = -1;
-    if (p->config.forward_only || !(p->config.gated || p->config.norm))
+    if (p->config.forward_only || !has_norm(&p->config))
         return SL_OK;
     SL_TRY(sl_program_add_object(b, &partials, &b->partials_object));
     return sl_program_add_object(b, &gate, &p->gate_object);

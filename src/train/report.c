@@ -43,20 +43,14 @@ static size_t host_peak(const sl_trainer *t)
 
 void sl_run_measured(const sl_trainer *t, sl_summary *m)
 {
+    double peak = t->prepared.costs->peak_flops;
     sl_engine_summary(t->train.engine, m);
-    double device_s = m->step_s;
+    double hardware_flops = m->hfu * peak * m->step_s; /* the last step's, whose time gives way to the median */
     m->step_s = sl_run_median(t);
     m->peak_bytes[SL_TIER_DEVICE] = arena_peak(t, SL_TIER_DEVICE);
     m->peak_bytes[SL_TIER_HOST] = host_peak(t);
     memcpy(m->budget_bytes, t->prepared.budget, sizeof m->budget_bytes);
-    if (m->step_s <= 0)
-        return;
-    const sl_program *program = t->prepared.program;
-    double peak = t->prepared.costs->peak_flops;
-    m->hfu *= device_s / m->step_s; /* from the last step's time to the median */
-    m->tokens_per_s = (double) program->tokens / m->step_s;
-    m->tflops = program->flops / m->step_s * 1e-12;
-    m->mfu = peak > 0 ? program->flops / m->step_s / peak : 0;
+    sl_summary_rates(t->prepared.program, peak, hardware_flops, m);
 }
 
 static void predicted(const sl_trainer *t, sl_summary *p)
