@@ -5,7 +5,7 @@
 #include "program/program.h"
 
 enum { UNKNOWN_PRODUCER = -2 }; /* until the program is finished: no writer seen yet */
-enum { VARIANTS = 2 }; /* full chunks and the shorter last one; both graphs have the same nodes and values */
+enum { VARIANTS = 2 };          /* full chunks and the shorter last one; both graphs have the same nodes and values */
 
 /* A run of a parameter group without padding: what one update or sum of squares works on. Padding is never touched, so
  * whatever the memory of a gradient held before cannot reach a norm or a weight. */

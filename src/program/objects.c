@@ -189,8 +189,8 @@ static sl_status resolve_gradient(builder *b, sl_value value, int out_index, sl_
     int32_t *object = straight ? &b->gradient[param->group_index] : &b->use_gradient[value];
     if (*object < 0) {
         size_t group_bytes = (size_t) p->groups[param->group_index].count * sl_dtype_bytes(b->dtype);
-        sl_object fresh = sl_program_object(v->name, SL_CLASS_GRADIENT, straight ? group_bytes : sl_type_bytes(&v->type),
-                                      param->group_index);
+        sl_object fresh = sl_program_object(v->name, SL_CLASS_GRADIENT,
+                                            straight ? group_bytes : sl_type_bytes(&v->type), param->group_index);
         if (straight)
             SL_TRY(sl_region_printf(p->region, &fresh.name, "d.%s.weights", param->group));
         fresh.block = v->block;

@@ -87,6 +87,8 @@ TEST(storage_that_cannot_be_written)
     CHECK_I64(sl_table_rows(bench_table("disk")), 1);
     CHECK_STR(bench_text("disk", 0, "access"), "not measured");
     CHECK_CONTAINS(bench_text("disk", 0, "how"), "name a folder with room by --disk, or give --disk none");
+    sl_results_destroy(bench_results);
+    bench_results = NULL;
 }
 
 /* Rates and profile are two spellings of one thing: the roofline must give the rates back. */
