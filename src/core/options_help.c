@@ -3,7 +3,8 @@
  *     Budgets
  *       --device-mem BYTES        Device memory the run may take, everything included. [2GiB]
  *
- * Groups come in the order of their first option. Help that tells the default in words ("Default: ...") gets no bracket. An option too wide for its column gets a line of its own. */
+ * Groups come in the order of their first option. Help that tells the default in words ("Default: ...") gets no bracket.
+ * An option too wide for its column gets a line of its own. */
 #include <string.h>
 
 #include "core/options.h"

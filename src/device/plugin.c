@@ -1,7 +1,7 @@
 /*
  * Finding and loading device plugins. Looked for in $SLUICE_PLUGINS alone where that is set; else beside the library or program that
- * holds this code, and where an installation puts libraries as seen from there. Loaded once, kept until the process ends. Why a plugin is not there is remembered, so that `--device
- * cuda` can say it and `auto` can tell why the CPU is used.
+ * holds this code, and where an installation puts libraries as seen from there. Loaded once, kept until the process ends. Why a
+ * plugin is not there is remembered, so that `--device cuda` can say it and `auto` can tell why the CPU is used.
  */
 #include "device/plugin.h"
 

@@ -1,6 +1,6 @@
 /*
- * Attention backward for every launch that neither Hopper's kernels nor cuDNN take, in f32 arithmetic and without atomics: every sum has one owner and a
- * fixed order. The scores are recomputed by both owners, which makes seven products of five.
+ * Attention backward for every launch that neither Hopper's kernels nor cuDNN take, in f32 arithmetic and without atomics: every sum
+ * has one owner and a fixed order. The scores are recomputed by both owners, which makes seven products of five.
  *
  *   D = rowsum(dO O)      a warp per query and head
  *   dQ                    here: a block has 32 or 64 queries of a head, and over the keys they see dQ += dS K

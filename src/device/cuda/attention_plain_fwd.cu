@@ -1,8 +1,8 @@
 /*
  * Attention forward for every launch that neither Hopper's kernels nor cuDNN take (f32, odd head dims, on older GPUs packed sequences
- * of different lengths), in f32 arithmetic: a block has 32 or 64 queries of a head and walks over the keys that any of them sees, tile by tile, with the softmax of
- * Milakov and Gimelshein: the maximum so far, the sum so far and the output so far, scaled down whenever the maximum grows. Scores
- * are kept in units of log 2.
+ * of different lengths), in f32 arithmetic: a block has 32 or 64 queries of a head and walks over the keys that any of them sees, tile
+ * by tile, with the softmax of Milakov and Gimelshein: the maximum so far, the sum so far and the output so far, scaled down whenever
+ * the maximum grows. Scores are kept in units of log 2.
  *
  *   K(t) is here    fetch V(t)      S = Q K^T, mask, softmax, P
  *   V(t) is here    fetch K(t+1)    O += P V
