@@ -26,8 +26,6 @@ int sl_cli_run(const sl_option *table, int64_t count, const char *usage, int arg
 void sl_cli_log_level(const sl_options *options);
 
 /* Figures in words (show.c). Those with `out` may also return a constant. */
-const char *sl_cli_budget(size_t bytes, char out[32]); /* SIZE_MAX: "unlimited" */
-const char *sl_cli_least(size_t bytes, char out[32]);  /* rounded up: what is printed would do */
 const char *sl_cli_flops(double tflops, char out[32]); /* "12.3 TFLOP/s", "85 GFLOP/s" */
 char *sl_cli_speed(double tokens_per_s, char out[32]); /* "11,327", "1.6" */
 const char *sl_cli_limit(const char *limit);           /* what holds a step back */

@@ -23,8 +23,8 @@ static void print_tier(sl_tier tier, const sl_forecast_view *f)
 {
     char a[32], b[32], c[32];
     printf("  %-8s %10s of %s; the least that works is %s (%s as given)\n", tier_names[tier],
-           sl_format_bytes(f->predicted.peak_bytes[tier], a), sl_cli_budget(f->budget_bytes[tier], b),
-           sl_cli_least(f->min_bytes[tier], c), tier_names[!tier]);
+           sl_format_bytes(f->predicted.peak_bytes[tier], a), sl_format_bytes(f->budget_bytes[tier], b),
+           sl_format_bytes_up(f->min_bytes[tier], c), tier_names[!tier]);
 }
 
 static void print_refusal(const sl_forecast_view *f)
@@ -34,18 +34,18 @@ static void print_refusal(const sl_forecast_view *f)
         const char *other = tier_names[!tier];
         char budget[32], least[32], needed[96];
         if (f->min_bytes[tier])
-            snprintf(needed, sizeof needed, "%s (%zu bytes) would do", sl_cli_least(f->min_bytes[tier], least),
+            snprintf(needed, sizeof needed, "%s (%zu bytes) would do", sl_format_bytes_up(f->min_bytes[tier], least),
                      f->min_bytes[tier]);
         else
             snprintf(needed, sizeof needed, "no amount would do");
         printf("  %-8s %10s given; with the %s memory as given %s\n", tier_names[tier],
-               sl_cli_budget(f->budget_bytes[tier], budget), other, needed);
+               sl_format_bytes(f->budget_bytes[tier], budget), other, needed);
     }
     if (f->both_bytes[SL_TIER_DEVICE]) {
         char least[2][32];
         printf("  together %s of device and %s of host memory would do\n",
-               sl_cli_least(f->both_bytes[SL_TIER_DEVICE], least[0]),
-               sl_cli_least(f->both_bytes[SL_TIER_HOST], least[1]));
+               sl_format_bytes_up(f->both_bytes[SL_TIER_DEVICE], least[0]),
+               sl_format_bytes_up(f->both_bytes[SL_TIER_HOST], least[1]));
     }
     bool device = f->min_bytes[SL_TIER_DEVICE] > 0, host = f->min_bytes[SL_TIER_HOST] > 0;
     printf("  raise %s, or use a smaller --seqlen or --chunk-tokens\n", device && host ? "one of them"

@@ -1,19 +1,8 @@
 /* How figures are put into words. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
-
-const char *sl_cli_budget(size_t bytes, char out[32])
-{
-    return bytes == SIZE_MAX ? "unlimited" : sl_format_bytes(bytes, out);
-}
-
-const char *sl_cli_least(size_t bytes, char out[32])
-{
-    return sl_format_bytes_up(bytes, out);
-}
 
 char *sl_cli_speed(double tokens_per_s, char out[32])
 {

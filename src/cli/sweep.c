@@ -212,7 +212,7 @@ static void show_progress(const sweep *s, const sl_sweep_cell *cell, const sl_sw
         return;
     snprintf(line, sizeof line, "cell %lld/%lld  %.40s %lld  device %s  host %s  %s  left %s",
              (long long) (s->found + s->finished), (long long) s->grid.count, cell->model, (long long) cell->seqlen,
-             sl_cli_budget(cell->budget[SL_TIER_DEVICE], device), sl_cli_budget(cell->budget[SL_TIER_HOST], host),
+             sl_format_bytes(cell->budget[SL_TIER_DEVICE], device), sl_format_bytes(cell->budget[SL_TIER_HOST], host),
              r->status == SL_E_DOES_NOT_FIT ? "does not fit"
              : r->status != SL_OK
                  ? "failed"
@@ -239,8 +239,8 @@ static void show_end(const sweep *s, const char *csv)
            s->found ? ", the others were there" : "");
     if (s->best_cell)
         printf("best    %s tok/s: %s %lld  device %s  host %s\n", sl_cli_speed(s->best, best), s->best_cell->model,
-               (long long) s->best_cell->seqlen, sl_cli_budget(s->best_cell->budget[SL_TIER_DEVICE], device),
-               sl_cli_budget(s->best_cell->budget[SL_TIER_HOST], host));
+               (long long) s->best_cell->seqlen, sl_format_bytes(s->best_cell->budget[SL_TIER_DEVICE], device),
+               sl_format_bytes(s->best_cell->budget[SL_TIER_HOST], host));
     printf("cells   %s\n", s->path);
     if (csv)
         printf("csv     %s\n", csv);

@@ -58,8 +58,8 @@ static void print_plan(const sl_trainer_view *v)
            sl_cli_plural(v->chunks), sl_format_count(v->chunk_tokens, d));
     printf("device  %s; costs: %s\n", v->numerics, v->costs);
     printf("plan    device memory %s of %s, host memory %s of %s\n", sl_format_bytes(p->peak_bytes[SL_TIER_DEVICE], a),
-           sl_cli_budget(v->budget_bytes[SL_TIER_DEVICE], b), sl_format_bytes(p->peak_bytes[SL_TIER_HOST], c),
-           sl_cli_budget(v->budget_bytes[SL_TIER_HOST], d));
+           sl_format_bytes(v->budget_bytes[SL_TIER_DEVICE], b), sl_format_bytes(p->peak_bytes[SL_TIER_HOST], c),
+           sl_format_bytes(v->budget_bytes[SL_TIER_HOST], d));
     printf("        %s in and %s out a step, %.1f %% of the arithmetic recomputed\n",
            sl_format_bytes((size_t) p->h2d_bytes, a), sl_format_bytes((size_t) p->d2h_bytes, b),
            100 * p->recompute_fraction);

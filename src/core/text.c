@@ -223,9 +223,9 @@ sl_status sl_parse_bool(const char *text, bool *out)
 
 /* ---- showing numbers ---- */
 
-/* `most`: what a unit's figure may come to before the next unit is taken. */
-static char *format_bytes(size_t bytes, double most, bool up, char out[32])
+static char *format_bytes(size_t bytes, bool up, char out[32])
 {
+    const double most = up ? 1023.9 : 1023.95; /* from there on a unit's figure would be shown as 1024.0 */
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (bytes == SIZE_MAX) {
         strcpy(out, "unlimited");
@@ -244,12 +244,12 @@ static char *format_bytes(size_t bytes, double most, bool up, char out[32])
 
 char *sl_format_bytes(size_t bytes, char out[32])
 {
-    return format_bytes(bytes, 1023.95, false, out);
+    return format_bytes(bytes, false, out);
 }
 
 char *sl_format_bytes_up(size_t bytes, char out[32])
 {
-    return format_bytes(bytes, 1023.9, true, out);
+    return format_bytes(bytes, true, out);
 }
 
 char *sl_format_seconds(double seconds, char out[32])

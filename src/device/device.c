@@ -17,6 +17,22 @@ const char *sl_stream_name(sl_stream stream)
     return names[stream];
 }
 
+sl_status sl_event_issue(uint64_t *issued, int64_t count, uint64_t step, sl_stream stream, int64_t event, bool record)
+{
+    if (event < 0 || event >= count)
+        return sl_fail(SL_E_INTERNAL, "event %lld on stream %s: the device was opened for %lld events",
+                       (long long) event, sl_stream_name(stream), (long long) count);
+    if (!record && issued[event] != step)
+        return sl_fail(SL_E_INTERNAL, "stream %s waits for event %lld, which this step has not recorded",
+                       sl_stream_name(stream), (long long) event);
+    if (record && issued[event] == step)
+        return sl_fail(SL_E_INTERNAL, "stream %s records event %lld a second time in one step", sl_stream_name(stream),
+                       (long long) event);
+    if (record)
+        issued[event] = step;
+    return SL_OK;
+}
+
 bool sl_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t arena_bytes[SL_TIER_COUNT], const void *at,
                   size_t bytes)
 {

@@ -115,6 +115,8 @@ enum { SL_DEVICE_CLASSES = 3 };
 int64_t sl_device_classes(const sl_device_class *classes[SL_DEVICE_CLASSES]); /* all there are here; how many */
 sl_status sl_device_open(const char *name, const sl_device_config *config, sl_device **device);
 void sl_device_close(sl_device *device); /* NULL is fine */
+/* A record of an event or a wait for it is issued: within the contract? `issued`: by event, the step in which its record was, last. */
+sl_status sl_event_issue(uint64_t *issued, int64_t count, uint64_t step, sl_stream stream, int64_t event, bool record);
 /* Do these bytes, or all operands and the workspace of a launch, lie inside one arena each? */
 bool sl_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t arena_bytes[SL_TIER_COUNT], const void *at,
                   size_t bytes);

@@ -27,7 +27,7 @@ void sl_engine_summary(const sl_engine *engine, sl_summary *summary)
 {
     const sl_plan *plan = engine->plan;
     const sl_program *program = engine->program;
-    double compute_end = 0, hardware_flops = 0, again = 0, once = 0;
+    double compute_end = 0, hardware_flops;
     *summary = (sl_summary){0};
     for (int32_t i = 0; i < plan->n_actions; i++) {
         const sl_action *action = &plan->actions[i];
@@ -39,21 +39,11 @@ void sl_engine_summary(const sl_engine *engine, sl_summary *summary)
                 blame(engine, action, span->start - compute_end, summary);
             compute_end = span->end;
         }
-        if (action->kind == SL_ACTION_COPY) {
-            sl_tier from = plan->places[action->from].tier, to = plan->places[action->to].tier;
-            double bytes = (double) engine->items[i].bytes;
-            summary->h2d_bytes += to < from ? bytes : 0;
-            summary->d2h_bytes += to > from ? bytes : 0;
-            continue;
-        }
-        const sl_work *work = &program->kinds[program->tasks[action->task].kind].work;
-        hardware_flops += work->hardware_flops;
-        *(action->recompute ? &again : &once) += work->flops;
     }
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         summary->peak_bytes[tier] = engine->peak_bytes[tier];
         summary->budget_bytes[tier] = plan->predicted.budget_bytes[tier];
     }
-    summary->recompute_fraction = once > 0 ? again / once : 0;
+    sl_summary_count(program, plan, summary, &hardware_flops);
     sl_summary_rates(program, engine->peak_flops, hardware_flops, summary);
 }

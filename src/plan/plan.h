@@ -146,6 +146,8 @@ void sl_plan_destroy(sl_plan *plan);
 sl_status sl_plan_minimum(const sl_program *program, const sl_costs *costs, const sl_plan_config *config, sl_tier tier,
                           size_t *bytes);
 
+/* What a plan moves and recomputes, and all arithmetic it does: of a prediction and of a measurement alike. */
+void sl_summary_count(const sl_program *program, const sl_plan *plan, sl_summary *summary, double *hardware_flops);
 /* Speeds of a summary whose step_s is set; hardware_flops: arithmetic a step does, what is recomputed included. */
 void sl_summary_rates(const sl_program *program, double peak_flops, double hardware_flops, sl_summary *summary);
 /* A plan's arenas: the end of the highest place in each tier. */

@@ -167,7 +167,7 @@ void sl_plan_extent(const sl_plan *plan, size_t bytes[SL_TIER_COUNT])
     }
 }
 
-static void count_work(const sl_program *program, const sl_plan *plan, sl_summary *out, double *hardware_flops)
+void sl_summary_count(const sl_program *program, const sl_plan *plan, sl_summary *out, double *hardware_flops)
 {
     double flops = 0, again = 0;
     *hardware_flops = 0;
@@ -183,7 +183,6 @@ static void count_work(const sl_program *program, const sl_plan *plan, sl_summar
         *(a->recompute ? &again : &flops) += work->flops;
     }
     out->recompute_fraction = flops > 0 ? again / flops : 0;
-    sl_plan_extent(plan, out->peak_bytes);
 }
 
 void sl_plan_simulate(const sl_program *program, const sl_costs *costs, sl_plan *plan)
@@ -192,7 +191,8 @@ void sl_plan_simulate(const sl_program *program, const sl_costs *costs, sl_plan 
     double hardware_flops;
     memcpy(out.budget_bytes, plan->predicted.budget_bytes, sizeof out.budget_bytes);
     out.step_s = sl_timeline_run(program, costs, plan->actions, plan->n_actions, plan->deps, &out);
-    count_work(program, plan, &out, &hardware_flops);
+    sl_summary_count(program, plan, &out, &hardware_flops);
+    sl_plan_extent(plan, out.peak_bytes);
     sl_summary_rates(program, costs->peak_flops, hardware_flops, &out);
     plan->predicted = out;
 }

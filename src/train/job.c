@@ -214,11 +214,12 @@ static sl_status check_ranges(const sl_options *o)
         SL_TRY(at_least(o, counts[i].name, counts[i].least));
     for (int64_t i = 0; i < SL_COUNT(numbers); i++)
         SL_TRY(between(o, numbers[i].name, numbers[i].low, numbers[i].high));
-    if (sl_options_is_set(o, "min-lr"))
+    if (sl_options_is_set(o, "min-lr")) {
+        const double least = sl_options_f64(o, "min-lr"), lr = sl_options_f64(o, "lr");
         SL_TRY(between(o, "min-lr", 0, 1e30));
-    if (sl_options_is_set(o, "min-lr") && sl_options_f64(o, "min-lr") > sl_options_f64(o, "lr"))
-        return sl_fail(SL_E_USAGE, "--min-lr %g is above --lr %g: give a smaller one", sl_options_f64(o, "min-lr"),
-                       sl_options_f64(o, "lr"));
+        if (least > lr)
+            return sl_fail(SL_E_USAGE, "--min-lr %g is above --lr %g: give a smaller one", least, lr);
+    }
     if (sl_options_is_set(o, "warmup"))
         SL_TRY(at_least(o, "warmup", 0));
     SL_TRY(sl_pool_check_threads(sl_options_i64(o, "threads")));

@@ -219,18 +219,20 @@ TEST(usage)
 
 TEST(option_files)
 {
-    write_text("a.json", "{\n  \"stepz\": 4\n}\n");
-    refused(2, TRAIN "--config a.json", "a.json:2:12: unknown option stepz; did you mean steps?");
-    write_text("a.json", "{\"steps\": [4]}");
-    refused(2, TRAIN "--config a.json", "a.json:1:11: steps");
-    write_text("a.json", "{\"steps\": 4");
-    refused(2, TRAIN "--config a.json", "a.json:1:12: ");
-    write_text("a.json", "{\"steps\": 4, \"steps\": 5}");
-    refused(2, TRAIN "--config a.json", "a.json:1:21: \"steps\" stands twice");
-    write_text("a.json", "[4]");
-    refused(2, TRAIN "--config a.json", "a configuration is a JSON object");
-    write_text("a.json", "{\"steps\": null}");
-    refused(2, TRAIN "--config a.json", "a.json:1:11: \"steps\" is null: give a value or leave it out");
+    static const struct {
+        const char *text, *message;
+    } files[] = {
+        {"{\n  \"stepz\": 4\n}\n", "a.json:2:12: unknown option stepz; did you mean steps?"},
+        {"{\"steps\": [4]}", "a.json:1:11: steps"},
+        {"{\"steps\": 4", "a.json:1:12: "},
+        {"{\"steps\": 4, \"steps\": 5}", "a.json:1:21: \"steps\" stands twice"},
+        {"[4]", "a configuration is a JSON object"},
+        {"{\"steps\": null}", "a.json:1:11: \"steps\" is null: give a value or leave it out"},
+    };
+    for (int64_t i = 0; i < SL_COUNT(files); i++) {
+        write_text("a.json", files[i].text);
+        refused(2, TRAIN "--config a.json", files[i].message);
+    }
     write_text("a.conf", "lr = 1e-3 # fine\nsteps = x\n");
     refused(2, TRAIN "--config a.conf", "a.conf:2: steps: \"x\"");
     refused(2, TRAIN "--config nosuch.json", "cannot read nosuch.json: no such file");

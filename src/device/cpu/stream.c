@@ -222,24 +222,6 @@ void sl_cpu_streams_begin(sl_cpu_streams *streams)
         streams->queues[s].first = atomic_load_explicit(&streams->queues[s].issued, memory_order_relaxed);
 }
 
-static sl_status check_event(sl_cpu_streams *streams, sl_stream stream, const sl_cpu_command *command)
-{
-    int64_t event = command->event;
-    if (event < 0 || event >= streams->max_events)
-        return sl_fail(SL_E_INTERNAL, "event %lld on stream %s: the device was opened for %lld events",
-                       (long long) event, sl_stream_name(stream), (long long) streams->max_events);
-    bool recorded = streams->recorded[event] == streams->step;
-    if (command->kind == SL_CPU_WAIT && !recorded)
-        return sl_fail(SL_E_INTERNAL, "stream %s waits for event %lld, which this step has not recorded",
-                       sl_stream_name(stream), (long long) event);
-    if (command->kind == SL_CPU_RECORD && recorded)
-        return sl_fail(SL_E_INTERNAL, "stream %s records event %lld a second time in one step", sl_stream_name(stream),
-                       (long long) event);
-    if (command->kind == SL_CPU_RECORD)
-        streams->recorded[event] = streams->step;
-    return SL_OK;
-}
-
 sl_status sl_cpu_streams_push(sl_cpu_streams *streams, sl_stream stream, const sl_cpu_command *command)
 {
     queue *q = &streams->queues[stream];
@@ -248,7 +230,8 @@ sl_status sl_cpu_streams_push(sl_cpu_streams *streams, sl_stream stream, const s
         return sl_fail(SL_E_INTERNAL, "stream %s: more than the %lld commands per step the device was opened for",
                        sl_stream_name(stream), (long long) streams->max_commands);
     if (command->kind == SL_CPU_RECORD || command->kind == SL_CPU_WAIT)
-        SL_TRY(check_event(streams, stream, command));
+        SL_TRY(sl_event_issue(streams->recorded, streams->max_events, streams->step, stream, command->event,
+                              command->kind == SL_CPU_RECORD));
     q->commands[issued % (uint64_t) streams->max_commands] = *command;
     atomic_store(&q->issued, issued + 1);
     ring(&q->thread, WANTS_COMMANDS);

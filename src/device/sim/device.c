@@ -35,7 +35,7 @@ typedef struct queue {
 } queue;
 
 typedef struct event {
-    uint64_t issued, recorded; /* steps: in which its record was issued last, and ran last */
+    uint64_t recorded; /* step */
     double time;
 } event;
 
@@ -45,6 +45,7 @@ typedef struct sim_device {
     unsigned char *arena[SL_TIER_COUNT];
     queue queues[SL_STREAM_COUNT];
     event *events;
+    uint64_t *issued; /* by event: see sl_event_issue */
     uint64_t step, draws;
     bool in_step;
     sl_status error;
@@ -71,6 +72,7 @@ static void sim_close(sl_device *device)
     for (int s = 0; s < SL_STREAM_COUNT; s++)
         sl_free(sim->queues[s].commands);
     sl_free(sim->events);
+    sl_free(sim->issued);
     sl_free(sim);
 }
 
@@ -89,6 +91,7 @@ static sl_status sim_open(const sl_device_config *config, sl_device **device)
         SL_TRY_GOTO(sl_alloc(&sim->queues[s].commands, SL_MAX(config->max_commands, 1), sizeof(command)), fail);
     }
     SL_TRY_GOTO(sl_alloc(&sim->events, SL_MAX(config->max_events, 1), sizeof *sim->events), fail);
+    SL_TRY_GOTO(sl_alloc(&sim->issued, SL_MAX(config->max_events, 1), sizeof *sim->issued), fail);
     *device = &sim->base;
     return SL_OK;
 fail:
@@ -155,19 +158,9 @@ static sl_status push(sim_device *sim, sl_stream stream, const command *c)
         return note(sim,
                     sl_fail(SL_E_INTERNAL, "stream %s: more than the %lld commands per step the device was opened for",
                             sl_stream_name(stream), (long long) sim->config.max_commands));
-    bool has_event = c->kind == RECORD || c->kind == WAIT;
-    if (has_event && (c->event < 0 || c->event >= sim->config.max_events))
-        return note(sim, sl_fail(SL_E_INTERNAL, "event %lld on stream %s: the device was opened for %lld events",
-                                 (long long) c->event, sl_stream_name(stream), (long long) sim->config.max_events));
-    event *e = has_event ? &sim->events[c->event] : NULL;
-    if (c->kind == WAIT && e->issued != sim->step)
-        return note(sim, sl_fail(SL_E_INTERNAL, "stream %s waits for event %lld, which this step has not recorded",
-                                 sl_stream_name(stream), (long long) c->event));
-    if (c->kind == RECORD && e->issued == sim->step)
-        return note(sim, sl_fail(SL_E_INTERNAL, "stream %s records event %lld a second time in one step",
-                                 sl_stream_name(stream), (long long) c->event));
-    if (c->kind == RECORD)
-        e->issued = sim->step;
+    if (c->kind == RECORD || c->kind == WAIT)
+        SL_TRY(note(
+            sim, sl_event_issue(sim->issued, sim->config.max_events, sim->step, stream, c->event, c->kind == RECORD)));
     q->commands[q->count++] = *c;
     return SL_OK;
 }
@@ -250,7 +243,7 @@ static void advance(sim_device *sim, queue *q)
         memmove(c->to + from, c->from + from, to - from);
         break;
     case RECORD:
-        sim->events[c->event].recorded = sim->step, sim->events[c->event].time = q->clock;
+        sim->events[c->event] = (event){sim->step, q->clock};
         break;
     case WAIT:
         q->clock = SL_MAX(q->clock, sim->events[c->event].time);
