@@ -74,7 +74,7 @@ row() { tee -a "$results" >> "$work/rows"; }
 run() { # name, then the flags of sluice train: writes $work/NAME.out and $work/NAME/events.jsonl
     local name=$1
     shift
-    timeout "${LIMIT:-900}" "$sluice" train --data "$work/corpus.txt" --checkpoint-every -1 --out "$work/$name" --json --quiet "$@" \
+    timeout "${LIMIT:-900}" "$sluice" train --data "$work/corpus.txt" --data-format bytes --checkpoint-every -1 --out "$work/$name" --json --quiet "$@" \
         > "$work/$name.out" 2> "$work/$name.err"
 }
 why() { # name of a run that failed

@@ -27,7 +27,7 @@ r = json.loads(sys.stdin.readline())
 print(*(r[k] for k in sys.argv[1:]))' "$@"; }
 median() { printf '%s\n' "$@" | sort -g | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
 ours() { # model, tokens of a sequence, tokens of a step, steps, precision, more...
-    "$sluice" train --model "$1" --seqlen "$2" --tokens-per-step "$3" --steps "$4" --precision "$5" --data "$work/corpus.txt" \
+    "$sluice" train --model "$1" --seqlen "$2" --tokens-per-step "$3" --steps "$4" --precision "$5" --data "$work/corpus.txt" --data-format bytes \
         --threads "$threads" --device cpu --json --quiet "${@:6}"; }
 theirs() { # dtype, more...
     OMP_NUM_THREADS=$threads timeout "${limit:-3600}" "$python" "$peer" --device cpu --model small --seqlen 256 --batch 4 \

@@ -48,7 +48,7 @@ against() { # model, sequence length, tokens per step, steps: planned from the p
     local job=(--model "$1" --seqlen "$2" --tokens-per-step "$3" --precision bf16)
     [[ $device == cpu ]] && job+=(--device cpu)
     "$sluice" plan --hw "$out/system.json" "${job[@]}" --json > "$work/plan" 2> "$work/error" &&
-        "$sluice" train --device "$device" --hw "$out/system.json" "${job[@]}" --steps "$4" --data "$work/corpus.txt" --out "$work/$1" --checkpoint-every -1 \
+        "$sluice" train --device "$device" --hw "$out/system.json" "${job[@]}" --steps "$4" --data "$work/corpus.txt" --data-format bytes --out "$work/$1" --checkpoint-every -1 \
             --json 2> "$work/error" | tail -n 1 > "$work/run"
     if [[ ! -s $work/run || ! -s $work/plan ]]; then
         echo "$1: failed: $(tail -n 1 "$work/error")"

@@ -12,7 +12,6 @@
 
 #include "core/hash.h"
 #include "core/mem.h"
-#include "data/corpus.h"
 #include "data/permute.h"
 
 struct sl_loader {
@@ -40,17 +39,24 @@ static sl_status too_little(const char *paths, const sl_corpus *corpus, int64_t 
                    sequences * seqlen + 1);
 }
 
+static sl_status open_corpus(const sl_loader_config *c, const char *paths, sl_corpus **corpus)
+{
+    sl_corpus_config config = {
+        .paths = paths, .leave_out = c->run, .vocab = c->vocab, .document_token = c->document_token, .bytes = c->bytes};
+    return sl_corpus_open(&config, corpus);
+}
+
 /* Opens the files and fixes which sequences belong to which split. */
 static sl_status open_splits(sl_loader *loader)
 {
     const sl_loader_config *c = &loader->config;
-    SL_TRY(sl_corpus_open(c->data, c->run, c->vocab, c->document_token, &loader->train));
+    SL_TRY(open_corpus(c, c->data, &loader->train));
     int64_t all = sequences_of(loader->train, c->seqlen);
     if (all < 1)
         return too_little(c->data, loader->train, c->seqlen, 1);
     loader->n[SL_SPLIT_TRAIN] = all;
     if (c->val_data) {
-        SL_TRY(sl_corpus_open(c->val_data, c->run, c->vocab, c->document_token, &loader->validation));
+        SL_TRY(open_corpus(c, c->val_data, &loader->validation));
         loader->n[SL_SPLIT_VALIDATION] = sequences_of(loader->validation, c->seqlen);
         if (loader->n[SL_SPLIT_VALIDATION] < 1)
             return too_little(c->val_data, loader->validation, c->seqlen, 1);
@@ -127,6 +133,13 @@ int64_t sl_loader_sequences(const sl_loader *loader, sl_split split)
     return loader->n[split];
 }
 
+const sl_corpus_contents *sl_loader_contents(const sl_loader *loader, sl_split split)
+{
+    if (split == SL_SPLIT_TRAIN)
+        return sl_corpus_contents_of(loader->train);
+    return loader->config.val_data ? sl_corpus_contents_of(loader->validation) : NULL;
+}
+
 size_t sl_loader_bytes(const sl_loader *loader)
 {
     bool two = loader->validation && loader->validation != loader->train;
@@ -136,6 +149,11 @@ size_t sl_loader_bytes(const sl_loader *loader)
 uint64_t sl_loader_fingerprint(const sl_loader *loader)
 {
     return loader->fingerprint;
+}
+
+uint64_t sl_loader_sample(const sl_loader *loader)
+{
+    return sl_corpus_sample(loader->train);
 }
 
 static sl_status hold(sl_loader *loader, sl_split split, int64_t position)

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/status.h"
+#include "data/corpus.h"
 
 typedef enum sl_split { SL_SPLIT_TRAIN, SL_SPLIT_VALIDATION, SL_SPLIT_COUNT } sl_split;
 
@@ -25,6 +25,7 @@ typedef struct sl_loader_config {
     int64_t seqlen, vocab;
     int64_t document_token; /* -1: what the format says */
     int64_t max_documents;  /* kept apart per sequence; 1: a sequence is one segment */
+    bool bytes;             /* see data/corpus.h */
     uint64_t seed;
 } sl_loader_config;
 
@@ -32,10 +33,14 @@ typedef struct sl_loader sl_loader;
 sl_status sl_loader_open(const sl_loader_config *config, sl_loader **loader);
 void sl_loader_close(sl_loader *loader);
 int64_t sl_loader_sequences(const sl_loader *loader, sl_split split);
+/* What the files of `data` or `val_data` hold; NULL where there is no val_data. */
+const sl_corpus_contents *sl_loader_contents(const sl_loader *loader, sl_split split);
 /* What its files take of the heap, at most: not their content, of which one sequence is held. */
 size_t sl_loader_bytes(const sl_loader *loader);
 /* Of the files, the split and how both are cut: whether another run sees the same sequences in the same order. */
 uint64_t sl_loader_fingerprint(const sl_loader *loader);
+/* Samples of the training files' content: files of the same names and sizes may still hold something else. */
+uint64_t sl_loader_sample(const sl_loader *loader);
 
 /* A piece of a step: whole sequences (packed), or a slice of one. Arrays may be NULL where they are not wanted.
  * Validation is never shuffled: each one sees the same sequences. */

@@ -19,7 +19,7 @@
 
 #define SL_SHARD_HEADER_BYTES 1024
 
-typedef enum sl_token_kind { SL_TOKENS_TEXT, SL_TOKENS_U16, SL_TOKENS_U32 } sl_token_kind;
+typedef enum sl_token_kind { SL_TOKENS_TEXT, SL_TOKENS_U16, SL_TOKENS_U32, SL_TOKEN_KINDS } sl_token_kind;
 
 typedef struct sl_shard {
     sl_token_kind kind;

@@ -20,9 +20,14 @@ static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model and data",
      "What to train: a preset (`sluice models` lists them), a Hugging Face config.json, or a folder that holds one."},
     {"data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",
-     "Training data. Text files and folders of them are read as bytes (tokens 0..255, each file a document that begins "
-     "with "
-     "token 0); token shards in llm.c's format (256-int32 header, uint16 or uint32 tokens) are taken as they are."},
+     "Training data, of one kind. Text files and folders of them are read as bytes (tokens 0..255, each file a "
+     "document "
+     "that begins with token 0), for byte-level models: a vocabulary of 256 to 512 tokens. Token shards in llm.c's "
+     "format (256-int32 header, uint16 or uint32 tokens) are taken as they are."},
+    {"data-format", "auto|bytes", SL_OPT_CHOICE, "auto", "Model and data",
+     "auto: text or shards, found from the content; text for byte-level models only; JSON, tables and archives are "
+     "refused, or skipped in folders. bytes: text files of any name as bytes, for any vocabulary of 256 or more (to "
+     "measure the speed of a model without its tokenizer)."},
     {"val-data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",
      "Validation data, in the same formats. Without it --val-every holds out the last --val-share of --data."},
     {"val-share", "SHARE", SL_OPT_F64, "0.02", "Model and data",
@@ -386,6 +391,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
                                         : sl_plan_workspace_limit(setup.budget[SL_TIER_DEVICE]);
     setup.data = sl_options_string(o, "data");
     setup.val_data = sl_options_string(o, "val-data");
+    setup.bytes = is(o, "data-format", "bytes");
     setup.val_every = sl_options_i64(o, "val-every");
     setup.val_steps = sl_options_i64(o, "val-steps");
     setup.val_share = setup.val_every && !setup.val_data ? sl_options_f64(o, "val-share") : 0;

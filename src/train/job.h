@@ -41,6 +41,7 @@ typedef struct sl_setup {
     sl_on_nan on_nan;
     bool mask_documents;
     const char *data, *val_data; /* NULL when not given */
+    bool bytes;                  /* text as bytes whatever its name and the vocabulary */
     double val_share;            /* of the sequences held out when validating without val_data */
     int64_t val_every, val_steps;
     int64_t max_documents;  /* kept apart per sequence; 1 without mask_documents */

@@ -32,6 +32,7 @@ static sl_status open_data(sl_trainer *t)
         .vocab = s->model.vocab,
         .document_token = s->document_token,
         .max_documents = s->max_documents,
+        .bytes = s->bytes,
         .seed = s->seed,
     };
     SL_TRY(sl_loader_open(&config, &t->loader));

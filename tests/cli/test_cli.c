@@ -361,6 +361,20 @@ TEST(data)
     refused(1, "train " JOB "--steps 50 --data vocabulary.bin", "vocabulary.bin: token 300 (at byte 1624) is 777");
 }
 
+/* What does not match the model is refused in a sentence that says what to do. */
+TEST(data_that_does_not_match)
+{
+    write_text("d.jsonl", "{\"text\": \"abc\"}\n");
+    write_text("tokenizer.json", "{}\n");
+    refused(1, "train " JOB "--data d.jsonl", "d.jsonl holds records");
+    refused(1, "train " JOB "--data tokenizer.json", "tokenizer.json holds records");
+    refused(2, "train --model tiny --seqlen 32 --tokens-per-step 64 --data text.txt",
+            "suits vocabularies of 256 to 512 tokens, but the model's has 10000");
+    write_shard("half.bin", 1, 500, 500, -1);
+    refused(2, "train " JOB "--data text.txt,half.bin", "mixes text (text.txt) and token shards (half.bin)");
+    CHECK_I64(sluice("train " JOB "--steps 1 --data d.jsonl,text.txt --data-format bytes"), 0);
+}
+
 /* ---- budgets and figures ---- */
 
 TEST(figures)
@@ -680,6 +694,7 @@ int main(int argc, char **argv)
     RUN(models);
     RUN(initial_weights);
     RUN(data);
+    RUN(data_that_does_not_match);
     RUN(figures);
     RUN(budgets);
     RUN(folders);

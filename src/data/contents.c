@@ -1,0 +1,59 @@
+/* What a corpus consists of, in words and as JSON. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "data/corpus.h"
+
+static const struct {
+    const char *one, *many; /* for people */
+    const char *key;        /* for programs */
+} skip_names[SL_SKIP_COUNT] = {
+    [SL_SKIP_HIDDEN] = {"hidden", "hidden", "hidden"},
+    [SL_SKIP_BUILD] = {"build folder", "build folders", "build_folders"},
+    [SL_SKIP_RUN] = {"run folder", "run folders", "run_folder"},
+    [SL_SKIP_LINK] = {"link", "links", "links"},
+    [SL_SKIP_SPECIAL] = {"special file", "special files", "special"},
+    [SL_SKIP_EMPTY] = {"empty", "empty", "empty"},
+    [SL_SKIP_PACKED] = {"record file or archive", "record files or archives", "packed"},
+    [SL_SKIP_BINARY] = {"binary", "binary", "binary"},
+    [SL_SKIP_BESIDE_SHARDS] = {"text beside shards", "texts beside shards", "text_beside_shards"},
+};
+
+const char *sl_corpus_kind(const sl_corpus_contents *c)
+{
+    if (c->files[SL_TOKENS_TEXT])
+        return "text as bytes";
+    if (c->files[SL_TOKENS_U16] && c->files[SL_TOKENS_U32])
+        return "uint16 and uint32 shards";
+    return c->files[SL_TOKENS_U16] ? "uint16 shards" : "uint32 shards";
+}
+
+int64_t sl_corpus_file_count(const sl_corpus_contents *c)
+{
+    int64_t count = 0;
+    for (int kind = 0; kind < SL_TOKEN_KINDS; kind++)
+        count += c->files[kind];
+    return count;
+}
+
+void sl_corpus_skipped_text(const sl_corpus_contents *c, char *out, size_t size)
+{
+    size_t length = 0;
+    out[0] = 0;
+    for (int i = 0; i < SL_SKIP_COUNT && length < size; i++)
+        if (c->skipped[i])
+            length += (size_t) snprintf(out + length, size - length, "%s%" PRId64 " %s", length ? ", " : "",
+                                        c->skipped[i], c->skipped[i] == 1 ? skip_names[i].one : skip_names[i].many);
+}
+
+void sl_corpus_put(const sl_corpus_contents *c, sl_json_writer *w)
+{
+    sl_json_put_string(w, "kind", sl_corpus_kind(c));
+    sl_json_put_i64(w, "files", sl_corpus_file_count(c));
+    sl_json_put_i64(w, "tokens", c->tokens);
+    sl_json_begin_object(w, "skipped");
+    for (int i = 0; i < SL_SKIP_COUNT; i++)
+        if (c->skipped[i])
+            sl_json_put_i64(w, skip_names[i].key, c->skipped[i]);
+    sl_json_end_object(w);
+}
