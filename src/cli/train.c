@@ -47,15 +47,40 @@ static void on_signal(int number)
     errno = before;
 }
 
+static void print_contents(const char *name, const sl_corpus_contents *contents, int64_t sequences, int64_t seqlen)
+{
+    char a[32], b[32], c[32], d[32], skipped[256];
+    int64_t files = sl_corpus_file_count(contents);
+    printf("%-7s %s: %s file%s, %s tokens, %s sequence%s of %s\n", name, sl_corpus_kind(contents),
+           sl_format_count(files, a), sl_cli_plural(files), sl_format_count(contents->tokens, b),
+           sl_format_count(sequences, c), sl_cli_plural(sequences), sl_format_count(seqlen, d));
+    sl_corpus_skipped_text(contents, skipped, sizeof skipped);
+    if (skipped[0])
+        printf("        skipped: %s\n", skipped);
+}
+
+static void print_data(const sl_trainer_view *v)
+{
+    char a[32], b[32], c[32], d[32];
+    int64_t seqlen = v->setup->program.chunking.seqlen;
+    print_contents("data", v->data, v->sequences, seqlen);
+    printf("        a step takes %s tokens in %s chunk%s of %s; %s step%s: %.3g epoch%s\n",
+           sl_format_count(v->tokens, a), sl_format_count(v->chunks, b), sl_cli_plural(v->chunks),
+           sl_format_count(v->chunk_tokens, c), sl_format_count(v->steps, d), sl_cli_plural(v->steps), v->epochs,
+           v->epochs == 1 ? "" : "s");
+    if (v->val_data)
+        print_contents("val", v->val_data, v->val_sequences, seqlen);
+    else if (v->val_sequences)
+        printf("val     the last %s sequence%s of the data, held out of training\n",
+               sl_format_count(v->val_sequences, a), sl_cli_plural(v->val_sequences));
+}
+
 static void print_plan(const sl_trainer_view *v)
 {
     char a[32], b[32], c[32], d[32];
     const sl_summary *p = &v->predicted;
     printf("model   %s: %s parameters\n", v->setup->model.name, sl_format_count(v->parameters, a));
-    printf("data    %s sequence%s of %s tokens; a step takes %s tokens in %lld chunk%s of %s\n",
-           sl_format_count(v->sequences, a), sl_cli_plural(v->sequences),
-           sl_format_count(v->setup->program.chunking.seqlen, b), sl_format_count(v->tokens, c), (long long) v->chunks,
-           sl_cli_plural(v->chunks), sl_format_count(v->chunk_tokens, d));
+    print_data(v);
     printf("device  %s; costs: %s\n", v->numerics, v->costs);
     printf("plan    device memory %s of %s, host memory %s of %s\n", sl_format_bytes(p->peak_bytes[SL_TIER_DEVICE], a),
            sl_format_bytes(v->budget_bytes[SL_TIER_DEVICE], b), sl_format_bytes(p->peak_bytes[SL_TIER_HOST], c),

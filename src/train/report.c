@@ -60,6 +60,14 @@ static void predicted(const sl_trainer *t, sl_summary *p)
     memcpy(p->budget_bytes, t->prepared.budget, sizeof p->budget_bytes);
 }
 
+/* Passes over the data once all steps are done. */
+static double epochs(const sl_trainer *t)
+{
+    int64_t left = t->setup.steps - t->progress.step;
+    double position = (double) t->progress.position + (double) left * (double) t->setup.program.chunking.sequences;
+    return position / (double) sl_loader_sequences(t->loader, SL_SPLIT_TRAIN);
+}
+
 void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
 {
     const sl_prepared *p = &t->prepared;
@@ -73,7 +81,10 @@ void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
         .parameters = sl_model_parameters(&t->setup.model),
         .sequences = sequences,
         .val_sequences = sl_loader_sequences(t->loader, SL_SPLIT_VALIDATION),
+        .data = sl_loader_contents(t->loader, SL_SPLIT_TRAIN),
+        .val_data = sl_loader_contents(t->loader, SL_SPLIT_VALIDATION),
         .epoch = (double) t->progress.position / (double) sequences,
+        .epochs = epochs(t),
         .host_arena_bytes = arena_peak(t, SL_TIER_HOST),
         .heap_bytes = sl_heap_peak_bytes(),
         .lower_bound_s = p->plan->lower_bound_s,
@@ -121,6 +132,25 @@ static void put_streams(sl_json_writer *w, const sl_summary *s)
     sl_json_end_object(w);
 }
 
+/* What the run trains and validates on. A held-out share has no files of its own. */
+static void put_data(const sl_trainer *t, sl_json_writer *w)
+{
+    static const char *const keys[SL_SPLIT_COUNT] = {"data", "val_data"};
+    for (int split = 0; split < SL_SPLIT_COUNT; split++) {
+        const sl_corpus_contents *contents = sl_loader_contents(t->loader, (sl_split) split);
+        int64_t sequences = sl_loader_sequences(t->loader, (sl_split) split);
+        if (!sequences)
+            continue;
+        sl_json_begin_object(w, keys[split]);
+        if (contents)
+            sl_corpus_put(contents, w);
+        sl_json_put_i64(w, "sequences", sequences);
+        if (split == SL_SPLIT_TRAIN)
+            sl_json_put_f64(w, "epochs", epochs(t));
+        sl_json_end_object(w);
+    }
+}
+
 sl_status sl_trainer_report(sl_trainer *t, const char **json)
 {
     sl_json_writer w = {0};
@@ -139,6 +169,7 @@ sl_status sl_trainer_report(sl_trainer *t, const char **json)
     if (t->device->class->overhead)
         sl_json_put_bytes(&w, "device_context_bytes", t->device->class->overhead(t->device));
     sl_json_put_f64(&w, "predicted_step_s", t->prepared.plan->predicted.step_s);
+    put_data(t, &w);
     sl_json_put_string(&w, "weights_hash", text);
     sl_json_put_i64(&w, "step", t->progress.step);
     sl_json_put_bool(&w, "interrupted", t->interrupted);
@@ -184,6 +215,7 @@ sl_status sl_run_event_start(sl_trainer *t)
     sl_json_put_i64(w, "first_step", t->first_step);
     sl_json_put_string(w, "numerics", t->identity.numerics);
     sl_json_put_i64(w, "sequences", sl_loader_sequences(t->loader, SL_SPLIT_TRAIN));
+    put_data(t, w);
     sl_json_begin_object(w, "options");
     sl_options_put(t->options, w);
     sl_json_end_object(w);

@@ -9,6 +9,7 @@
 #ifndef SL_TRAIN_TRAINER_H
 #define SL_TRAIN_TRAINER_H
 
+#include "data/corpus.h"
 #include "plan/plan.h"
 #include "train/job.h"
 
@@ -18,12 +19,13 @@ typedef struct sl_trainer_view {
         steps;      /* the run began after `first_step` (0: from scratch), stands after `step` of `steps` */
     int64_t tokens; /* per step */
     int64_t parameters;
-    int64_t sequences, val_sequences;    /* that the data holds */
-    double epoch;                        /* passes over the data so far */
-    sl_summary predicted;                /* the plan's; peak_bytes[HOST] with the heap's share */
-    sl_summary measured;                 /* median step time of this run, last step's traffic, peaks so far */
-    size_t budget_bytes[SL_TIER_COUNT];  /* SIZE_MAX: not limited */
-    size_t host_arena_bytes, heap_bytes; /* the two parts of the host's peak */
+    int64_t sequences, val_sequences;          /* that the data holds */
+    const sl_corpus_contents *data, *val_data; /* val_data NULL: none, or a share of `data` */
+    double epoch, epochs;                      /* passes over the data: so far, and after all steps */
+    sl_summary predicted;                      /* the plan's; peak_bytes[HOST] with the heap's share */
+    sl_summary measured;                       /* median step time of this run, last step's traffic, peaks so far */
+    size_t budget_bytes[SL_TIER_COUNT];        /* SIZE_MAX: not limited */
+    size_t host_arena_bytes, heap_bytes;       /* the two parts of the host's peak */
     double lower_bound_s, plan_s;
     const char *limit, *costs, *numerics, *device;
     int64_t chunk_tokens, chunks, rounds;

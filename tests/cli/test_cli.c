@@ -375,6 +375,40 @@ TEST(data_that_does_not_match)
     CHECK_I64(sluice("train " JOB "--steps 1 --data d.jsonl,text.txt --data-format bytes"), 0);
 }
 
+/* The lines `data` and `val`, and the same in --json and in the event log. */
+TEST(data_lines)
+{
+    char log[1 << 14];
+    CHECK_OK(sl_dir_create(test_path("lines/.git")));
+    write_text("lines/empty.txt", "");
+    write_text("lines/a.jsonl", "{}");
+    char text[800];
+    memset(text, 'a', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    write_text("lines/a.txt", text);
+    write_shard("lines-val.bin", 1, 97, 97, -1);
+    CHECK_I64(
+        sluice("train " JOB "--steps 5 --data lines --val-every 5 --val-data lines-val.bin --out lines-run --json"), 0);
+    CHECK_CONTAINS(out, "data    text as bytes: 1 file, 800 tokens, 24 sequences of 32\n"
+                        "        skipped: 1 hidden, 1 empty, 1 record file or archive\n"
+                        "        a step takes 64 tokens in 1 chunk of 64; 5 steps: 0.417 epochs\n"
+                        "val     uint16 shards: 1 file, 97 tokens, 3 sequences of 32\n");
+    const sl_json *data = sl_json_get(last_line(), "data");
+    REQUIRE(data != NULL);
+    CHECK_STR(sl_json_get(data, "kind")->string, "text as bytes");
+    CHECK_I64(sl_json_get(data, "files")->integer, 1);
+    CHECK_I64(sl_json_get(data, "tokens")->integer, 800);
+    CHECK_I64(sl_json_get(data, "sequences")->integer, 24);
+    CHECK_I64(sl_json_get(sl_json_get(data, "skipped"), "packed")->integer, 1);
+    read_text(test_path("lines-run/events.jsonl"), log, sizeof log);
+    CHECK_CONTAINS(log, "\"data\":{\"kind\":\"text as bytes\",\"files\":1,\"tokens\":800,"
+                        "\"skipped\":{\"hidden\":1,\"empty\":1,\"packed\":1},\"sequences\":24,");
+    CHECK_CONTAINS(log, "\"val_data\":{\"kind\":\"uint16 shards\",\"files\":1,\"tokens\":97,");
+    CHECK_I64(sluice("train " JOB "--steps 1 --data lines --val-every 5 --val-share 0.25"), 0);
+    CHECK_CONTAINS(out, "18 sequences of 32\n");
+    CHECK_CONTAINS(out, "val     the last 6 sequences of the data, held out of training\n");
+}
+
 /* ---- budgets and figures ---- */
 
 TEST(figures)
@@ -695,6 +729,7 @@ int main(int argc, char **argv)
     RUN(initial_weights);
     RUN(data);
     RUN(data_that_does_not_match);
+    RUN(data_lines);
     RUN(figures);
     RUN(budgets);
     RUN(folders);
