@@ -18,6 +18,19 @@
 #include "core/log.h"
 #include "train/run.h"
 
+/* A batch of copies has the gradient of its distinct sequences alone, at many times their cost. */
+static void warn_of_little_data(const sl_trainer *t)
+{
+    char a[32], b[32], c[32];
+    const sl_chunking *chunking = &t->setup.program.chunking;
+    int64_t held = sl_loader_sequences(t->loader, SL_SPLIT_TRAIN), taken = chunking->sequences;
+    if (held < taken)
+        sl_warn("the training data holds %s sequence%s of %s tokens, but a step takes %s: every step repeats the same "
+                "ones about %" PRId64 " times; use more data, or --tokens-per-step of at most %" PRId64,
+                sl_format_count(held, a), held == 1 ? "" : "s", sl_format_count(chunking->seqlen, b),
+                sl_format_count(taken, c), (taken + held / 2) / held, held * chunking->seqlen);
+}
+
 static sl_status open_data(sl_trainer *t)
 {
     const sl_setup *s = &t->setup;
@@ -37,6 +50,7 @@ static sl_status open_data(sl_trainer *t)
     };
     SL_TRY(sl_loader_open(&config, &t->loader));
     t->setup.data_bytes = sl_loader_bytes(t->loader);
+    warn_of_little_data(t);
     return SL_OK;
 }
 

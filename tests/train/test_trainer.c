@@ -1,4 +1,5 @@
 /* Whole runs: budgets, threads and interruptions change no bit; budgets hold; steps allocate nothing; failures speak. */
+#include "core/log.h"
 #include "run_job.h"
 
 static const char *const programs[] = {
@@ -314,6 +315,34 @@ TEST(init_from_checkpoint)
     sl_job_destroy(job);
 }
 
+/* Counts warnings that contain `text`, for the tests that expect one. */
+static int64_t little_data_warnings;
+static void count_little_data(void *user, sl_log_level level, const char *message)
+{
+    (void) user;
+    little_data_warnings += level == SL_LOG_WARN && strstr(message, "repeats the same ones about 8 times") &&
+                            strstr(message, "--tokens-per-step of at most 256");
+}
+
+/* Eight sequences: enough for a step of eight, not for one of 64. */
+TEST(little_data)
+{
+    char text[256], options[600];
+    outcome run;
+    memset(text, 'x', sizeof text);
+    CHECK_OK(sl_file_write_atomic(test_path("eight.txt"), text, sizeof text));
+    snprintf(options, sizeof options, "data '%s' steps 4 tokens-per-step 256", test_path("eight.txt"));
+    run_job(options, 4, &run);
+    CHECK_I64(run.view.sequences, 8);
+    CHECK_NEAR(run.view.epochs, 4, 0);
+    snprintf(options, sizeof options, "data '%s' steps 1 tokens-per-step 2048", test_path("eight.txt"));
+    sl_log_set(count_little_data, NULL, SL_LOG_WARN);
+    run_job(options, 1, &run);
+    sl_log_set(test_on_log, NULL, SL_LOG_WARN);
+    CHECK_I64(little_data_warnings, 1);
+    CHECK_NEAR(run.view.epochs, 8, 0);
+}
+
 TEST(refuses)
 {
     static const struct {
@@ -368,6 +397,7 @@ int main(int argc, char **argv)
     RUN(not_finite);
     RUN(stop_request);
     RUN(init_from_checkpoint);
+    RUN(little_data);
     RUN(refuses);
     return test_end();
 }
