@@ -26,6 +26,7 @@ typedef struct sl_progress {
 typedef struct sl_identity {
     const sl_setup *setup;
     uint64_t data;        /* sl_loader_fingerprint */
+    uint64_t sample;      /* sl_loader_sample */
     const char *numerics; /* of the device */
 } sl_identity;
 

@@ -12,10 +12,11 @@
 enum { MAX_FACTS = 48 };
 
 typedef enum weight {
-    MUST_AGREE, /* the run would be another one */
-    MOVES_BITS, /* the run may go on, to other bits than an uninterrupted one */
-    STEPS,      /* more of them are usual on resume: told, not warned of */
-    BY_STEPS,   /* moves bits, but follows from the steps unless given: where those are others, they alone are told */
+    MUST_AGREE,          /* the run would be another one */
+    MUST_AGREE_IF_KNOWN, /* as well, but checkpoints of earlier versions do not say */
+    MOVES_BITS,          /* the run may go on, to other bits than an uninterrupted one */
+    STEPS,               /* more of them are usual on resume: told, not warned of */
+    BY_STEPS, /* moves bits, but follows from the steps unless given: where those are others, they alone are told */
 } weight;
 
 typedef struct fact {
@@ -101,6 +102,7 @@ static void list_facts(const sl_identity *identity, facts *f)
     add(f, "optimizer", MUST_AGREE, "%s", s->program.optimizer == SL_OPTIMIZER_SGD ? "sgd" : "adamw");
     add(f, "seed", MUST_AGREE, "%" PRIu64, s->seed);
     add(f, "data", MUST_AGREE, "%016" PRIx64, identity->data);
+    add(f, "data content", MUST_AGREE_IF_KNOWN, "%016" PRIx64, identity->sample);
     add(f, "tokens per step", MOVES_BITS, "%" PRId64, c->seqlen * c->sequences);
     add(f, "chunk tokens", MOVES_BITS, "%" PRId64, c->chunk_tokens);
     add(f, "kernels", MOVES_BITS, "%s", identity->numerics);
@@ -141,6 +143,7 @@ sl_status sl_identity_compare(const sl_identity *identity, const char *name, con
         SL_TRY(sl_json_string_or(name, then, now->name, "", &before));
         if (strcmp(before, now->value) == 0 || (now->weight == BY_STEPS && other_steps))
             continue;
+        bool must = now->weight == MUST_AGREE || now->weight == MUST_AGREE_IF_KNOWN;
         if (now->weight != MUST_AGREE && !before[0])
             continue; /* from before this was written down */
         if (now->weight == STEPS) {
@@ -148,11 +151,16 @@ sl_status sl_identity_compare(const sl_identity *identity, const char *name, con
             SL_TRY(tell_steps(identity->setup, name, then, done, before));
             continue;
         }
-        if (now->weight != MUST_AGREE) {
+        if (!must) {
             sl_warn("%s was written with other %s (%s, now %s): the run goes on, but not to the same bits", name,
                     now->name, before, now->value);
             continue;
         }
+        if (strcmp(now->name, "data content") == 0)
+            return sl_fail(SL_E_USAGE,
+                           "the data files have changed since %s was written (same names and sizes, other content): "
+                           "restore them to go on, or use another --out to begin anew",
+                           name);
         if (strcmp(now->name, "data") == 0)
             return sl_fail(
                 SL_E_USAGE,

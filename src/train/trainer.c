@@ -179,7 +179,10 @@ static sl_status begin_or_resume(sl_trainer *t)
 {
     sl_checkpoint found = {.progress = {.step = -1}};
     SL_TRY(sl_store_open(&t->store, t->prepared.program, sl_store_engine(t->train.engine)));
-    t->identity = (sl_identity){&t->setup, sl_loader_fingerprint(t->loader), t->device->class->numerics(t->device)};
+    t->identity = (sl_identity){.setup = &t->setup,
+                                .data = sl_loader_fingerprint(t->loader),
+                                .sample = sl_loader_sample(t->loader),
+                                .numerics = t->device->class->numerics(t->device)};
     if (t->setup.resume)
         SL_TRY(sl_checkpoint_find(&t->store, &t->identity, &found));
     if (found.progress.step < 0)

@@ -343,6 +343,41 @@ TEST(little_data)
     CHECK_NEAR(run.view.epochs, 8, 0);
 }
 
+static sl_status resume_over(const char *text, size_t length)
+{
+    char options[1200];
+    sl_trainer *trainer;
+    CHECK_OK(sl_file_write_atomic(test_path("text.txt"), text, length));
+    snprintf(options, sizeof options, "data '%s' out '%s' steps 4 resume true", test_path("text.txt"),
+             test_path("changed"));
+    sl_job *job = make_job(options);
+    sl_status status = sl_trainer_create(job, &trainer);
+    if (status == SL_OK)
+        sl_trainer_destroy(trainer);
+    sl_job_destroy(job);
+    return status;
+}
+
+/* Data files that are others than the checkpoint's: by size, and by content of the same size. */
+TEST(resume_over_changed_data)
+{
+    char options[1200];
+    static char text[10001];
+    outcome first;
+    memset(text, 'e', sizeof text);
+    CHECK_OK(sl_file_write_atomic(test_path("text.txt"), text, 10000));
+    snprintf(options, sizeof options, "data '%s' out '%s' steps 2", test_path("text.txt"), test_path("changed"));
+    run_job(options, 100, &first);
+    CHECK_OK(resume_over(text, 10000)); /* written anew: other times, another inode */
+    CHECK_FAILS(resume_over(text, 10001), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "names and sizes");
+    text[9000] = 'f';
+    CHECK_FAILS(resume_over(text, 10000), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "have changed since");
+    text[9000] = 'e';
+    CHECK_OK(resume_over(text, 10000));
+}
+
 TEST(refuses)
 {
     static const struct {
@@ -398,6 +433,7 @@ int main(int argc, char **argv)
     RUN(stop_request);
     RUN(init_from_checkpoint);
     RUN(little_data);
+    RUN(resume_over_changed_data);
     RUN(refuses);
     return test_end();
 }
