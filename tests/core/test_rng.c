@@ -102,7 +102,15 @@ TEST(bf16_stochastic_is_unbiased)
         CHECK_I64(ups, values[i] & 0xffff);
     }
     CHECK_U64(sl_f32_to_bf16_stochastic(INFINITY, 0xffff), 0x7f80);
+    CHECK_U64(sl_f32_to_bf16_stochastic(-INFINITY, 0xffff), 0xff80);
     CHECK(isnan(sl_bf16_to_f32(sl_f32_to_bf16_stochastic(NAN, 0xffff))));
+    static const uint32_t nans[] = {0x7f800001, 0x7fffffff, 0xff800001, 0xffffffff}; /* an addition would carry out */
+    for (int64_t i = 0; i < SL_COUNT(nans); i++)
+        for (uint32_t noise = 0; noise < 65536; noise += 0x5555)
+            CHECK(isnan(sl_bf16_to_f32(sl_f32_to_bf16_stochastic(from_bits(nans[i]), noise))));
+    CHECK_U64(sl_f32_to_bf16_stochastic(from_bits(0x7f7fffff), 0), 0x7f7f);
+    CHECK_U64(sl_f32_to_bf16_stochastic(from_bits(0x7f7fffff), 1), 0x7f80); /* beyond the largest lies infinity */
+    CHECK_U64(sl_f32_to_bf16_stochastic(from_bits(0xff7f8000), 0x8000), 0xff80);
     double sum = 0;
     enum { N = 200000 };
     for (uint64_t n = 0; n < N; n++)

@@ -225,6 +225,10 @@ TEST(another_job_is_refused)
     CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
     CHECK_CONTAINS(sl_error_message(), "data");
     f.identity.data--;
+    f.identity.sample++;
+    CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "have changed since");
+    f.identity.sample--;
     f.setup.program.precision = SL_PRECISION_BF16;
     CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
     CHECK_CONTAINS(sl_error_message(), "precision f32");
@@ -320,7 +324,8 @@ TEST(absent_facts_are_not_compared)
     sl_json_writer w = {0};
     sl_region *region;
     const sl_json *root;
-    static const char *const names[] = {"steps\"", "schedule\"", "learning rate\"", "warm-up\"", "clipping\""};
+    static const char *const names[] = {"steps\"",   "schedule\"", "learning rate\"",
+                                        "warm-up\"", "clipping\"", "data content\""};
     open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("absent"));
     sl_json_begin_object(&w, NULL);
     sl_identity_put(&f.identity, &w);
@@ -329,7 +334,7 @@ TEST(absent_facts_are_not_compared)
     for (int64_t i = 0; i < SL_COUNT(names); i++)
         for (char *at = w.text.data; (at = strstr(at, names[i])) != NULL;)
             *at = '?';
-    f.setup.steps = 3, f.setup.clip = 1;
+    f.setup.steps = 3, f.setup.clip = 1, f.identity.sample++;
     f.setup.schedule = (sl_schedule){.kind = SL_SCHEDULE_WSD, .peak = 1, .warmup = 2};
     CHECK_OK(sl_region_create(&region));
     CHECK_OK(sl_json_parse(region, "facts", w.text.data, w.text.length, &root));
