@@ -148,6 +148,35 @@ TEST(documents_are_kept_apart)
     sl_loader_close(loader);
 }
 
+/* A slice has the positions and targets of its part of the whole, and the segments of all of it: positions count from the
+ * document's start, in whichever slice that is. */
+TEST(documents_in_slices)
+{
+    sl_loader *loader;
+    int32_t whole[SEQLEN], bounds[5], positions[SEQLEN], segments[5];
+    sl_loader_config c = config("docs"); /* as above: documents begin at 0, 4 | 2 */
+    c.max_documents = 3;
+    CHECK_OK(sl_loader_open(&c, &loader));
+    for (int64_t p = 0; p < 2; p++) {
+        int32_t tokens[SEQLEN], want[SEQLEN], start = 0;
+        sl_batch all = {p, 1, 0, SEQLEN, tokens, NULL, whole, bounds, 4};
+        CHECK_OK(sl_loader_fill(loader, SL_SPLIT_TRAIN, &all));
+        for (int32_t i = 0; i < SEQLEN; i++) {
+            start = tokens[i] == 0 ? i : start;
+            want[i] = i - start;
+        }
+        CHECK(memcmp(whole, want, sizeof want) == 0);
+        for (int64_t offset = 0; offset < SEQLEN; offset++)
+            for (int64_t n = 1; n <= SEQLEN - offset; n++) {
+                sl_batch slice = {p, 1, offset, n, NULL, NULL, positions, segments, 4};
+                CHECK_OK(sl_loader_fill(loader, SL_SPLIT_TRAIN, &slice));
+                CHECK(memcmp(positions, want + offset, (size_t) n * sizeof *want) == 0);
+                CHECK(memcmp(segments, bounds, sizeof bounds) == 0);
+            }
+    }
+    sl_loader_close(loader);
+}
+
 TEST(more_documents_than_allowed_merge)
 {
     sl_loader *loader;
@@ -199,6 +228,7 @@ int main(int argc, char **argv)
     RUN(held_out_share);
     RUN(slices_are_parts_of_the_sequence);
     RUN(documents_are_kept_apart);
+    RUN(documents_in_slices);
     RUN(more_documents_than_allowed_merge);
     RUN(refuses);
     return test_end();
