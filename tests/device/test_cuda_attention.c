@@ -6,6 +6,7 @@
  * And a slice so far into its sequence that cuDNN's backward takes the keys before it in several parts; and in bf16 both ways over
  * several tiles of keys and queries, whole and cut off, with and without documents, where sums must come out the same each time.
  */
+#include "device/cuda_expected.h"
 #include "device/device.h"
 #include "ops/launch.h"
 
@@ -288,8 +289,10 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     sl_device_config config = {.max_commands = 64, .max_events = 8};
     config.arena_bytes[SL_TIER_DEVICE] = ARENA_BYTES;
-    if (sl_device_open("cuda", &config, &device) != SL_OK)
-        SKIP("no CUDA device: %s", sl_error_message());
+    if (sl_device_open("cuda", &config, &device) != SL_OK) {
+        test_cuda_missing(sl_error_message());
+        SKIP("no CUDA device");
+    }
     arena = device->class->arena(device, SL_TIER_DEVICE);
     RUN(many_heads);
     RUN(far_keys);

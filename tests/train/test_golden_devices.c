@@ -1,6 +1,7 @@
 /* The golden models of tests/golden through planner and engine, on every device that is here: the whole of a step as a run does
  * it, against PyTorch. Gradients are read from SGD's momentum, which after one step from zero is the gradient itself; 200 steps
  * of AdamW with clipping follow PyTorch's losses and norms. test_golden does the same without plan and device. */
+#include "device/cuda_expected.h"
 #include "device/device.h"
 #include "engine/engine.h"
 #include "model/interpret.h"
@@ -293,14 +294,8 @@ TEST(on_the_cpu)
 
 TEST(on_a_gpu)
 {
-    const sl_device_class *class;
-    const char *asked = getenv("SLUICE_TEST_DEVICE");
-    if (asked && strcmp(asked, "cuda") == 0)
-        CHECK_OK(sl_device_find("cuda", &class));
-    if (sl_device_find("cuda", &class) == SL_OK)
+    if (test_cuda())
         check_device("cuda");
-    else
-        printf("%s\n", sl_error_message());
 }
 
 int main(int argc, char **argv)
