@@ -68,6 +68,23 @@ static double distance(const void *got, sl_dtype dtype, const float *want, int64
     return sqrt(difference / norm);
 }
 
+/* The largest distance of a row: a parameter's large rows must not hide its small ones. */
+static double row_distance(const void *got, const sl_type *type, const float *want)
+{
+    int64_t columns = type->dim[type->rank - 1], rows = sl_type_count(type) / columns;
+    double worst = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        const char *row = (const char *) got + (size_t) (r * columns) * sl_dtype_bytes(type->dtype);
+        double off = distance(row, type->dtype, want + r * columns, columns);
+        if (isnan(off)) /* a row of zeros, as of a token that does not occur */
+            for (int64_t i = 0; i < columns; i++)
+                CHECK(interpret_get(row, type->dtype, i) == 0);
+        else
+            worst = SL_MAX(worst, off);
+    }
+    return worst;
+}
+
 /* PyTorch's gradient of a parameter; the caller frees it. */
 static float *golden_gradient(sl_tensors *tensors, const char *prefix, const sl_param *param)
 {
@@ -76,7 +93,7 @@ static float *golden_gradient(sl_tensors *tensors, const char *prefix, const sl_
     return want;
 }
 
-/* Every parameter within `each` or, where `rival` names gradients that are off by more themselves, nearer than those; all
+/* Every parameter, in f32 each of its rows, within `each` or, where `rival` names gradients that are off by more themselves, nearer than those; all
  * together within `all`. */
 static void check_gradients(interpreter *it, sl_tensors *tensors, const char *prefix, const char *rival, double each,
                             double all)
@@ -94,6 +111,8 @@ static void check_gradients(interpreter *it, sl_tensors *tensors, const char *pr
         for (int64_t i = 0; i < count; i++)
             length += (double) want[i] * (double) want[i];
         CHECK_MSG(off <= allowed, "%s%s is off by %.3g relative, allowed %.3g", prefix, param->name, off, allowed);
+        double row = rival ? 0 : row_distance(interpret_gradient(it, p), &param->type, want);
+        CHECK_MSG(row <= each, "%s%s: a row is off by %.3g relative, allowed %.3g", prefix, param->name, row, each);
         worst = SL_MAX(worst, off);
         difference += off * off * length;
         norm += length;

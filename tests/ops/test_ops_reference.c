@@ -511,6 +511,18 @@ static void widen(const sl_operand *to, const sl_operand *from)
             sl_put(to, i, sl_get(from, i));
 }
 
+/* Each element is the nearest bf16 (what is halfway may go either way), or the same f32. */
+static void check_rounded(const char *op, const char *name, int k, const sl_operand *narrow, const sl_operand *wide)
+{
+    const double half_ulp = narrow->type.dtype == SL_BF16 ? 0x1p-8 : 0;
+    for (int64_t i = 0; i < sl_type_count(&narrow->type); i++) {
+        double got = (double) sl_get(narrow, i), want = (double) sl_get(wide, i);
+        if (isfinite(want) ? !(fabs(got - want) <= half_ulp * fabs(want)) : isfinite(got))
+            CHECK_MSG(false, "%s %s: output %d: element %" PRId64 " is %.9g, but %.9g in f32", op, name, k, i, got,
+                      want);
+    }
+}
+
 /* A bf16 launch is the f32 launch on the same values, rounded once at the end. */
 static void check_narrow(sl_op_id op, const sl_op_case *op_case)
 {
@@ -531,6 +543,8 @@ static void check_narrow(sl_op_id op, const sl_op_case *op_case)
     for (int k = 0; k < def->n_out; k++) {
         double error = test_error(&narrow.launch.out[k], &wide.launch.out[k]);
         CHECK_MSG(error <= SL_BF16_ULP, "%s %s: output %d differs by %g from f32", def->name, op_case->name, k, error);
+        if (op != SL_OP_HEAD_LOSS_BWD) /* keeps the gradients of the logits in bf16 on the way */
+            check_rounded(def->name, op_case->name, k, &narrow.launch.out[k], &wide.launch.out[k]);
     }
     test_release(&narrow);
     test_release(&wide);
