@@ -43,21 +43,22 @@ typedef struct shape {
     int64_t m, n, k;
 } shape;
 
-static double expected(const sl_gemm *gemm, int64_t i, int64_t j, const void *before)
+/* An element of C in double, and the sum of its terms' magnitudes, which is what its rounding errors are relative to. */
+static double expected(const sl_gemm *gemm, int64_t i, int64_t j, const void *before, double *magnitude)
 {
-    double sum = 0;
+    const int64_t at = i * gemm->c_leading + j;
+    const double extras[] = {gemm->bias ? (double) get(gemm->bias, gemm->c_dtype, j) : 0,
+                             gemm->residual ? (double) get(gemm->residual, gemm->c_dtype, at) : 0,
+                             gemm->accumulate ? (double) get(before, gemm->c_dtype, at) : 0};
+    double sum = extras[0] + extras[1] + extras[2];
+    *magnitude = fabs(extras[0]) + fabs(extras[1]) + fabs(extras[2]);
     for (int64_t k = 0; k < gemm->k; k++) {
         const int64_t a = gemm->a.transposed ? k * gemm->a.leading + i : i * gemm->a.leading + k;
         const int64_t b = gemm->b.transposed ? j * gemm->b.leading + k : k * gemm->b.leading + j;
-        sum += (double) get(gemm->a.data, gemm->a.dtype, a) * (double) get(gemm->b.data, gemm->b.dtype, b);
+        const double term = (double) get(gemm->a.data, gemm->a.dtype, a) * (double) get(gemm->b.data, gemm->b.dtype, b);
+        sum += term;
+        *magnitude += fabs(term);
     }
-    const int64_t at = i * gemm->c_leading + j;
-    if (gemm->bias)
-        sum += (double) get(gemm->bias, gemm->c_dtype, j);
-    if (gemm->residual)
-        sum += (double) get(gemm->residual, gemm->c_dtype, at);
-    if (gemm->accumulate)
-        sum += (double) get(before, gemm->c_dtype, at);
     return sum;
 }
 
@@ -110,8 +111,10 @@ static void check_gemm(const char *name, const sl_gemm_isa *isa, shape size, int
                 wrong += !isnan(got);
                 continue;
             }
-            const double want = expected(&gemm, i, j, before);
-            wrong += !(fabs(got - want) <= rounding * fabs(want) + 1e-7 * (double) size.k + 2e-6);
+            double magnitude;
+            const double want = expected(&gemm, i, j, before, &magnitude), off = fabs(got - want);
+            wrong += !(off <= rounding * fabs(want) + 1e-7 * (double) size.k + 2e-6 &&
+                       off <= rounding * fabs(want) + 0x1p-21 * magnitude);
         }
     for (int64_t i = 0; i < 64; i++)
         wrong += !isnan(get(first, c_dtype, size.m * (size.n + 3) + i));
