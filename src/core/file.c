@@ -30,7 +30,32 @@ static ssize_t read_some(int fd, void *out, size_t bytes, int64_t offset)
     return got;
 }
 
-/* Reads to the end rather than to the size: a pipe has none, and a file may grow. */
+/* Opens what can be read as a file. Opening a FIFO waits for a writer, and some devices never end: O_NONBLOCK lets the
+ * open return (on a regular file it has no effect), and everything but a regular file is refused. */
+static sl_status open_regular(const char *path, int *out, int64_t *size)
+{
+    struct stat info;
+    sl_status status;
+    int fd = sl_io_open(path, O_RDONLY | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &info) < 0)
+        status = sl_io_failed("read", path, errno, 0);
+    else if (S_ISDIR(info.st_mode))
+        status = sl_io_failed("read", path, EISDIR, 0);
+    else if (!S_ISREG(info.st_mode))
+        status = sl_fail(SL_E_IO, "cannot read %s: it is a %s, not a regular file; use another path", path,
+                         S_ISFIFO(info.st_mode)   ? "named pipe (FIFO)"
+                         : S_ISSOCK(info.st_mode) ? "socket"
+                                                  : "device");
+    else {
+        *out = fd, *size = info.st_size;
+        return SL_OK;
+    }
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+/* Reads to the end rather than to the size: the file may grow, and files of /proc have no size. */
 static sl_status read_to_end(int fd, const char *path, size_t limit, size_t expected, char **out, size_t *length)
 {
     size_t capacity = SL_MIN(expected, limit) + 2, used = 0; /* one to see more than expected, one for the NUL */
@@ -65,17 +90,10 @@ fail:
 
 sl_status sl_file_read_all(const char *path, size_t limit, char **out, size_t *length)
 {
-    struct stat info;
-    int fd = sl_io_open(path, O_RDONLY);
-    if (fd < 0)
-        return sl_io_failed("read", path, errno, 0);
-    sl_status status;
-    if (fstat(fd, &info) < 0)
-        status = sl_io_failed("read", path, errno, 0);
-    else if (S_ISDIR(info.st_mode))
-        status = sl_io_failed("read", path, EISDIR, 0);
-    else
-        status = read_to_end(fd, path, limit, S_ISREG(info.st_mode) ? (size_t) info.st_size : 65536, out, length);
+    int fd;
+    int64_t size;
+    SL_TRY(open_regular(path, &fd, &size));
+    sl_status status = read_to_end(fd, path, limit, (size_t) size, out, length);
     close(fd);
     return status;
 }
@@ -112,22 +130,11 @@ struct sl_reader {
 sl_status sl_reader_open(const char *path, sl_reader **out)
 {
     sl_reader *reader;
-    struct stat info;
     sl_status status;
     SL_TRY(sl_alloc(&reader, 1, sizeof *reader));
     reader->fd = -1;
     SL_TRY_GOTO(sl_strdup(path, &reader->path), fail);
-    reader->fd = sl_io_open(path, O_RDONLY);
-    if (reader->fd < 0 || fstat(reader->fd, &info) < 0) {
-        status = sl_io_failed("read", path, errno, 0);
-        goto fail;
-    }
-    if (!S_ISREG(info.st_mode)) {
-        status = S_ISDIR(info.st_mode) ? sl_io_failed("read", path, EISDIR, 0)
-                                       : sl_fail(SL_E_IO, "cannot read %s: it is not a regular file", path);
-        goto fail;
-    }
-    reader->size = info.st_size;
+    SL_TRY_GOTO(open_regular(path, &reader->fd, &reader->size), fail);
     *out = reader;
     return SL_OK;
 fail:

@@ -220,6 +220,30 @@ TEST(links_and_devices)
     CHECK(lstat(test_path("pipe"), &there) == 0 && S_ISFIFO(there.st_mode));
 }
 
+/* Opening a FIFO without a writer would wait for ever: the alarm ends the test instead. */
+TEST(only_regular_files_are_read)
+{
+    static const struct {
+        const char *path, *part;
+    } cases[] = {
+        {"fifo", "named pipe (FIFO), not a regular file"}, {"/dev/zero", "a device"}, {"dir", "it is a folder"}};
+    REQUIRE(mkfifo(test_path("fifo"), 0600) == 0);
+    CHECK_OK(sl_dir_create(test_path("dir")));
+    alarm(20);
+    for (int64_t i = 0; i < SL_COUNT(cases); i++) {
+        char path[300], *text;
+        size_t length;
+        sl_reader *reader;
+        snprintf(path, sizeof path, "%s", cases[i].path[0] == '/' ? cases[i].path : test_path(cases[i].path));
+        CHECK_FAILS(sl_file_read_all(path, 100, &text, &length), SL_E_IO);
+        CHECK_CONTAINS(sl_error_message(), cases[i].part);
+        CHECK_CONTAINS(sl_error_message(), path);
+        CHECK_FAILS(sl_reader_open(path, &reader), SL_E_IO);
+        CHECK_CONTAINS(sl_error_message(), cases[i].part);
+    }
+    alarm(0);
+}
+
 TEST(folders)
 {
     char deep[700], other[700];
@@ -340,6 +364,7 @@ int main(int argc, char **argv)
     RUN(a_failed_writer_stays_failed);
     RUN(a_really_full_disk);
     RUN(links_and_devices);
+    RUN(only_regular_files_are_read);
     RUN(folders);
     RUN(events_are_whole_lines);
     RUN(a_long_half_line_is_cut);
