@@ -356,6 +356,13 @@ static sl_status parse_value(parser *p, sl_json *value)
     }
 }
 
+const char *sl_json_after_mark(const char *text, size_t *length)
+{
+    bool marked = *length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0;
+    *length -= marked ? 3 : 0;
+    return marked ? text + 3 : text;
+}
+
 sl_status sl_json_parse(sl_region *region, const char *name, const char *text, size_t length, const sl_json **root)
 {
     if (length > text_limit)

@@ -36,6 +36,9 @@ struct sl_json {
 
 /* `name` is the file's, for messages ("config.json:12:7: ..."). The tree lives in `region`. */
 sl_status sl_json_parse(sl_region *region, const char *name, const char *text, size_t length, const sl_json **root);
+/* The text after a UTF-8 byte-order mark, where it has one. RFC 8259 forbids writing one, and some editors do: for files that people
+ * edit. */
+const char *sl_json_after_mark(const char *text, size_t *length);
 const sl_json *sl_json_get(const sl_json *object, const char *key); /* NULL when absent or not an object */
 
 /* Typed look-ups of an object's member with messages that name file and key. The *_or forms return `otherwise` when
@@ -65,5 +68,7 @@ void sl_json_put_f64(sl_json_writer *w, const char *key, double value);   /* sho
 void sl_json_put_bool(sl_json_writer *w, const char *key, bool value);
 void sl_json_put_string(sl_json_writer *w, const char *key, const char *value);
 void sl_json_put_null(sl_json_writer *w, const char *key);
+void sl_json_put_value(sl_json_writer *w, const char *key,
+                       const sl_json *value); /* one that was read, with all it holds */
 
 #endif

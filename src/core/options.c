@@ -368,15 +368,16 @@ static sl_status parse_file(sl_options *options, const char *path)
     char *text;
     size_t length;
     SL_TRY(sl_file_read_all(path, CONFIG_LIMIT, &text, &length));
-    const char *start = text + strspn(text, " \t\r\n");
+    char *begin = text + (sl_json_after_mark(text, &length) - text);
+    const char *start = begin + strspn(begin, " \t\r\n");
     sl_status status;
     if (*start == '{' || *start == '[')
-        status = *start == '{' ? parse_json_text(options, path, text, length)
+        status = *start == '{' ? parse_json_text(options, path, begin, length)
                                : sl_fail(SL_E_FORMAT, "%s: a configuration is a JSON object, not an array", path);
-    else if (strlen(text) != length)
+    else if (strlen(begin) != length)
         status = sl_fail(SL_E_FORMAT, "%s: a NUL byte in it; this is not a configuration file", path);
     else
-        status = parse_lines(options, path, text);
+        status = parse_lines(options, path, begin);
     sl_free(text);
     return status;
 }

@@ -122,6 +122,11 @@ TEST(files)
     CHECK(sl_options_i64(options, "steps") == 9 && sl_options_f64(options, "lr") == 0.1 &&
           sl_options_flag(options, "json"));
     CHECK_OK(parse_text(""));
+    fresh();
+    CHECK_OK(parse_text("\xef\xbb\xbfsteps = 11")); /* a byte-order mark */
+    CHECK_I64(sl_options_i64(options, "steps"), 11);
+    CHECK_OK(parse_text("\xef\xbb\xbf{\"steps\": 12}"));
+    CHECK_I64(sl_options_i64(options, "steps"), 12);
 }
 
 TEST(wrong_files)
