@@ -140,3 +140,30 @@ void sl_json_put_null(sl_json_writer *w, const char *key)
     put_key(w, key);
     sl_text_append(&w->text, "null", 4);
 }
+
+void sl_json_put_value(sl_json_writer *w, const char *key, const sl_json *value)
+{
+    bool object = value->kind == SL_JSON_OBJECT;
+    switch (value->kind) {
+    case SL_JSON_NULL:
+        sl_json_put_null(w, key);
+        return;
+    case SL_JSON_BOOL:
+        sl_json_put_bool(w, key, value->boolean);
+        return;
+    case SL_JSON_STRING:
+        sl_json_put_string(w, key, value->string);
+        return;
+    case SL_JSON_NUMBER:
+        if (value->is_integer && (value->integer || !signbit(value->number))) /* -0 keeps its sign */
+            sl_json_put_i64(w, key, value->integer);
+        else
+            sl_json_put_f64(w, key, value->number);
+        return;
+    default:
+        (object ? sl_json_begin_object : sl_json_begin_array)(w, key);
+        for (const sl_json *child = value->child; child; child = child->next)
+            sl_json_put_value(w, object ? child->key : NULL, child);
+        (object ? sl_json_end_object : sl_json_end_array)(w);
+    }
+}

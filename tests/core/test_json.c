@@ -241,6 +241,11 @@ TEST(written_reads_back)
     const sl_json *item = sl_json_get(root, "numbers")->child;
     for (int64_t i = 0; i < SL_COUNT(numbers); i++, item = item->next)
         CHECK_MSG(item->number == numbers[i], "%.17g came back as %.17g", numbers[i], item->number);
+    sl_json_writer again = {.depth = 0};
+    sl_json_put_value(&again, NULL, root);
+    CHECK_OK(sl_text_status(&again.text));
+    CHECK_STR(again.text.data, w.text.data);
+    sl_text_free(&again.text);
     sl_text_free(&w.text);
 }
 
