@@ -42,11 +42,16 @@ typedef enum sl_init {
     SL_INIT_TRUNCATED
 } sl_init; /* truncated at 3 sigma */
 
-/* Where a parameter's rows go in a Hugging Face file: rows [row, row+rows) of ours are the tensor `name` there. */
+/* Where a parameter's rows go in a Hugging Face file: rows [row, row+rows) of ours are the tensor `name` there.
+ * Rotary positions turn pairs of a head's rows. Interleaved rotation has a pair's two rows beside each other, Hugging Face's Llama
+ * has them half a head apart, so q and k of a model that rotates interleaved are permuted on their way:
+ *     ours  x0 y0 x1 y1 x2 y2        there  x0 x1 x2 y0 y1 y2 */
 typedef struct sl_param_part {
     const char *name;
     int64_t row, rows;
     bool transposed; /* stored there as [columns, rows] (GPT-2's Conv1D) */
+    int64_t
+        pair_rows; /* rows of a head, where its pairs lie beside each other here and half a head apart there; 0: as there */
 } sl_param_part;
 #define SL_MAX_PARTS 3
 

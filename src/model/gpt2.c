@@ -26,7 +26,7 @@ static sl_value vector(sl_forward *f, const char *name, const char *prefix, cons
                        sl_init init)
 {
     sl_forward_param param = {.name = name, .rows = count, .init = init, .n_parts = 1, .prefix = prefix};
-    param.parts[0] = (sl_param_part){file_name, 0, count, false};
+    param.parts[0] = (sl_param_part){file_name, 0, count, false, 0};
     return sl_forward_parameter(f, &param);
 }
 
@@ -61,7 +61,7 @@ static sl_value linear(sl_forward *f, const layer_scope *at, const char *name, c
                               .decay = true,
                               .n_parts = 1,
                               .prefix = at->prefix};
-    param.parts[0] = (sl_param_part){file_weight, 0, out, true};
+    param.parts[0] = (sl_param_part){file_weight, 0, out, true, 0};
     sl_value w = sl_forward_parameter(f, &param);
     sl_value b = vector(f, bias, at->prefix, file_bias, out, SL_INIT_ZEROS);
     return sl_forward_linear(f, name, x, w, b, residual);
@@ -127,7 +127,7 @@ static sl_value table(sl_forward *f, const sl_model *model, const char *name, co
                               .decay = true,
                               .n_parts = 1,
                               .prefix = prefix};
-    param.parts[0] = (sl_param_part){file_name, 0, rows, false};
+    param.parts[0] = (sl_param_part){file_name, 0, rows, false, 0};
     return sl_forward_parameter(f, &param);
 }
 

@@ -27,7 +27,7 @@ static sl_value norm(sl_forward *f, const sl_model *model, const char *name, con
 {
     sl_attrs attrs = {.raw = {0}};
     sl_forward_param param = {.name = name, .rows = model->dim, .init = SL_INIT_ONES, .n_parts = 1, .prefix = prefix};
-    param.parts[0] = (sl_param_part){file_name, 0, model->dim, false};
+    param.parts[0] = (sl_param_part){file_name, 0, model->dim, false, 0};
     attrs.norm.eps = model->norm_eps;
     sl_value weight = sl_forward_parameter(f, &param);
     return sl_forward_op(f, SL_OP_RMSNORM, name, &attrs, (const sl_value[]){x, weight}, 2, NULL);
@@ -46,12 +46,13 @@ static sl_value attention_half(sl_forward *f, const sl_model *model, const char 
 {
     int64_t d = model->dim, a = model->heads * model->head_dim, k = model->kv_heads * model->head_dim;
     sl_value h = norm(f, model, "attention_norm", prefix, "input_layernorm.weight", x);
+    int64_t pair_rows = model->rope_style == SL_ROPE_INTERLEAVED ? model->head_dim : 0;
     sl_value qkv = linear_weight(f, model, "qkv", prefix, a + 2 * k, d, a, 3,
-                                 (const sl_param_part[]){{"self_attn.q_proj.weight", 0, a, false},
-                                                         {"self_attn.k_proj.weight", a, k, false},
-                                                         {"self_attn.v_proj.weight", a + k, k, false}});
+                                 (const sl_param_part[]){{"self_attn.q_proj.weight", 0, a, false, pair_rows},
+                                                         {"self_attn.k_proj.weight", a, k, false, pair_rows},
+                                                         {"self_attn.v_proj.weight", a + k, k, false, 0}});
     sl_value o = linear_weight(f, model, "o", prefix, d, a, d, 1,
-                               (const sl_param_part[]){{"self_attn.o_proj.weight", 0, d, false}});
+                               (const sl_param_part[]){{"self_attn.o_proj.weight", 0, d, false, 0}});
     h = sl_forward_linear(f, "qkv", h, qkv, SL_NO_VALUE, SL_NO_VALUE);
     h = sl_forward_attention(f, model, h);
     return sl_forward_linear(f, "o", h, o, SL_NO_VALUE, x);
@@ -61,11 +62,11 @@ static sl_value mlp_half(sl_forward *f, const sl_model *model, const char *prefi
 {
     int64_t d = model->dim, ffn = model->ffn;
     sl_value h = norm(f, model, "mlp_norm", prefix, "post_attention_layernorm.weight", x);
-    sl_value gate_up = linear_weight(
-        f, model, "gate_up", prefix, 2 * ffn, d, ffn, 2,
-        (const sl_param_part[]){{"mlp.gate_proj.weight", 0, ffn, false}, {"mlp.up_proj.weight", ffn, ffn, false}});
+    sl_value gate_up = linear_weight(f, model, "gate_up", prefix, 2 * ffn, d, ffn, 2,
+                                     (const sl_param_part[]){{"mlp.gate_proj.weight", 0, ffn, false, 0},
+                                                             {"mlp.up_proj.weight", ffn, ffn, false, 0}});
     sl_value down = linear_weight(f, model, "down", prefix, d, ffn, d, 1,
-                                  (const sl_param_part[]){{"mlp.down_proj.weight", 0, d, false}});
+                                  (const sl_param_part[]){{"mlp.down_proj.weight", 0, d, false, 0}});
     h = sl_forward_linear(f, "gate_up", h, gate_up, SL_NO_VALUE, SL_NO_VALUE);
     h = sl_forward_op(f, SL_OP_SWIGLU, "swiglu", NULL, &h, 1, NULL);
     return sl_forward_linear(f, "down", h, down, SL_NO_VALUE, x);
@@ -79,7 +80,7 @@ static sl_value embedding_weight(sl_forward *f, const sl_model *model)
                               .decay = true,
                               .n_parts = 1,
                               .prefix = "model"};
-    param.parts[0] = (sl_param_part){"embed_tokens.weight", 0, model->vocab, false};
+    param.parts[0] = (sl_param_part){"embed_tokens.weight", 0, model->vocab, false, 0};
     param.init = model->init_std > 0 ? SL_INIT_NORMAL : SL_INIT_TRUNCATED;
     param.std = model->init_std > 0 ? model->init_std : 1.0f;
     return sl_forward_parameter(f, &param);
@@ -109,7 +110,7 @@ static sl_status build(const sl_model *model, sl_graph *graph, sl_value *loss)
     x = norm(&f, model, "norm", "model", "norm.weight", x);
     if (!model->tied)
         table = linear_weight(&f, model, "head", "", model->vocab, model->dim, model->vocab, 1,
-                              (const sl_param_part[]){{"lm_head.weight", 0, model->vocab, false}});
+                              (const sl_param_part[]){{"lm_head.weight", 0, model->vocab, false, 0}});
     *loss = sl_forward_head(&f, model, x, table);
     return f.status;
 }
@@ -139,6 +140,7 @@ static const char *const known_keys[] = {"architectures",
                                          "rope_scaling",
                                          "rope_parameters",
                                          "rope_interleaved",
+                                         "sluice_rope_order",
                                          "hidden_act",
                                          "attention_bias",
                                          "mlp_bias",
@@ -186,12 +188,29 @@ static sl_status read_rope_object(const char *file, const sl_json *object, sl_mo
     return SL_OK;
 }
 
+/* Which rows of a head are turned together here. The function is the same, and the order in files is Hugging Face's either way;
+ * but sums over a head run in another order, so the bits are others. "rope_interleaved" is what Sluice up to 0.1.0 wrote: the
+ * order in files was ours, too (sl_tensors_in_pairs). */
+static sl_status read_rope_order(const char *file, const sl_json *root, sl_model *model)
+{
+    bool old;
+    const char *order;
+    SL_TRY(sl_json_bool_or(file, root, "rope_interleaved", false, &old));
+    SL_TRY(sl_json_string_or(file, root, "sluice_rope_order", old ? "interleaved" : "halves", &order));
+    if (strcmp(order, "interleaved") != 0 && strcmp(order, "halves") != 0)
+        return sl_fail(SL_E_FORMAT, "%s: \"sluice_rope_order\" is \"%s\"; \"halves\" and \"interleaved\" are known",
+                       file, order);
+    model->rope_style = strcmp(order, "interleaved") == 0 ? SL_ROPE_INTERLEAVED : SL_ROPE_HALF;
+    if (old && model->rope_style != SL_ROPE_INTERLEAVED)
+        return sl_fail(SL_E_FORMAT, "%s: \"rope_interleaved\" is true, \"sluice_rope_order\" says \"%s\"; remove one",
+                       file, order);
+    return SL_OK;
+}
+
 /* Old files have rope_theta and rope_scaling beside each other, new ones one object rope_parameters. */
 static sl_status read_rope(const char *file, const sl_json *root, sl_model *model)
 {
-    bool interleaved;
-    SL_TRY(sl_json_bool_or(file, root, "rope_interleaved", false, &interleaved));
-    model->rope_style = interleaved ? SL_ROPE_INTERLEAVED : SL_ROPE_HALF;
+    SL_TRY(read_rope_order(file, root, model));
     SL_TRY(sl_config_number(file, root, "rope_theta", 10000, 1, 1e12, &model->rope_theta));
     for (int i = 0; i < 2; i++) {
         const char *key = i ? "rope_parameters" : "rope_scaling";
@@ -250,11 +269,9 @@ static sl_status read_config(const char *file, const void *json_object, sl_model
 static void write_config(const sl_model *model, void *json_writer)
 {
     sl_json_writer *w = json_writer;
-    if (model->rope_style != SL_ROPE_INTERLEAVED) { /* Hugging Face's class rotates halves, whatever the file says */
-        sl_json_begin_array(w, "architectures");
-        sl_json_put_string(w, NULL, "LlamaForCausalLM");
-        sl_json_end_array(w);
-    }
+    sl_json_begin_array(w, "architectures");
+    sl_json_put_string(w, NULL, "LlamaForCausalLM");
+    sl_json_end_array(w);
     sl_json_put_string(w, "model_type", "llama");
     sl_json_put_i64(w, "hidden_size", model->dim);
     sl_json_put_i64(w, "intermediate_size", model->ffn);
@@ -279,7 +296,7 @@ static void write_config(const sl_model *model, void *json_writer)
         sl_json_end_object(w);
     }
     if (model->rope_style == SL_ROPE_INTERLEAVED)
-        sl_json_put_bool(w, "rope_interleaved", true);
+        sl_json_put_string(w, "sluice_rope_order", "interleaved");
     if (model->init_std > 0)
         sl_config_put(w, "initializer_range", model->init_std);
     else

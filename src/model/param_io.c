@@ -5,11 +5,14 @@
  *     qkv [a+2k, d]  =  q_proj [a, d]  over  k_proj [k, d]  over  v_proj [k, d]         c_attn [d, 3d]  =  transpose of qkv
  *
  * Rows stream straight through. A transposed part is loaded by blocks of our rows (columns of the file) and saved by blocks
- * of file rows (our columns), or read in one piece when the caller's buffer is large enough.
+ * of file rows (our columns), or read in one piece when the caller's buffer is large enough. Rows in rotation pairs are loaded
+ * row by row and saved in two passes over each head: its even rows, then its odd ones.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/bf16.h"
 #include "model/safetensors.h"
 
 enum { NAME_BYTES = 256 };
@@ -60,39 +63,110 @@ sl_status sl_param_check(const sl_tensors *tensors, const sl_param *param)
     return SL_OK;
 }
 
-/* A vector is read as one row of many columns, so that a piece of it always fits. */
-static sl_status load_part(sl_tensors *tensors, const char *prefix, const sl_param *param, const sl_param_part *part,
-                           sl_dtype dtype, void *buffer, size_t buffer_bytes, sl_param_io write, void *context)
+/* ---- loading ---- */
+
+/* A part on its way from the file. Elements are counted in our order, from the part's first one. */
+typedef struct loading {
+    sl_tensors *tensors;
+    const sl_tensor *tensor;
+    const sl_param_part *part;
+    int64_t columns;
+    int64_t pair_rows; /* 0: rows in the file's order */
+    sl_dtype dtype;
+} loading;
+
+/* The file's row that is our row `row` of the part. */
+static int64_t file_row(const loading *l, int64_t row)
 {
-    const sl_tensor *tensor = find_part(tensors, prefix, part->name);
-    int64_t size = (int64_t) sl_dtype_bytes(dtype), columns = columns_of(param), first = part->row * columns;
-    int64_t room = (int64_t) buffer_bytes / size;
-    if (!part->transposed) {
-        for (int64_t done = 0; done < tensor->count; done += room) {
-            int64_t piece = SL_MIN(room, tensor->count - done);
-            SL_TRY(sl_tensors_read(tensors, tensor, done, piece, dtype, buffer));
-            SL_TRY(write(context, (size_t) ((first + done) * size), buffer, (size_t) (piece * size)));
-        }
+    int64_t in_head = l->pair_rows ? row % l->pair_rows : 0;
+    return l->pair_rows ? row - in_head + in_head % 2 * (l->pair_rows / 2) + in_head / 2 : row;
+}
+
+static int64_t file_element(const loading *l, int64_t element)
+{
+    int64_t row = element / l->columns, column = element % l->columns;
+    return l->part->transposed ? column * l->part->rows + row : file_row(l, row) * l->columns + column;
+}
+
+static sl_status read_elements(const loading *l, int64_t first, int64_t count, void *out)
+{
+    size_t row_bytes = (size_t) l->columns * sl_dtype_bytes(l->dtype);
+    int64_t row = first / l->columns;
+    if (l->part->transposed)
+        return sl_tensors_read_transposed(l->tensors, l->tensor, row, count / l->columns, l->dtype, out);
+    if (!l->pair_rows)
+        return sl_tensors_read(l->tensors, l->tensor, first, count, l->dtype, out);
+    for (int64_t i = 0; i < count / l->columns; i++)
+        SL_TRY(sl_tensors_read(l->tensors, l->tensor, file_row(l, row + i) * l->columns, l->columns, l->dtype,
+                               (char *) out + (size_t) i * row_bytes));
+    return SL_OK;
+}
+
+static bool is_finite_at(sl_dtype dtype, const void *values, int64_t i)
+{
+    return isfinite(dtype == SL_F32 ? ((const float *) values)[i] : sl_bf16_to_f32(((const sl_bf16 *) values)[i]));
+}
+
+/* `values` are elements [first, first+count), as the model gets them; the message tells what the file holds. */
+static sl_status check_finite(const loading *l, int64_t first, int64_t count, const void *values)
+{
+    int64_t i = 0;
+    float value;
+    while (i < count && is_finite_at(l->dtype, values, i))
+        i++;
+    if (i == count)
         return SL_OK;
-    }
-    int64_t rows = room / columns;
-    if (rows < 1)
-        return sl_fail(SL_E_DOES_NOT_FIT, "loading \"%s\" needs a buffer of %lld bytes, not %zu", part->name,
-                       (long long) (columns * size), buffer_bytes);
-    for (int64_t done = 0; done < part->rows; done += rows) {
-        int64_t piece = SL_MIN(rows, part->rows - done);
-        SL_TRY(sl_tensors_read_transposed(tensors, tensor, done, piece, dtype, buffer));
-        SL_TRY(write(context, (size_t) ((first + done * columns) * size), buffer, (size_t) (piece * columns * size)));
+    int64_t at = file_element(l, first + i);
+    const char *file = sl_tensors_file(l->tensors, l->tensor), *name = l->tensor->name;
+    SL_TRY(sl_tensors_read(l->tensors, l->tensor, at, 1, SL_F32, &value));
+    if (isfinite(value))
+        return sl_fail(SL_E_NOT_FINITE,
+                       "%s: tensor \"%s\" is %g at element %lld, too large for %s; use another --precision", file, name,
+                       (double) value, (long long) at, sl_dtype_name(l->dtype));
+    return sl_fail(
+        SL_E_NOT_FINITE,
+        "%s: tensor \"%s\" is %s at element %lld; nothing can be trained from such weights: use another file", file,
+        name,
+        isnan(value) ? "NaN"
+        : value < 0  ? "-infinity"
+                     : "infinity",
+        (long long) at);
+}
+
+/* A vector is read as one row of many columns, so that a piece of it always fits. */
+static sl_status load_part(const loading *l, bool finite, void *buffer, size_t buffer_bytes, sl_param_io write,
+                           void *context)
+{
+    int64_t size = (int64_t) sl_dtype_bytes(l->dtype), first = l->part->row * l->columns;
+    int64_t step = (int64_t) buffer_bytes / size;
+    if (l->part->transposed || l->pair_rows) /* whole rows */
+        step -= step % l->columns;
+    if (step < 1)
+        return sl_fail(SL_E_DOES_NOT_FIT, "loading \"%s\" needs a buffer of %lld bytes, not %zu", l->part->name,
+                       (long long) (l->columns * size), buffer_bytes);
+    for (int64_t done = 0; done < l->tensor->count; done += step) {
+        int64_t piece = SL_MIN(step, l->tensor->count - done);
+        SL_TRY(read_elements(l, done, piece, buffer));
+        if (finite)
+            SL_TRY(check_finite(l, done, piece, buffer));
+        SL_TRY(write(context, (size_t) ((first + done) * size), buffer, (size_t) (piece * size)));
     }
     return SL_OK;
 }
 
-sl_status sl_param_load_prefixed(sl_tensors *tensors, const char *prefix, const sl_param *param, sl_dtype dtype,
-                                 void *buffer, size_t buffer_bytes, sl_param_io write, void *context)
+static sl_status load_parts(sl_tensors *tensors, const char *prefix, const sl_param *param, sl_dtype dtype, bool finite,
+                            void *buffer, size_t buffer_bytes, sl_param_io write, void *context)
 {
     for (int i = 0; i < param->n_parts; i++) {
-        SL_TRY(check_part(tensors, prefix, param, &param->parts[i]));
-        SL_TRY(load_part(tensors, prefix, param, &param->parts[i], dtype, buffer, buffer_bytes, write, context));
+        const sl_param_part *part = &param->parts[i];
+        SL_TRY(check_part(tensors, prefix, param, part));
+        loading l = {.tensors = tensors,
+                     .tensor = find_part(tensors, prefix, part->name),
+                     .part = part,
+                     .columns = columns_of(param),
+                     .pair_rows = sl_tensors_in_pairs(tensors) ? 0 : part->pair_rows,
+                     .dtype = dtype};
+        SL_TRY(load_part(&l, finite, buffer, buffer_bytes, write, context));
     }
     return SL_OK;
 }
@@ -100,7 +174,13 @@ sl_status sl_param_load_prefixed(sl_tensors *tensors, const char *prefix, const 
 sl_status sl_param_load(sl_tensors *tensors, const sl_param *param, sl_dtype dtype, void *buffer, size_t buffer_bytes,
                         sl_param_io write, void *context)
 {
-    return sl_param_load_prefixed(tensors, "", param, dtype, buffer, buffer_bytes, write, context);
+    return load_parts(tensors, "", param, dtype, true, buffer, buffer_bytes, write, context);
+}
+
+sl_status sl_param_load_prefixed(sl_tensors *tensors, const char *prefix, const sl_param *param, sl_dtype dtype,
+                                 void *buffer, size_t buffer_bytes, sl_param_io write, void *context)
+{
+    return load_parts(tensors, prefix, param, dtype, false, buffer, buffer_bytes, write, context);
 }
 
 /* ---- saving ---- */
@@ -164,23 +244,57 @@ static sl_status save_transposed(sl_tensors_writer *writer, const sl_param_part 
     return SL_OK;
 }
 
+/* Rows of one parity of `count` rows that begin with row `row` of a head, packed at the buffer's start. */
+static int64_t pack_rows(char *buffer, size_t row_bytes, int64_t row, int64_t count, int parity)
+{
+    int64_t packed = 0;
+    for (int64_t i = (row + parity) % 2; i < count; i += 2)
+        memmove(buffer + (size_t) packed++ * row_bytes, buffer + (size_t) i * row_bytes, row_bytes);
+    return packed;
+}
+
+static sl_status save_pairs(sl_tensors_writer *writer, const sl_param_part *part, size_t row_bytes, char *buffer,
+                            size_t buffer_bytes, sl_param_io read, void *context)
+{
+    int64_t step = (int64_t) (buffer_bytes / row_bytes);
+    if (step < 1)
+        return sl_fail(SL_E_DOES_NOT_FIT, "saving \"%s\" needs a buffer of %zu bytes, not %zu", part->name, row_bytes,
+                       buffer_bytes);
+    for (int64_t head = 0; head < part->rows; head += part->pair_rows)
+        for (int parity = 0; parity < 2; parity++)
+            for (int64_t row = 0; row < part->pair_rows; row += step) {
+                int64_t rows = SL_MIN(step, part->pair_rows - row);
+                SL_TRY(read(context, (size_t) (part->row + head + row) * row_bytes, buffer, (size_t) rows * row_bytes));
+                int64_t packed = pack_rows(buffer, row_bytes, row, rows, parity);
+                SL_TRY(sl_tensors_writer_write(writer, buffer, (size_t) packed * row_bytes));
+            }
+    return SL_OK;
+}
+
+static sl_status save_rows(sl_tensors_writer *writer, const sl_param_part *part, size_t row_bytes, char *buffer,
+                           size_t buffer_bytes, sl_param_io read, void *context)
+{
+    size_t bytes = (size_t) part->rows * row_bytes, first = (size_t) part->row * row_bytes;
+    for (size_t done = 0; done < bytes; done += buffer_bytes) {
+        size_t piece = SL_MIN(buffer_bytes, bytes - done);
+        SL_TRY(read(context, first + done, buffer, piece));
+        SL_TRY(sl_tensors_writer_write(writer, buffer, piece));
+    }
+    return SL_OK;
+}
+
 sl_status sl_param_save(sl_tensors_writer *writer, const sl_param *param, sl_dtype dtype, void *buffer,
                         size_t buffer_bytes, sl_param_io read, void *context)
 {
-    size_t size = sl_dtype_bytes(dtype);
-    int64_t columns = columns_of(param);
+    size_t size = sl_dtype_bytes(dtype), row_bytes = (size_t) columns_of(param) * size;
     for (int i = 0; i < param->n_parts; i++) {
         const sl_param_part *part = &param->parts[i];
-        size_t bytes = (size_t) (part->rows * columns) * size, first = (size_t) (part->row * columns) * size;
-        if (part->transposed) {
-            SL_TRY(save_transposed(writer, part, columns, size, buffer, buffer_bytes, read, context));
-            continue;
-        }
-        for (size_t done = 0; done < bytes; done += buffer_bytes) {
-            size_t piece = SL_MIN(buffer_bytes, bytes - done);
-            SL_TRY(read(context, first + done, buffer, piece));
-            SL_TRY(sl_tensors_writer_write(writer, buffer, piece));
-        }
+        if (part->transposed)
+            SL_TRY(save_transposed(writer, part, columns_of(param), size, buffer, buffer_bytes, read, context));
+        else if (part->pair_rows)
+            SL_TRY(save_pairs(writer, part, row_bytes, buffer, buffer_bytes, read, context));
+        else
+            SL_TRY(save_rows(writer, part, row_bytes, buffer, buffer_bytes, read, context));
     }
     return SL_OK;
 }

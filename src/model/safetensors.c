@@ -20,7 +20,13 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor data is little-endian and is read as it stands");
 
-enum { STAGING = 1 << 18, HEADER_LIMIT = 100 << 20, INDEX_LIMIT = 64 << 20, FILES_LIMIT = 4096 };
+enum {
+    STAGING = 1 << 18,
+    HEADER_LIMIT = 100 << 20,
+    INDEX_LIMIT = 64 << 20,
+    FILES_LIMIT = 4096,
+    CONFIG_LIMIT = 1 << 20
+};
 
 struct sl_tensors {
     sl_region *region; /* names, paths, tensors */
@@ -30,6 +36,7 @@ struct sl_tensors {
     sl_tensor *tensors; /* by name once opened */
     int64_t count, capacity;
     const sl_json *metadata;
+    bool in_pairs;
     void *staging;
 };
 
@@ -299,9 +306,9 @@ static sl_status open_path(sl_tensors *set, const char *path)
         return ends_with(path, ".json") ? open_index(set, path) : add_file(set, path);
     SL_TRY(sl_region_printf(set->region, &one, "%s/model.safetensors", path));
     SL_TRY(sl_region_printf(set->region, &many, "%s/model.safetensors.index.json", path));
-    if (sl_file_exists(one))
+    if (sl_file_exists(one) || sl_dir_exists(one)) /* a folder of that name is refused by name */
         return add_file(set, one);
-    if (sl_file_exists(many))
+    if (sl_file_exists(many) || sl_dir_exists(many))
         return open_index(set, many);
     return sl_fail(SL_E_IO, "%s: there is neither model.safetensors nor model.safetensors.index.json in this folder",
                    path);
@@ -317,6 +324,29 @@ static sl_status check_names(sl_tensors *set)
     return SL_OK;
 }
 
+/* From config.json beside the first file. One that is no JSON was not written by Sluice, and says nothing here. */
+static sl_status read_row_order(sl_tensors *set)
+{
+    const char *path, *first = set->n_files ? set->paths[0] : "", *slash = strrchr(first, '/');
+    const sl_json *root = NULL, *key;
+    size_t length;
+    char *text;
+    SL_TRY(sl_region_printf(set->region, &path, "%.*sconfig.json", slash ? (int) (slash - first) + 1 : 0, first));
+    if (!sl_file_exists(path))
+        return SL_OK;
+    sl_status status = sl_file_read_all(path, CONFIG_LIMIT, &text, &length);
+    if (status == SL_OK) {
+        const char *begin = sl_json_after_mark(text, &length);
+        status = sl_json_parse(set->region, path, begin, length, &root);
+        sl_free(text);
+    }
+    if (status != SL_OK)
+        return status == SL_E_FORMAT ? SL_OK : status;
+    key = sl_json_get(root, "rope_interleaved");
+    set->in_pairs = key && key->kind == SL_JSON_BOOL && key->boolean;
+    return SL_OK;
+}
+
 sl_status sl_tensors_open(const char *path, sl_tensors **tensors)
 {
     sl_tensors *set;
@@ -326,6 +356,7 @@ sl_status sl_tensors_open(const char *path, sl_tensors **tensors)
     SL_TRY_GOTO(sl_alloc(&set->staging, STAGING, 1), close);
     SL_TRY_GOTO(open_path(set, path), close);
     SL_TRY_GOTO(check_names(set), close);
+    SL_TRY_GOTO(read_row_order(set), close);
     *tensors = set;
     return SL_OK;
 close:
@@ -372,6 +403,11 @@ const char *sl_tensors_metadata(const sl_tensors *set, const char *key)
 const char *sl_tensors_file(const sl_tensors *set, const sl_tensor *tensor)
 {
     return set->paths[tensor->file];
+}
+
+bool sl_tensors_in_pairs(const sl_tensors *set)
+{
+    return set->in_pairs;
 }
 
 /* ---- data ---- */

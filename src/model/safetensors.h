@@ -67,6 +67,9 @@ const sl_tensor *sl_tensors_find(const sl_tensors *tensors, const char *name); /
 const char *sl_tensors_metadata(const sl_tensors *tensors,
                                 const char *key); /* "__metadata__" of the first file; NULL when absent */
 const char *sl_tensors_file(const sl_tensors *tensors, const sl_tensor *tensor); /* its path, for messages */
+/* q and k lie in pairs (see sl_param_part), not in Hugging Face's halves: files of Sluice up to 0.1.0 whose config.json, beside
+ * them, has "rope_interleaved": true. */
+bool sl_tensors_in_pairs(const sl_tensors *tensors);
 
 /* Bytes as they stand, [offset, offset+length) of the tensor. */
 sl_status sl_tensors_read_raw(sl_tensors *tensors, const sl_tensor *tensor, int64_t offset, void *out, size_t length);
@@ -100,7 +103,8 @@ typedef sl_status (*sl_param_io)(void *context, size_t offset, void *bytes, size
 /* All parts of `param` are in the set with the right shapes, or a message that names what is missing or differs. A leading
  * "transformer." or "model." of a name may be missing in the file. */
 sl_status sl_param_check(const sl_tensors *tensors, const sl_param *param);
-/* From the file, as `dtype`, through `buffer` into write(). */
+/* From the file, as `dtype`, through `buffer` into write(). A value that is not finite, or becomes infinite in `dtype`, is an error
+ * that names file, tensor and element: SL_E_NOT_FINITE. */
 sl_status sl_param_load(sl_tensors *tensors, const sl_param *param, sl_dtype dtype, void *buffer, size_t buffer_bytes,
                         sl_param_io write, void *context);
 /* Declares all parts, then (after every declaration of the file, in the same order) writes them. `dtype` is what read() gives
@@ -108,7 +112,7 @@ sl_status sl_param_load(sl_tensors *tensors, const sl_param *param, sl_dtype dty
 sl_status sl_param_declare(sl_tensors_writer *writer, const char *prefix, const sl_param *param, sl_dtype dtype);
 sl_status sl_param_save(sl_tensors_writer *writer, const sl_param *param, sl_dtype dtype, void *buffer,
                         size_t buffer_bytes, sl_param_io read, void *context);
-/* As sl_param_load, of what sl_param_declare/save wrote under `prefix`. */
+/* As sl_param_load, of what sl_param_declare/save wrote under `prefix`, whatever the values. */
 sl_status sl_param_load_prefixed(sl_tensors *tensors, const char *prefix, const sl_param *param, sl_dtype dtype,
                                  void *buffer, size_t buffer_bytes, sl_param_io write, void *context);
 /* Tensors of the set that none of the parameters takes and that are no known buffers (causal masks, rotary tables, a copy of

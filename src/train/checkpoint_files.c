@@ -15,7 +15,7 @@
 #include "core/log.h"
 #include "train/identity.h"
 
-enum { STATE_LIMIT = 1 << 20, STATE_VERSION = 1 };
+enum { STATE_LIMIT = 1 << 20, STATE_VERSION = 2 };
 static const char self_key[] = ",\"checksum\":\"";
 
 struct sl_checkpoint_state {
