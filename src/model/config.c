@@ -1,7 +1,14 @@
 /*
- * Hugging Face's config.json, read strictly: a key that we do not know could change the arithmetic, and a model that trains
- * with other arithmetic than its file says is worse than one that is refused. So every key is either understood, or on the
- * list of those that describe generation, tokenizers and bookkeeping, or an error that names it.
+ * Hugging Face's config.json. A model that trains with other arithmetic than its file says is worse than one that is refused, so
+ * one rule holds for every key, of every family and of the objects inside:
+ *
+ *     a family computes with it             it is read
+ *     it changes the result, and nothing    its neutral value (the one that switches it off) is accepted,
+ *     here computes it                      any other is an error that names key and value
+ *     it says nothing about arithmetic      ignored, listed with --verbose; kept for the checkpoints' config.json
+ *     it is not known                       null is accepted (nothing is set), anything else is an error that names the key
+ *
+ * A key that is absent has Hugging Face's default, and falls under the same rule with it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,76 +16,247 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/log.h"
 #include "model/internal.h"
 
 enum { CONFIG_LIMIT = 1 << 20 };
 
-/* Keys of Hugging Face's base class that say nothing about training arithmetic. */
-static const char *const base_keys[] = {"_name_or_path",
-                                        "_attn_implementation",
-                                        "_commit_hash",
-                                        "transformers_version",
-                                        "torch_dtype",
-                                        "dtype",
-                                        "use_cache",
-                                        "bos_token_id",
-                                        "eos_token_id",
-                                        "pad_token_id",
-                                        "sep_token_id",
-                                        "cls_token_id",
-                                        "decoder_start_token_id",
-                                        "task_specific_params",
-                                        "return_dict",
-                                        "output_hidden_states",
-                                        "output_attentions",
-                                        "torchscript",
-                                        "id2label",
-                                        "label2id",
-                                        "num_labels",
-                                        "problem_type",
-                                        "finetuning_task",
-                                        "max_length",
-                                        "min_length",
-                                        "do_sample",
-                                        "temperature",
-                                        "top_k",
-                                        "top_p",
-                                        "num_beams",
-                                        "repetition_penalty",
-                                        "length_penalty",
-                                        "no_repeat_ngram_size",
-                                        "early_stopping",
-                                        "tokenizer_class",
-                                        "chunk_size_feed_forward",
-                                        "is_decoder",
-                                        "is_encoder_decoder",
-                                        "unsloth_version",
-                                        "license",
-                                        "auto_map",
-                                        "gradient_checkpointing",
-                                        "output_past",
-                                        "is_llama_config",
-                                        "transformers.js_config",
-                                        NULL};
+/* What no family here computes. `neutral`: false, 0, 1 or a string; an array is neutral when all it holds is, {} and null always. */
+static const struct {
+    const char *key, *neutral;
+} unsupported[] = {
+    {"attention_bias", "false"},
+    {"qkv_bias", "false"},
+    {"mlp_bias", "false"},
+    {"attention_dropout", "0"},
+    {"hidden_dropout", "0"},
+    {"pretraining_tp", "1"},
+    {"partial_rotary_factor", "1"},
+    {"attention_factor", "1"},
+    {"rope_interleave", "false"},
+    {"no_rope_layers", "1"},
+    {"sliding_window", "0"},
+    {"use_sliding_window", "false"},
+    {"layer_types", "full_attention"},
+    {"attn_logit_softcapping", "0"},
+    {"final_logit_softcapping", "0"},
+    {"logit_scale", "1"},
+    {"logits_scaling", "1"},
+    {"embedding_multiplier", "1"},
+    {"residual_multiplier", "1"},
+    {"use_qk_norm", "false"},
+    {"qk_norm", "false"},
+    {"clip_qkv", "0"},
+    {"num_experts", "0"},
+    {"num_local_experts", "0"},
+    {"quantization_config", "null"},
+    {"auto_map", "null"}, /* code of its own */
+    {"pruned_heads", "null"},
+    {"is_encoder_decoder", "false"},
+    {"add_cross_attention", "false"},
+    {"tie_encoder_decoder", "false"},
+    {"scale_attn_weights", "true"},
+    {"scale_attn_by_inverse_layer_idx", "false"},
+};
+
+/* Keys that say nothing about training arithmetic: generation, tokens, labels, bookkeeping. */
+static const char *const harmless_keys[] = {"bos_token_id",
+                                            "eos_token_id",
+                                            "pad_token_id",
+                                            "sep_token_id",
+                                            "cls_token_id",
+                                            "decoder_start_token_id",
+                                            "transformers_version",
+                                            "transformers.js_config",
+                                            "torch_dtype",
+                                            "dtype",
+                                            "use_cache",
+                                            "task_specific_params",
+                                            "return_dict",
+                                            "use_return_dict",
+                                            "output_hidden_states",
+                                            "output_attentions",
+                                            "torchscript",
+                                            "use_bfloat16",
+                                            "id2label",
+                                            "label2id",
+                                            "num_labels",
+                                            "problem_type",
+                                            "finetuning_task",
+                                            "max_length",
+                                            "min_length",
+                                            "do_sample",
+                                            "temperature",
+                                            "top_k",
+                                            "top_p",
+                                            "typical_p",
+                                            "num_beams",
+                                            "num_beam_groups",
+                                            "num_return_sequences",
+                                            "diversity_penalty",
+                                            "repetition_penalty",
+                                            "length_penalty",
+                                            "no_repeat_ngram_size",
+                                            "encoder_no_repeat_ngram_size",
+                                            "early_stopping",
+                                            "bad_words_ids",
+                                            "suppress_tokens",
+                                            "begin_suppress_tokens",
+                                            "forced_bos_token_id",
+                                            "forced_eos_token_id",
+                                            "remove_invalid_values",
+                                            "exponential_decay_length_penalty",
+                                            "output_scores",
+                                            "return_dict_in_generate",
+                                            "prefix",
+                                            "tokenizer_class",
+                                            "chunk_size_feed_forward",
+                                            "is_decoder",
+                                            "license",
+                                            "gradient_checkpointing",
+                                            "output_past",
+                                            "is_llama_config",
+                                            "reorder_and_upcast_attn",
+                                            "summary_activation",
+                                            "summary_first_dropout",
+                                            "summary_proj_to_labels",
+                                            "summary_type",
+                                            "summary_use_proj",
+                                            NULL};
+static const char *const harmless_prefixes[] = {"_", "unsloth_"};
+
+/* Of the ignored keys, those that tell of the file they came from: another file's own would differ. */
+static const char *const not_kept[] = {"transformers_version", "torch_dtype", "dtype", NULL};
 
 static bool listed(const char *const *list, const char *key)
 {
-    for (; list && *list; list++)
+    for (; *list; list++)
         if (strcmp(*list, key) == 0)
             return true;
     return false;
 }
 
-sl_status sl_config_only(const char *file, const sl_json *object, const char *const *known, const char *const *harmless)
+static bool is_harmless(const char *key)
+{
+    for (int64_t i = 0; i < SL_COUNT(harmless_prefixes); i++)
+        if (strncmp(key, harmless_prefixes[i], strlen(harmless_prefixes[i])) == 0)
+            return true;
+    return listed(harmless_keys, key);
+}
+
+static bool is_neutral(const sl_json *value, const char *neutral)
+{
+    char *end;
+    double number = strtod(neutral, &end);
+    switch (value->kind) {
+    case SL_JSON_NULL:
+        return true;
+    case SL_JSON_BOOL:
+        return strcmp(neutral, value->boolean ? "true" : "false") == 0;
+    case SL_JSON_NUMBER:
+        return !*end && value->number == number;
+    case SL_JSON_STRING:
+        return strcmp(neutral, value->string) == 0;
+    default:
+        for (const sl_json *child = value->child; child; child = child->next)
+            if (value->kind == SL_JSON_OBJECT || !is_neutral(child, neutral))
+                return false;
+        return true;
+    }
+}
+
+static sl_status refuse_value(const char *file, const sl_json *member, const char *neutral)
+{
+    sl_json_writer w = {0};
+    sl_json_put_value(&w, NULL, member);
+    sl_status status = sl_text_status(&w.text);
+    if (status == SL_OK)
+        status = sl_fail(SL_E_UNSUPPORTED, "%s:%d: \"%s\" is %.60s; that is not supported, only %s is", file,
+                         member->line, member->key, w.text.data, neutral);
+    sl_text_free(&w.text);
+    return status;
+}
+
+static sl_status check_key(const char *file, const sl_json *member)
+{
+    for (int64_t i = 0; i < SL_COUNT(unsupported); i++)
+        if (strcmp(unsupported[i].key, member->key) == 0)
+            return is_neutral(member, unsupported[i].neutral) ? SL_OK
+                                                              : refuse_value(file, member, unsupported[i].neutral);
+    if (is_harmless(member->key)) {
+        sl_debug("%s:%d: key \"%s\" does not change what the model computes and is ignored", file, member->line,
+                 member->key);
+        return SL_OK;
+    }
+    if (member->kind == SL_JSON_NULL)
+        return SL_OK;
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "%s:%d: key \"%s\" is not understood and could change what the model computes; remove it if it "
+                   "does not",
+                   file, member->line, member->key);
+}
+
+sl_status sl_config_check_keys(const char *file, const sl_json *object, const char *const *known)
 {
     for (const sl_json *member = object->child; member; member = member->next)
-        if (!listed(known, member->key) && !listed(harmless, member->key) && !listed(base_keys, member->key))
-            return sl_fail(SL_E_UNSUPPORTED,
-                           "%s:%d: key \"%s\" is not understood and could change what the model computes; remove it if "
-                           "it does not",
-                           file, member->line, member->key);
+        if (!listed(known, member->key))
+            SL_TRY(check_key(file, member));
     return SL_OK;
 }
+
+/* ---- keys kept for others ---- */
+
+/* Is it one for `pass`? The ids of special tokens go first: they matter most, and what is kept has an end. */
+static bool is_kept(const sl_json *member, bool ids)
+{
+    size_t length = strlen(member->key);
+    bool id = length > 9 && strcmp(member->key + length - 9, "_token_id") == 0;
+    return member->key[0] != '_' && is_harmless(member->key) && !listed(not_kept, member->key) && id == ids;
+}
+
+/* Adds a member to the text of an object, or leaves the text as it was. */
+static sl_status keep(char kept[SL_MODEL_KEPT_BYTES], const sl_json *member, const char *file)
+{
+    sl_json_writer w = {0};
+    size_t used = strlen(kept);
+    sl_json_begin_object(&w, NULL);
+    sl_json_put_value(&w, member->key, member);
+    sl_json_end_object(&w);
+    sl_status status = sl_text_status(&w.text);
+    if (status == SL_OK && used + w.text.length < SL_MODEL_KEPT_BYTES) {
+        memcpy(kept + used, w.text.data, w.text.length + 1);
+        if (used) /* {"a":1}{"b":2} -> {"a":1,"b":2} */
+            memmove(kept + used, kept + used + 1, w.text.length), kept[used - 1] = ',';
+    } else if (status == SL_OK)
+        sl_info("%s: key \"%s\" is too long to be kept in the checkpoints' config.json", file, member->key);
+    sl_text_free(&w.text);
+    return status;
+}
+
+static sl_status keep_members(const char *file, const sl_json *root, sl_model *model)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (const sl_json *member = root->child; member; member = member->next)
+            if (is_kept(member, pass == 0))
+                SL_TRY(keep(model->kept, member, file));
+    return SL_OK;
+}
+
+static sl_status put_kept(const sl_model *model, sl_json_writer *w)
+{
+    sl_region *region;
+    const sl_json *root;
+    if (!model->kept[0])
+        return SL_OK;
+    SL_TRY(sl_region_create(&region));
+    sl_status status = sl_json_parse(region, "kept keys", model->kept, strlen(model->kept), &root);
+    for (const sl_json *member = status == SL_OK ? root->child : NULL; member; member = member->next)
+        sl_json_put_value(w, member->key, member);
+    sl_region_destroy(region);
+    return status;
+}
+
+/* ---- values ---- */
 
 sl_status sl_config_count(const char *file, const sl_json *object, const char *key, int64_t otherwise, int64_t limit,
                           int64_t *out)
@@ -103,16 +281,6 @@ sl_status sl_config_number(const char *file, const sl_json *object, const char *
     if (!(value >= least && value <= most))
         return sl_fail(SL_E_FORMAT, "%s: \"%s\" is %g; it must lie between %g and %g", file, key, value, least, most);
     *out = (float) value;
-    return SL_OK;
-}
-
-sl_status sl_config_must_be_bool(const char *file, const sl_json *object, const char *key, bool want)
-{
-    bool value;
-    SL_TRY(sl_json_bool_or(file, object, key, want, &value));
-    if (value != want)
-        return sl_fail(SL_E_UNSUPPORTED, "%s: \"%s\" is %s; only %s is supported", file, key, value ? "true" : "false",
-                       want ? "true" : "false");
     return SL_OK;
 }
 
@@ -167,6 +335,7 @@ sl_status sl_model_parse_config(const char *file, const char *text, size_t lengt
     sl_model fresh = {0};
     sl_status status;
     SL_TRY(sl_region_create(&region));
+    text = sl_json_after_mark(text, &length);
     SL_TRY_GOTO(sl_json_parse(region, file, text, length, &root), destroy_region);
     if (root->kind != SL_JSON_OBJECT) {
         status = sl_fail(SL_E_FORMAT, "%s: a model's configuration is a JSON object", file);
@@ -174,6 +343,7 @@ sl_status sl_model_parse_config(const char *file, const char *text, size_t lengt
     }
     SL_TRY_GOTO(find_family(file, root, &fresh.family), destroy_region);
     SL_TRY_GOTO(fresh.family->read_config(file, root, &fresh), destroy_region);
+    SL_TRY_GOTO(keep_members(file, root, &fresh), destroy_region);
     snprintf(fresh.name, sizeof fresh.name, "%s", fresh.family->name);
     status = sl_model_check(&fresh);
     if (status == SL_OK)
@@ -200,9 +370,11 @@ sl_status sl_model_write_config(const sl_model *model, const char *path)
     sl_json_writer w = {.indent = true};
     sl_json_begin_object(&w, NULL);
     model->family->write_config(model, &w);
+    sl_status status = put_kept(model, &w);
     sl_json_end_object(&w);
     sl_text_append(&w.text, "\n", 1);
-    sl_status status = sl_text_status(&w.text);
+    if (status == SL_OK)
+        status = sl_text_status(&w.text);
     if (status == SL_OK)
         status = sl_file_write_atomic(path, w.text.data, w.text.length);
     sl_text_free(&w.text);

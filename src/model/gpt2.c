@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "model/internal.h"
 
 typedef struct layer_scope {
@@ -192,18 +191,7 @@ static const char *const known_keys[] = {"architectures",
                                          "resid_pdrop",
                                          "attn_pdrop",
                                          "initializer_range",
-                                         "scale_attn_weights",
-                                         "scale_attn_by_inverse_layer_idx",
-                                         "add_cross_attention",
                                          NULL};
-static const char *const harmless_keys[] = {"reorder_and_upcast_attn",
-                                            "summary_activation",
-                                            "summary_first_dropout",
-                                            "summary_proj_to_labels",
-                                            "summary_type",
-                                            "summary_use_proj",
-                                            NULL};
-
 static sl_status read_activation(const char *file, const sl_json *root, sl_model *model)
 {
     const char *name;
@@ -226,9 +214,10 @@ static sl_status read_dropout(const char *file, const sl_json *root, sl_model *m
         return sl_fail(SL_E_UNSUPPORTED, "%s: \"embd_pdrop\" %g differs from \"resid_pdrop\" %g; one value serves both",
                        file, (double) embedding, (double) model->dropout);
     if (attention > 0)
-        sl_warn("%s: \"attn_pdrop\" %g is not applied (attention never stores its probabilities); dropout of the "
-                "residual stream and the embedding is applied",
-                file, (double) attention);
+        return sl_fail(SL_E_UNSUPPORTED,
+                       "%s: \"attn_pdrop\" is %g%s; dropout inside attention is not supported, only 0 is: write "
+                       "\"attn_pdrop\": 0 to train without it",
+                       file, (double) attention, sl_json_get(root, "attn_pdrop") ? "" : " unless it is given");
     return SL_OK;
 }
 
@@ -236,7 +225,7 @@ static sl_status read_config(const char *file, const void *json_object, sl_model
 {
     const sl_json *root = json_object;
     int64_t context;
-    SL_TRY(sl_config_only(file, root, known_keys, harmless_keys));
+    SL_TRY(sl_config_check_keys(file, root, known_keys));
     SL_TRY(sl_config_count(file, root, "n_embd", 0, SL_MODEL_MAX_DIM, &model->dim));
     SL_TRY(sl_config_count(file, root, "n_inner", 4 * model->dim, SL_MODEL_MAX_DIM * 4, &model->ffn));
     SL_TRY(sl_config_count(file, root, "n_layer", 0, SL_MODEL_MAX_LAYERS, &model->layers));
@@ -253,9 +242,6 @@ static sl_status read_config(const char *file, const void *json_object, sl_model
     SL_TRY(sl_json_bool_or(file, root, "tie_word_embeddings", true, &model->tied));
     SL_TRY(sl_config_number(file, root, "layer_norm_epsilon", 1e-5, 0, 1, &model->norm_eps));
     SL_TRY(sl_config_number(file, root, "initializer_range", 0.02, 1e-8, 100, &model->init_std));
-    SL_TRY(sl_config_must_be_bool(file, root, "scale_attn_weights", true));
-    SL_TRY(sl_config_must_be_bool(file, root, "scale_attn_by_inverse_layer_idx", false));
-    SL_TRY(sl_config_must_be_bool(file, root, "add_cross_attention", false));
     SL_TRY(read_activation(file, root, model));
     return read_dropout(file, root, model);
 }

@@ -56,9 +56,8 @@ sl_status sl_model_read_config(const char *path, sl_model *model);
 /* `file` is for messages. */
 sl_status sl_model_parse_config(const char *file, const char *text, size_t length, sl_model *model);
 
-/* Every key of `object` is in `known` or `harmless` (both end with NULL); otherwise an error that names the key. */
-sl_status sl_config_only(const char *file, const sl_json *object, const char *const *known,
-                         const char *const *harmless);
+/* The rule of config.c for every key of `object` that is not in `known` (ends with NULL): what the caller reads itself. */
+sl_status sl_config_check_keys(const char *file, const sl_json *object, const char *const *known);
 /* Integer in [1, limit]; with `otherwise` > 0 it may be absent. */
 sl_status sl_config_count(const char *file, const sl_json *object, const char *key, int64_t otherwise, int64_t limit,
                           int64_t *out);
@@ -67,8 +66,7 @@ sl_status sl_config_number(const char *file, const sl_json *object, const char *
                            double most, float *out);
 /* A float as the shortest decimal that gives it back: 1e-05, not 9.99999974737875e-06. */
 void sl_config_put(sl_json_writer *w, const char *key, float value);
-/* A key whose value we can only honour when it is this one (a bool or a string); absent is fine. */
-sl_status sl_config_must_be_bool(const char *file, const sl_json *object, const char *key, bool want);
+/* A key whose value we can only honour when it is this one; absent is fine. */
 sl_status sl_config_must_be_string(const char *file, const sl_json *object, const char *key, const char *want);
 
 #endif

@@ -142,13 +142,8 @@ static const char *const known_keys[] = {"architectures",
                                          "rope_interleaved",
                                          "sluice_rope_order",
                                          "hidden_act",
-                                         "attention_bias",
-                                         "mlp_bias",
-                                         "attention_dropout",
                                          "initializer_range",
                                          "initializer_rule",
-                                         "pretraining_tp",
-                                         "partial_rotary_factor",
                                          NULL};
 
 static const char *const rope_keys[] = {"rope_type",
@@ -158,20 +153,16 @@ static const char *const rope_keys[] = {"rope_type",
                                         "low_freq_factor",
                                         "high_freq_factor",
                                         "original_max_position_embeddings",
-                                        "partial_rotary_factor",
                                         NULL};
-static const char *const no_keys[] = {NULL};
 
 static sl_status read_rope_object(const char *file, const sl_json *object, sl_model *model)
 {
     const char *type, *old_type;
     int64_t original;
-    float partial;
-    SL_TRY(sl_config_only(file, object, rope_keys, no_keys));
+    SL_TRY(sl_config_check_keys(file, object, rope_keys));
     SL_TRY(sl_json_string_or(file, object, "type", "default", &old_type));
     SL_TRY(sl_json_string_or(file, object, "rope_type", old_type, &type));
     SL_TRY(sl_config_number(file, object, "rope_theta", model->rope_theta, 1, 1e12, &model->rope_theta));
-    SL_TRY(sl_config_number(file, object, "partial_rotary_factor", 1, 1, 1, &partial));
     if (strcmp(type, "default") == 0)
         return SL_OK;
     if (strcmp(type, "llama3") != 0)
@@ -237,33 +228,40 @@ static sl_status read_init(const char *file, const sl_json *root, sl_model *mode
     return SL_OK;
 }
 
+/* hidden_size / num_attention_heads, unless it is given. Where that leaves a remainder, readers differ: some cut it off, some refuse. */
+static sl_status read_head_dim(const char *file, const sl_json *root, sl_model *model)
+{
+    const sl_json *given = sl_json_get(root, "head_dim");
+    if ((!given || given->kind == SL_JSON_NULL) && model->dim % model->heads)
+        return sl_fail(
+            SL_E_USAGE,
+            "%s: \"hidden_size\" %lld is no multiple of \"num_attention_heads\" %lld; correct one of them, or "
+            "give \"head_dim\"",
+            file, (long long) model->dim, (long long) model->heads);
+    return sl_config_count(file, root, "head_dim", SL_MAX(1, model->dim / model->heads), SL_MODEL_MAX_DIM,
+                           &model->head_dim);
+}
+
 static sl_status read_config(const char *file, const void *json_object, sl_model *model)
 {
     const sl_json *root = json_object;
-    int64_t one;
-    float dropout, partial;
-    SL_TRY(sl_config_only(file, root, known_keys, NULL));
+    int64_t positions;
+    SL_TRY(sl_config_check_keys(file, root, known_keys));
     SL_TRY(sl_config_count(file, root, "hidden_size", 0, SL_MODEL_MAX_DIM, &model->dim));
     SL_TRY(sl_config_count(file, root, "intermediate_size", 0, SL_MODEL_MAX_DIM, &model->ffn));
     SL_TRY(sl_config_count(file, root, "num_hidden_layers", 0, SL_MODEL_MAX_LAYERS, &model->layers));
     SL_TRY(sl_config_count(file, root, "num_attention_heads", 0, SL_MODEL_MAX_DIM, &model->heads));
     SL_TRY(sl_config_count(file, root, "num_key_value_heads", model->heads, SL_MODEL_MAX_DIM, &model->kv_heads));
-    SL_TRY(sl_config_count(file, root, "head_dim", SL_MAX(1, model->dim / model->heads), SL_MODEL_MAX_DIM,
-                           &model->head_dim));
+    SL_TRY(read_head_dim(file, root, model));
     SL_TRY(sl_config_count(file, root, "vocab_size", 0, SL_MODEL_MAX_DIM, &model->vocab));
-    SL_TRY(sl_config_count(file, root, "max_position_embeddings", 2048, INT32_MAX, &one));
+    SL_TRY(sl_config_count(file, root, "max_position_embeddings", 2048, INT32_MAX, &positions));
     if (sl_json_get(root, "max_position_embeddings"))
-        model->max_positions = one;
+        model->max_positions = positions;
     SL_TRY(sl_json_bool_or(file, root, "tie_word_embeddings", false, &model->tied));
     SL_TRY(sl_config_number(file, root, "rms_norm_eps", 1e-6, 0, 1, &model->norm_eps));
     SL_TRY(read_rope(file, root, model));
     SL_TRY(read_init(file, root, model));
-    SL_TRY(sl_config_must_be_string(file, root, "hidden_act", "silu"));
-    SL_TRY(sl_config_must_be_bool(file, root, "attention_bias", false));
-    SL_TRY(sl_config_must_be_bool(file, root, "mlp_bias", false));
-    SL_TRY(sl_config_count(file, root, "pretraining_tp", 1, 1, &one));
-    SL_TRY(sl_config_number(file, root, "partial_rotary_factor", 1, 1, 1, &partial));
-    return sl_config_number(file, root, "attention_dropout", 0, 0, 0, &dropout);
+    return sl_config_must_be_string(file, root, "hidden_act", "silu");
 }
 
 static void write_config(const sl_model *model, void *json_writer)
@@ -286,7 +284,7 @@ static void write_config(const sl_model *model, void *json_writer)
     sl_config_put(w, "rms_norm_eps", model->norm_eps);
     sl_json_put_bool(w, "tie_word_embeddings", model->tied);
     sl_config_put(w, "rope_theta", model->rope_theta);
-    if (model->rope_factor > 0 && model->rope_factor != 1) {
+    if (model->rope_factor > 0) {
         sl_json_begin_object(w, "rope_scaling");
         sl_json_put_string(w, "rope_type", "llama3");
         sl_config_put(w, "factor", model->rope_factor);

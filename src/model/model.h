@@ -8,10 +8,11 @@
 #include "graph/graph.h"
 
 typedef struct sl_model sl_model;
+#define SL_MODEL_KEPT_BYTES 2048
 typedef struct sl_model_family {
     const char *name; /* "llama", "gpt2": Hugging Face's model_type */
     sl_status (*build)(const sl_model *model, sl_graph *graph, sl_value *loss);
-    /* Reads and writes the family's own config.json keys; unknown keys that change the arithmetic are errors. */
+    /* Reads and writes the family's own config.json keys, by the rule in config.c. */
     sl_status (*read_config)(const char *file, const void *json_object, sl_model *model);
     void (*write_config)(const sl_model *model, void *json_writer);
     int64_t (*parameters)(const sl_model *model); /* as a closed formula, which a test holds against the built graph */
@@ -32,6 +33,8 @@ struct sl_model {
     bool gelu_tanh;
     float dropout;
     float init_std; /* 0: the family's own rule per matrix */
+    char kept
+        [SL_MODEL_KEPT_BYTES]; /* JSON object: keys of its config.json that only matter to others (special tokens, ...) */
 };
 
 /* A preset name, or a path to config.json or to a folder that holds one. The message lists what there is. */

@@ -95,6 +95,8 @@ TEST(configs_come_back)
     int64_t count = sl_model_presets(&presets);
     for (int64_t i = 0; i < count; i++) {
         sl_model model = presets[i], back;
+        if (model.family == &sl_family_llama && i % 4 == 2)
+            model.rope_factor = model.rope_low_freq = 1, model.rope_high_freq = 4, model.rope_original_context = 512;
         if (i % 2 && model.family == &sl_family_llama) {
             model.rope_factor = 8, model.rope_low_freq = 1, model.rope_high_freq = 4,
             model.rope_original_context = 8192;
@@ -131,6 +133,16 @@ static const char gpt2[] =
     "\"task_specific_params\": {\"text-generation\": {\"do_sample\": true, \"max_length\": 50}}, \"vocab_size\": "
     "50257}";
 
+/* A text with one member replaced. */
+static const char *with(const char *text, const char *member, const char *replacement)
+{
+    static char out[4096];
+    const char *at = strstr(text, member);
+    REQUIRE(at != NULL);
+    snprintf(out, sizeof out, "%.*s%s%s", (int) (at - text), text, replacement, at + strlen(member));
+    return out;
+}
+
 TEST(real_configs)
 {
     sl_model model, preset;
@@ -140,23 +152,11 @@ TEST(real_configs)
     model.rope_factor = model.rope_low_freq = model.rope_high_freq = 0, model.rope_original_context = 0;
     model.max_positions = 0;
     check_same(&model, &preset);
-    test_allow_warnings(); /* attn_pdrop is not applied, and says so */
-    CHECK_OK(parse(gpt2, &model));
-    CHECK(test_warnings == 1);
+    CHECK_OK(parse(with(gpt2, "\"attn_pdrop\": 0.1", "\"attn_pdrop\": 0"), &model));
     CHECK_OK(sl_model_find("gpt2", &preset));
     CHECK(model.dropout == 0.1f);
     model.dropout = 0;
     check_same(&model, &preset);
-}
-
-/* llama31 with one member replaced. */
-static const char *with(const char *text, const char *member, const char *replacement)
-{
-    static char out[4096];
-    const char *at = strstr(text, member);
-    REQUIRE(at != NULL);
-    snprintf(out, sizeof out, "%.*s%s%s", (int) (at - text), text, replacement, at + strlen(member));
-    return out;
 }
 
 static void check_refused(const char *text, sl_status status, const char *message)
@@ -178,10 +178,90 @@ TEST(both_forms_of_rope)
     check_same(&old, &new);
 }
 
+/* What says nothing about arithmetic is ignored, what says a neutral thing is accepted. */
+TEST(accepted_configs)
+{
+    static const char *const members[] = {
+        "\"_num_labels\": 5, \"_anything\": {\"a\": [1]}, \"unsloth_fixed\": true, \"unsloth_version\": \"2025.1\"",
+        "\"sliding_window\": null, \"use_sliding_window\": false, \"layer_types\": [\"full_attention\", "
+        "\"full_attention\"]",
+        "\"quantization_config\": null, \"pruned_heads\": {}, \"is_encoder_decoder\": false, \"num_experts\": 0",
+        "\"something_new\": null, \"head_dim\": null, \"logits_scaling\": 1.0, \"partial_rotary_factor\": 1",
+        "\"id2label\": {\"0\": \"A\"}, \"pad_token_id\": null, \"chunk_size_feed_forward\": 0",
+    };
+    sl_model plain, model;
+    CHECK_OK(parse(llama31, &plain));
+    for (int64_t i = 0; i < SL_COUNT(members); i++) {
+        CHECK_OK(parse(with(llama31, "\"use_cache\": true", members[i]), &model));
+        check_same(&model, &plain);
+    }
+    static char marked[4096];
+    snprintf(marked, sizeof marked, "\xef\xbb\xbf%s", llama31);
+    CHECK_OK(parse(marked, &model));
+    check_same(&model, &plain);
+    CHECK_OK(
+        parse(with(llama31, "\"num_attention_heads\": 32", "\"num_attention_heads\": 24, \"head_dim\": 128"), &model));
+    CHECK_I64(model.head_dim, 128);
+}
+
+/* Keys for others go into the written config, special tokens first, as far as there is space; the file's own do not. */
+TEST(kept_keys)
+{
+    sl_model model, again;
+    char *text, many[4096];
+    size_t length;
+    CHECK_OK(parse(with(llama31, "\"use_cache\": true",
+                        "\"use_cache\": true, \"unsloth_fixed\": true, \"pad_token_id\": null, "
+                        "\"_name_or_path\": \"x\", \"temperature\": 0.6, \"mlp_bias2\": null"),
+                   &model));
+    CHECK_OK(sl_model_write_config(&model, test_path("kept.json")));
+    CHECK_OK(sl_file_read_all(test_path("kept.json"), 1 << 20, &text, &length));
+    CHECK_CONTAINS(text, "\"bos_token_id\": 128000");
+    CHECK_CONTAINS(text, "128008");
+    CHECK_CONTAINS(text, "\"pad_token_id\": null");
+    CHECK_CONTAINS(text, "\"use_cache\": true");
+    CHECK_CONTAINS(text, "\"unsloth_fixed\": true");
+    CHECK_CONTAINS(text, "\"temperature\": 0.6");
+    CHECK(!strstr(text, "torch_dtype") && !strstr(text, "_name_or_path") && !strstr(text, "transformers_version"));
+    CHECK(!strstr(text, "mlp_bias2"));
+    sl_free(text);
+    CHECK_OK(sl_model_find(test_path("kept.json"), &again));
+    CHECK_STR(again.kept, model.kept);
+    size_t used = (size_t) snprintf(many, sizeof many, "\"prefix\": \"");
+    memset(many + used, 'x', SL_MODEL_KEPT_BYTES);
+    snprintf(many + used + SL_MODEL_KEPT_BYTES, 64, "\", \"pad_token_id\": 7");
+    CHECK_OK(parse(with(llama31, "\"use_cache\": true", many), &model));
+    CHECK_CONTAINS(model.kept, "\"pad_token_id\":7");
+    CHECK(!strstr(model.kept, "xxx"));
+}
+
 TEST(refused_configs)
 {
     sl_model model;
     check_refused(with(llama31, "\"use_cache\": true", "\"qk_norm\": true"), SL_E_UNSUPPORTED, "qk_norm");
+    static const char *const values[] = {"\"sliding_window\": 4096",
+                                         "\"quantization_config\": {\"bits\": 4}",
+                                         "\"layer_types\": [\"full_attention\", \"sliding_attention\"]",
+                                         "\"attention_dropout\": 0.25",
+                                         "\"final_logit_softcapping\": 30.0",
+                                         "\"partial_rotary_factor\": 0.75",
+                                         "\"auto_map\": {\"AutoModel\": \"x.Y\"}",
+                                         "\"something_new\": false"};
+    for (int64_t i = 0; i < SL_COUNT(values); i++) {
+        char key[64];
+        snprintf(key, sizeof key, "config.json:1: %s", i == SL_COUNT(values) - 1 ? "key " : "");
+        snprintf(key + strlen(key), sizeof key - strlen(key), "%.*s", (int) (strchr(values[i], ':') - values[i]),
+                 values[i]);
+        static char text[4096];
+        snprintf(text, sizeof text, "%s", with(llama31, "\"attention_dropout\": 0.0, ", ""));
+        check_refused(with(text, "\"use_cache\": true", values[i]), SL_E_UNSUPPORTED, key);
+    }
+    check_refused(with(llama31, "\"rope_type\": \"llama3\"", "\"rope_type\": \"llama3\", \"beta_fast\": 32"),
+                  SL_E_UNSUPPORTED, "beta_fast");
+    check_refused(with(llama31, "\"num_attention_heads\": 32", "\"num_attention_heads\": 24"), SL_E_USAGE,
+                  "\"hidden_size\" 4096 is no multiple of \"num_attention_heads\" 24");
+    check_refused(with(llama31, "\"use_cache\": true", "\"sluice_rope_order\": \"other\""), SL_E_FORMAT,
+                  "sluice_rope_order");
     check_refused(with(llama31, "\"silu\"", "\"relu\""), SL_E_UNSUPPORTED, "hidden_act");
     check_refused(with(llama31, "\"attention_bias\": false", "\"attention_bias\": true"), SL_E_UNSUPPORTED,
                   "attention_bias");
@@ -203,6 +283,8 @@ TEST(refused_configs)
     check_refused(with(llama31, "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": -1"), SL_E_FORMAT, "rms_norm_eps");
     check_refused(with(llama31, "\"rope_theta\": 500000.0", "\"rope_theta\": 0"), SL_E_FORMAT, "rope_theta");
     check_refused(with(gpt2, "\"n_head\": 12", "\"n_head\": 13"), SL_E_FORMAT, "n_head");
+    check_refused(gpt2, SL_E_UNSUPPORTED, "\"attn_pdrop\" is 0.1;");
+    check_refused(with(gpt2, "\"attn_pdrop\": 0.1,", ""), SL_E_UNSUPPORTED, "\"attn_pdrop\" is 0.1 unless it is given");
     check_refused(with(gpt2, "\"embd_pdrop\": 0.1", "\"embd_pdrop\": 0.2"), SL_E_UNSUPPORTED, "embd_pdrop");
     check_refused(with(gpt2, "gelu_new", "relu"), SL_E_UNSUPPORTED, "activation_function");
     check_refused("[]", SL_E_FORMAT, "object");
@@ -266,6 +348,8 @@ int main(int argc, char **argv)
     RUN(configs_come_back);
     RUN(real_configs);
     RUN(both_forms_of_rope);
+    RUN(accepted_configs);
+    RUN(kept_keys);
     RUN(refused_configs);
     RUN(checks);
     RUN(every_preset_becomes_a_program);

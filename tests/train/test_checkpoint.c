@@ -67,7 +67,7 @@ TEST(round_trip)
     /* GPT-2's matrices are transposed in Hugging Face's files. */
     static const char gpt2[] =
         "{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 48, \"n_head\": 3, \"vocab_size\": 256, "
-        "\"n_positions\": 32}";
+        "\"n_positions\": 32, \"attn_pdrop\": 0}";
     CHECK_OK(sl_file_write_atomic(test_path("config.json"), gpt2, sizeof gpt2 - 1));
     const char *const models[] = {"byte-test", test_path("config.json")};
     for (int m = 0; m < 2; m++)
