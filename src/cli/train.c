@@ -80,6 +80,7 @@ static void print_plan(const sl_trainer_view *v)
     char a[32], b[32], c[32], d[32];
     const sl_summary *p = &v->predicted;
     printf("model   %s: %s parameters\n", v->setup->model.name, sl_format_count(v->parameters, a));
+    printf("weights %s\n", v->weights);
     print_data(v);
     printf("device  %s; costs: %s\n", v->numerics, v->costs);
     printf("plan    device memory %s of %s, host memory %s of %s\n", sl_format_bytes(p->peak_bytes[SL_TIER_DEVICE], a),
@@ -171,8 +172,7 @@ static void print_end(const sl_trainer_view *v, const run_state *state)
     if (v->out)
         printf("\nfiles   %s/events.jsonl\n", v->out);
     if (v->checkpoint)
-        printf("        %s (go on with --resume%s)\n", v->checkpoint,
-               v->setup->model.rope_style == SL_ROPE_INTERLEAVED ? "" : "; Hugging Face reads it too");
+        printf("        %s (go on with --resume; Hugging Face reads it too)\n", v->checkpoint);
     fflush(stdout);
 }
 

@@ -23,16 +23,29 @@ static sl_status no_such_model(const char *name)
     return status;
 }
 
-sl_status sl_model_find(const char *name_or_path, sl_model *model)
+static const sl_model *find_preset(const char *name)
 {
     const sl_model *presets;
-    char path[4096];
     int64_t count = sl_model_presets(&presets);
     for (int64_t i = 0; i < count; i++)
-        if (strcmp(presets[i].name, name_or_path) == 0) {
-            *model = presets[i];
-            return SL_OK;
-        }
+        if (strcmp(presets[i].name, name) == 0)
+            return &presets[i];
+    return NULL;
+}
+
+bool sl_model_is_preset(const char *name)
+{
+    return find_preset(name) != NULL;
+}
+
+sl_status sl_model_find(const char *name_or_path, sl_model *model)
+{
+    char path[4096];
+    const sl_model *preset = find_preset(name_or_path);
+    if (preset) {
+        *model = *preset;
+        return SL_OK;
+    }
     if (sl_dir_exists(name_or_path)) {
         if (snprintf(path, sizeof path, "%s/config.json", name_or_path) >= (int) sizeof path)
             return sl_fail(SL_E_USAGE, "the path of the model is longer than %zu bytes", sizeof path);

@@ -40,6 +40,7 @@ struct sl_model {
 /* A preset name, or a path to config.json or to a folder that holds one. The message lists what there is. */
 sl_status sl_model_find(const char *name_or_path, sl_model *model);
 int64_t sl_model_presets(const sl_model **presets);
+bool sl_model_is_preset(const char *name);
 sl_status sl_model_check(const sl_model *model); /* dimensions that make sense; names the offending key */
 sl_status sl_model_build(const sl_model *model, sl_graph *graph); /* ends with sl_graph_finish */
 sl_status sl_build_model(void *model, sl_graph *graph); /* the same, as sl_program_create and sl_plan_best take it */

@@ -311,19 +311,24 @@ static bool is_known_buffer(const char *name)
     return false;
 }
 
-sl_status sl_params_check_unused(const sl_tensors *tensors, const sl_param *params, int32_t n_params)
+static sl_status mark_used(const sl_tensors *tensors, const sl_param *params, int32_t n_params, uint8_t **used)
 {
-    sl_status status = SL_OK;
-    uint8_t *used;
-    int64_t count = sl_tensors_count(tensors);
-    SL_TRY(sl_alloc(&used, count, 1));
+    SL_TRY(sl_alloc(used, sl_tensors_count(tensors), 1));
     for (int32_t p = 0; p < n_params; p++)
         for (int i = 0; i < params[p].n_parts; i++) {
             const sl_tensor *tensor = find_part(tensors, "", params[p].parts[i].name);
             if (tensor)
-                used[tensor - sl_tensors_at(tensors, 0)] = 1;
+                (*used)[tensor - sl_tensors_at(tensors, 0)] = 1;
         }
-    for (int64_t i = 0; i < count && status == SL_OK; i++) {
+    return SL_OK;
+}
+
+sl_status sl_params_check_unused(const sl_tensors *tensors, const sl_param *params, int32_t n_params)
+{
+    sl_status status = SL_OK;
+    uint8_t *used;
+    SL_TRY(mark_used(tensors, params, n_params, &used));
+    for (int64_t i = 0; i < sl_tensors_count(tensors) && status == SL_OK; i++) {
         const sl_tensor *tensor = sl_tensors_at(tensors, i);
         if (!used[i] && !is_known_buffer(tensor->name))
             status = sl_fail(SL_E_FORMAT, "%s: the model has no place for tensor \"%s\"; is this another model's file?",
@@ -331,4 +336,17 @@ sl_status sl_params_check_unused(const sl_tensors *tensors, const sl_param *para
     }
     sl_free(used);
     return status;
+}
+
+sl_status sl_params_left_out(const sl_tensors *tensors, const sl_param *params, int32_t n_params, sl_text *names,
+                             int64_t *count)
+{
+    uint8_t *used;
+    SL_TRY(mark_used(tensors, params, n_params, &used));
+    *count = 0;
+    for (int64_t i = 0; i < sl_tensors_count(tensors); i++)
+        if (!used[i])
+            sl_text_printf(names, "%s%s", (*count)++ ? ", " : "", sl_tensors_at(tensors, i)->name);
+    sl_free(used);
+    return SL_OK;
 }

@@ -12,6 +12,7 @@
 #ifndef SL_MODEL_SAFETENSORS_H
 #define SL_MODEL_SAFETENSORS_H
 
+#include "core/text.h"
 #include "graph/graph.h"
 
 typedef enum sl_file_dtype {
@@ -118,5 +119,8 @@ sl_status sl_param_load_prefixed(sl_tensors *tensors, const char *prefix, const 
 /* Tensors of the set that none of the parameters takes and that are no known buffers (causal masks, rotary tables, a copy of
  * tied weights): SL_E_FORMAT naming the first, since a weight that is silently left out changes the model. */
 sl_status sl_params_check_unused(const sl_tensors *tensors, const sl_param *params, int32_t n_params);
+/* All that none of the parameters takes: their names, and how many. */
+sl_status sl_params_left_out(const sl_tensors *tensors, const sl_param *params, int32_t n_params, sl_text *names,
+                             int64_t *count);
 
 #endif

@@ -1,8 +1,9 @@
 /*
  * Checkpoints. <out>/checkpoints/step-00000100/ holds
  *
- *     config.json, model.safetensors    the weights, loadable by Hugging Face (unless rotation is interleaved)
+ *     config.json, model.safetensors    the weights, loadable by Hugging Face
  *     optimizer.safetensors             moments and master weights, by the same names behind a prefix
+ *     tokenizer.json, ...               copies of what lies beside the model or the first weights (companions.h)
  *     state.json                        where the run stands, what it is, size and hash of the other files, hash of itself
  *
  * It is written as step-00000100.tmp, every file fsynced, and renamed when all of it is on disk: a folder with the final name
@@ -28,11 +29,13 @@ typedef struct sl_identity {
     uint64_t data;        /* sl_loader_fingerprint */
     uint64_t sample;      /* sl_loader_sample */
     const char *numerics; /* of the device */
+    const char *weights;  /* what the run began with: recorded, not compared */
 } sl_identity;
 
 typedef struct sl_checkpoint {
     sl_progress progress;
     char path[1024];
+    char weights[1600]; /* what the run began with; "" when it does not tell */
 } sl_checkpoint;
 
 /* Writes <out>/checkpoints/step-... and then removes all but the newest `keep` up to it. On failure nothing with a final name is

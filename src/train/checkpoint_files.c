@@ -15,6 +15,7 @@
 #include "core/log.h"
 #include "train/identity.h"
 
+/* Version 2: q and k of interleaved rotation lie in Hugging Face's order. Version 1 is read too: its config.json tells the order. */
 enum { STATE_LIMIT = 1 << 20, STATE_VERSION = 2 };
 static const char self_key[] = ",\"checksum\":\"";
 
@@ -23,6 +24,7 @@ struct sl_checkpoint_state {
     sl_progress progress;
     sl_checkpoint_file files[SL_CHECKPOINT_FILES];
     const sl_json *identity;
+    const char *weights;
 };
 
 void sl_checkpoint_file_names(sl_checkpoint_file files[SL_CHECKPOINT_FILES])
@@ -77,6 +79,7 @@ void sl_checkpoint_state_text(const sl_identity *identity, const sl_options *opt
     sl_json_put_i64(&w, "step", progress->step);
     sl_json_put_i64(&w, "position", progress->position);
     sl_json_put_i64(&w, "updates", progress->updates);
+    sl_json_put_string(&w, "weights", identity->weights);
     sl_json_begin_object(&w, "files");
     for (int i = 0; i < SL_CHECKPOINT_FILES; i++) {
         sl_json_begin_object(&w, files[i].name);
@@ -138,9 +141,10 @@ static sl_status read_members(const char *path, const sl_json *root, sl_checkpoi
     if (strcmp(format, "sluice checkpoint") != 0)
         return sl_fail(SL_E_FORMAT, "%s is not the state of a Sluice checkpoint", path);
     SL_TRY(sl_json_i64(path, root, "version", &version));
-    if (version != STATE_VERSION)
-        return sl_fail(SL_E_FORMAT, "%s has version %" PRId64 "; this Sluice (%s) reads version %d", path, version,
-                       SL_VERSION, STATE_VERSION);
+    if (version < 1 || version > STATE_VERSION)
+        return sl_fail(SL_E_FORMAT, "%s has version %" PRId64 "; this Sluice (%s) reads versions up to %d", path,
+                       version, SL_VERSION, STATE_VERSION);
+    SL_TRY(sl_json_string_or(path, root, "weights", "", &state->weights));
     SL_TRY(read_count(path, root, "step", &state->progress.step));
     SL_TRY(read_count(path, root, "position", &state->progress.position));
     SL_TRY(read_count(path, root, "updates", &state->progress.updates));
@@ -323,6 +327,7 @@ sl_status sl_checkpoint_find(sl_store *store, const sl_identity *identity, sl_ch
         status = try_one(store, steps[i], found, &state);
         if (status == SL_OK) {
             found->progress = state->progress;
+            snprintf(found->weights, sizeof found->weights, "%s", state->weights);
             status = sl_identity_compare(identity, found->path, state->identity, state->progress.step);
             goto done;
         }

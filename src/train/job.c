@@ -13,12 +13,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/file.h"
+#include "core/log.h"
 #include "core/pool.h"
 #include "plan/rounds.h"
 
 static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model and data",
-     "What to train: a preset (`sluice models` lists them), a Hugging Face config.json, or a folder that holds one."},
+     "What to train: a preset (`sluice models` lists them), a Hugging Face config.json, or a folder that holds one. "
+     "Weights beside it (model.safetensors, or its index) are what the run begins with."},
     {"data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",
      "Training data, of one kind. Text files and folders of them are read as bytes (tokens 0..255, each file a "
      "document "
@@ -49,7 +52,10 @@ static const sl_option table[] = {
      "llm.c's "
      "uint32 shards."},
     {"init-from", "PATH", SL_OPT_STRING, NULL, "Model and data",
-     "Begin with the weights of a Hugging Face folder or .safetensors file instead of random ones."},
+     "Begin with the weights of this Hugging Face folder or .safetensors file. Default: those of the model's folder, "
+     "or random ones."},
+    {"from-scratch", NULL, SL_OPT_FLAG, "false", "Model and data",
+     "Begin with random weights, even where the model's folder holds some."},
 
     {"steps", "N", SL_OPT_I64, "100", "Training", "Optimizer steps in all, those before a resume included."},
     {"precision", "f32|bf16|bf16-master", SL_OPT_CHOICE, NULL, "Training",
@@ -295,6 +301,10 @@ static sl_status resolve_chunking(const sl_options *o, sl_setup *setup)
     if (setup->model.max_seqlen && seqlen > setup->model.max_seqlen)
         return sl_fail(SL_E_USAGE, "--seqlen %" PRId64 " is more than the %" PRId64 " positions model %s has learned",
                        seqlen, setup->model.max_seqlen, setup->model.name);
+    if (setup->model.max_positions && seqlen > setup->model.max_positions)
+        sl_warn("--seqlen %" PRId64 " is above the %" PRId64 " positions that the config.json of model %s is made for "
+                "(max_position_embeddings)",
+                seqlen, setup->model.max_positions, setup->model.name);
     c->seqlen = seqlen;
     c->sequences = tokens / seqlen;
     c->chunk_tokens = sl_chunk_tokens_default(seqlen, c->sequences, chunk_target(setup->device, seqlen));
@@ -363,6 +373,27 @@ static sl_status resolve_device(const sl_options *o, sl_setup *setup)
     return SL_OK;
 }
 
+/* Only a file called config.json is the description of the weights beside it. */
+static sl_status resolve_weights(const sl_options *o, sl_setup *setup)
+{
+    const char *model = sl_options_string(o, "model"), *slash = strrchr(model, '/');
+    setup->init_from = sl_options_string(o, "init-from");
+    setup->from_scratch = sl_options_flag(o, "from-scratch");
+    if (setup->init_from && setup->from_scratch)
+        return sl_fail(SL_E_USAGE, "--init-from and --from-scratch exclude each other: drop one of them");
+    int length = 0;
+    if (sl_model_is_preset(model))
+        return SL_OK;
+    if (sl_dir_exists(model))
+        length = snprintf(setup->model_folder, sizeof setup->model_folder, "%s", model);
+    else if (strcmp(slash ? slash + 1 : model, "config.json") == 0)
+        length = snprintf(setup->model_folder, sizeof setup->model_folder, "%.*s",
+                          slash > model ? (int) (slash - model) : 1, slash ? model : ".");
+    return length < (int) sizeof setup->model_folder
+               ? SL_OK
+               : sl_fail(SL_E_USAGE, "--model has a path of %d bytes: use one of at most 1023", length);
+}
+
 sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
 {
     const sl_options *o = job->options;
@@ -399,7 +430,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     setup.resume = sl_options_flag(o, "resume");
     setup.checkpoint_every = sl_options_i64(o, "checkpoint-every");
     setup.keep = sl_options_i64(o, "keep");
-    setup.init_from = sl_options_string(o, "init-from");
+    SL_TRY(resolve_weights(o, &setup));
     *out = setup;
     return SL_OK;
 }

@@ -49,11 +49,14 @@ typedef struct sl_setup {
     const char *out;        /* run folder; NULL: nothing is written */
     bool resume;
     int64_t checkpoint_every, keep;
-    const char *init_from; /* Hugging Face folder or safetensors file; NULL: random */
-    const char *hardware;  /* profile to plan for; NULL: the device's own */
-    bool measured;         /* costs: measured here, or from the roofline of the profile */
-    size_t data_bytes;     /* of the heap, for the names of the data's files; 0: they are not known */
-    bool runs;             /* the plan will run on `device`, so workspaces are what its kernels need */
+    const char *init_from;   /* Hugging Face folder or safetensors file; NULL: those of the model's folder, or random */
+    uint32_t companions;     /* files beside the model or the weights: see companions.h */
+    bool from_scratch;       /* random, whatever the model's folder holds */
+    char model_folder[1024]; /* of its config.json; "": a preset, or a file of another name */
+    const char *hardware;    /* profile to plan for; NULL: the device's own */
+    bool measured;           /* costs: measured here, or from the roofline of the profile */
+    size_t data_bytes;       /* of the heap, for the names of the data's files; 0: they are not known */
+    bool runs;               /* the plan will run on `device`, so workspaces are what its kernels need */
 } sl_setup;
 
 sl_status sl_setup_resolve(const sl_job *job, sl_setup *setup);

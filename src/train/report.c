@@ -93,6 +93,7 @@ void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
         .costs = p->costs->source,
         .numerics = t->identity.numerics,
         .device = t->setup.device,
+        .weights = t->weights.text,
         .chunk_tokens = t->setup.program.chunking.chunk_tokens,
         .chunks = p->program->n_chunks,
         .rounds = p->program->n_rounds,
@@ -171,6 +172,7 @@ sl_status sl_trainer_report(sl_trainer *t, const char **json)
     sl_json_put_f64(&w, "predicted_step_s", t->prepared.plan->predicted.step_s);
     put_data(t, &w);
     sl_json_put_string(&w, "weights_hash", text);
+    sl_weights_put(&t->weights, &w);
     sl_json_put_i64(&w, "step", t->progress.step);
     sl_json_put_bool(&w, "interrupted", t->interrupted);
     sl_json_end_object(&w);
@@ -215,6 +217,7 @@ sl_status sl_run_event_start(sl_trainer *t)
     sl_json_put_i64(w, "first_step", t->first_step);
     sl_json_put_string(w, "numerics", t->identity.numerics);
     sl_json_put_i64(w, "sequences", sl_loader_sequences(t->loader, SL_SPLIT_TRAIN));
+    sl_weights_put(&t->weights, w);
     put_data(t, w);
     sl_json_begin_object(w, "options");
     sl_options_put(t->options, w);

@@ -10,6 +10,7 @@
 #include "train/checkpoint.h"
 #include "train/prepare.h"
 #include "train/trainer.h"
+#include "train/weights.h"
 
 enum { SL_TIMES_KEPT = 4096 }; /* of which the median is taken */
 
@@ -30,6 +31,7 @@ struct sl_trainer {
     sl_run_side train, validation; /* validation.engine NULL: none */
     sl_store store;
     sl_identity identity;
+    sl_weights weights;
     sl_events *events;
     sl_progress progress;
     int64_t first_step, skipped;

@@ -240,7 +240,7 @@ sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
 
 /* ---- weights from elsewhere ---- */
 
-static sl_status load_all(sl_store *store, sl_tensors *tensors)
+sl_status sl_store_init_from(sl_store *store, sl_tensors *tensors)
 {
     const sl_program *program = store->program;
     for (int32_t p = 0; p < program->n_params; p++)
@@ -256,15 +256,6 @@ static sl_status load_all(sl_store *store, sl_tensors *tensors)
                                  sl_store_write_part, &master));
     }
     return SL_OK;
-}
-
-sl_status sl_store_init_from(sl_store *store, const char *path)
-{
-    sl_tensors *tensors = NULL;
-    SL_TRY(sl_tensors_open(path, &tensors));
-    sl_status status = load_all(store, tensors);
-    sl_tensors_close(tensors);
-    return status;
 }
 
 /* ---- hash ---- */

@@ -68,8 +68,8 @@ typedef struct sl_store_drawn {
     sl_pool *pool;
 } sl_store_drawn;
 sl_status sl_store_read_drawn(void *store_drawn, size_t offset, void *bytes, size_t length);
-/* Zeroes everything, then takes the weights from Hugging Face's files. */
-sl_status sl_store_init_from(sl_store *store, const char *path);
+/* Zeroes everything, then takes the weights from Hugging Face's files: all of them, with the right shapes and finite. */
+sl_status sl_store_init_from(sl_store *store, sl_tensors *tensors);
 /* Over all weights in order of their names. */
 sl_status sl_store_hash(sl_store *store, uint64_t *hash);
 

@@ -97,13 +97,15 @@ static sl_status check_weights(const sl_trainer *t)
 {
     sl_tensors *tensors = NULL;
     int64_t newest = -1;
-    if (!t->setup.init_from)
-        return SL_OK;
+    char path[1024];
     if (t->setup.resume)
         SL_TRY(sl_checkpoint_newest(t->setup.out, &newest));
     if (newest >= 0)
         return SL_OK;
-    SL_TRY(sl_tensors_open(t->setup.init_from, &tensors));
+    SL_TRY(sl_weights_find(&t->setup, path));
+    if (!path[0])
+        return SL_OK;
+    SL_TRY(sl_weights_open(&t->setup, path, &tensors));
     sl_tensors_close(tensors);
     return SL_OK;
 }
@@ -164,17 +166,6 @@ static sl_status allocate(sl_trainer *t)
     return sl_alloc(&t->sorted, SL_TIMES_KEPT, sizeof *t->sorted);
 }
 
-static sl_status init_weights(sl_trainer *t)
-{
-    sl_pool *pool = NULL;
-    if (t->setup.init_from)
-        return sl_store_init_from(&t->store, t->setup.init_from);
-    SL_TRY(sl_pool_create(t->setup.threads, &pool));
-    sl_status status = sl_store_init_random(&t->store, t->setup.seed, pool);
-    sl_pool_destroy(pool);
-    return status;
-}
-
 static sl_status begin_or_resume(sl_trainer *t)
 {
     sl_checkpoint found = {.progress = {.step = -1}};
@@ -182,12 +173,14 @@ static sl_status begin_or_resume(sl_trainer *t)
     t->identity = (sl_identity){.setup = &t->setup,
                                 .data = sl_loader_fingerprint(t->loader),
                                 .sample = sl_loader_sample(t->loader),
-                                .numerics = t->device->class->numerics(t->device)};
+                                .numerics = t->device->class->numerics(t->device),
+                                .weights = t->weights.began};
     if (t->setup.resume)
         SL_TRY(sl_checkpoint_find(&t->store, &t->identity, &found));
     if (found.progress.step < 0)
-        return init_weights(t);
+        return sl_weights_begin(&t->setup, &t->store, &t->weights);
     SL_TRY(sl_checkpoint_load(&t->store, &found));
+    sl_weights_resumed(found.path, found.progress.step, found.weights, &t->weights);
     t->progress = found.progress;
     t->first_step = found.progress.step;
     t->checkpoint_step = found.progress.step;

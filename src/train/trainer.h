@@ -28,6 +28,7 @@ typedef struct sl_trainer_view {
     size_t host_arena_bytes, heap_bytes;       /* the two parts of the host's peak */
     double lower_bound_s, plan_s;
     const char *limit, *costs, *numerics, *device;
+    const char *weights; /* where they came from, in words */
     int64_t chunk_tokens, chunks, rounds;
     int64_t val_step; /* step after which the last validation ran; -1: none yet */
     double val_loss;

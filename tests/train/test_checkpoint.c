@@ -26,7 +26,7 @@ static void open_fixture(fixture *f, const char *model, sl_precision precision, 
     f->setup.out = out;
     f->setup.keep = 2;
     f->setup.seed = 11;
-    f->identity = (sl_identity){.setup = &f->setup, .data = 0x1234, .numerics = "test kernels"};
+    f->identity = (sl_identity){.setup = &f->setup, .data = 0x1234, .numerics = "test kernels", .weights = "random, seed 11"};
 }
 
 static void close_fixture(fixture *f)
