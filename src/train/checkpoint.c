@@ -1,7 +1,7 @@
 /*
  * Writing and loading. The order of writing is the whole trick:
  *
- *     step-N.tmp/: config, weights, optimizer (each fsynced) -> state.json with their hashes (fsynced) -> rename -> fsync parent
+ *     step-N.tmp/: copies, config, weights, optimizer (each fsynced) -> state.json with their hashes (fsynced) -> rename -> fsync parent
  *     -> only then remove what is older than the last `keep`
  *
  * A kill at any point leaves the older checkpoints untouched and at worst a .tmp folder, which the next resume removes. Removal
@@ -17,6 +17,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "train/checkpoint_files.h"
+#include "train/companions.h"
 #include "train/identity.h"
 
 /* ---- writing ---- */
@@ -58,6 +59,17 @@ static sl_status write_config(sl_store *store, const char *folder, const sl_mode
     return sl_checkpoint_file_hash(path, store->buffer, SL_PARAM_BUFFER_BYTES, &file->bytes, &file->hash);
 }
 
+/* The newest checkpoint, intact or not, is where copies of files are that have gone from their source. */
+static sl_status write_companions(sl_store *store, const char *folder, const sl_setup *setup)
+{
+    char before[1100] = "";
+    int64_t newest;
+    SL_TRY(sl_checkpoint_newest(setup->out, &newest));
+    if (newest >= 0)
+        snprintf(before, sizeof before, "%s/checkpoints/step-%08" PRId64, setup->out, newest);
+    return sl_companions_copy(setup, before, folder, store->buffer, SL_PARAM_BUFFER_BYTES);
+}
+
 static sl_status write_state(const char *folder, const sl_identity *identity, const sl_options *options,
                              const sl_progress *progress, const sl_checkpoint_file *files)
 {
@@ -79,6 +91,7 @@ static sl_status write_folder(sl_store *store, const char *folder, const sl_iden
     sl_checkpoint_file_names(files);
     SL_TRY(sl_dir_remove(folder));
     SL_TRY(sl_dir_create(folder));
+    SL_TRY(write_companions(store, folder, identity->setup));
     SL_TRY(write_config(store, folder, &identity->setup->model, &files[SL_CHECKPOINT_CONFIG]));
     SL_TRY(write_tensors(store, folder, SL_PART_WEIGHT, SL_PART_WEIGHT, &files[SL_CHECKPOINT_MODEL]));
     SL_TRY(write_tensors(store, folder, SL_PART_MOMENT1, SL_PART_MASTER, &files[SL_CHECKPOINT_OPTIMIZER]));

@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "core/pool.h"
 #include "plan/rounds.h"
+#include "train/companions.h"
 
 static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model and data",
@@ -431,6 +432,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     setup.checkpoint_every = sl_options_i64(o, "checkpoint-every");
     setup.keep = sl_options_i64(o, "keep");
     SL_TRY(resolve_weights(o, &setup));
+    setup.companions = sl_companions_present(&setup);
     *out = setup;
     return SL_OK;
 }

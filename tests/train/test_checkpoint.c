@@ -1,10 +1,13 @@
 /* Checkpoints: what is written comes back to the bit; every fault on the way leaves the older ones valid and nothing half-done
  * under a final name; damage is found, reported and passed over; another job is refused. */
+#include <sys/stat.h>
+
 #include "core/fault.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "memory_store.h"
 #include "train/checkpoint.h"
+#include "train/companions.h"
 #include "train/identity.h"
 
 typedef struct fixture {
@@ -110,6 +113,9 @@ TEST(every_fault)
     int64_t step = 1;
     test_allow_warnings(); /* a failed removal of an old checkpoint is only worth a warning */
     open_fixture(&f, "byte-test", SL_PRECISION_BF16_MASTER, test_path("faults"));
+    CHECK_OK(sl_dir_create(test_path("faults-source")));
+    CHECK_OK(sl_file_write_atomic(test_path("faults-source/tokenizer.json"), "{}", 2));
+    snprintf(f.setup.model_folder, sizeof f.setup.model_folder, "%s", test_path("faults-source"));
     CHECK_OK(write_step(&f, step));
     for (sl_fault_kind kind = 0; kind < SL_FAULT_COUNT; kind++) {
         int64_t failures = 0;
@@ -195,6 +201,64 @@ TEST(damage_takes_no_place)
     CHECK(!sl_dir_exists(test_path("passed/checkpoints/step-00000006")));
     CHECK(sl_dir_exists(test_path("passed/checkpoints/step-00000007")));
     CHECK(sl_dir_exists(test_path("passed/checkpoints/step-00000010")));
+    close_fixture(&f);
+}
+
+static void put(const char *name, const char *text)
+{
+    CHECK_OK(sl_file_write_atomic(test_path(name), text, strlen(text)));
+}
+
+static void holds(const char *name, const char *want)
+{
+    char *text;
+    size_t length;
+    CHECK_OK(sl_file_read_all(test_path(name), 1 << 20, &text, &length));
+    CHECK_STR(text, want);
+    sl_free(text);
+}
+
+/* Tokenizer and generation files come along: from the model's folder, then from the weights', and, once those are gone, from the
+ * checkpoint before. */
+TEST(companions_are_copied)
+{
+    fixture f;
+    char weights[300], out[300];
+    snprintf(out, sizeof out, "%s", test_path("along"));
+    CHECK_OK(sl_dir_create(test_path("source")));
+    CHECK_OK(sl_dir_create(test_path("weights")));
+    put("source/tokenizer.json", "{\"t\": 1}");
+    put("source/other.json", "no");
+    put("weights/tokenizer.json", "{\"t\": 2}");
+    put("weights/generation_config.json", "{\"g\": 3}");
+    put("weights/model.safetensors", "not read here");
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, out);
+    snprintf(f.setup.model_folder, sizeof f.setup.model_folder, "%s", test_path("source"));
+    snprintf(weights, sizeof weights, "%s", test_path("weights/model.safetensors"));
+    f.setup.init_from = weights;
+    f.setup.companions = sl_companions_present(&f.setup);
+    CHECK_OK(write_step(&f, 1));
+    holds("along/checkpoints/step-00000001/tokenizer.json", "{\"t\": 1}");
+    holds("along/checkpoints/step-00000001/generation_config.json", "{\"g\": 3}");
+    CHECK(!sl_file_exists(test_path("along/checkpoints/step-00000001/other.json")));
+    CHECK_OK(sl_dir_remove(test_path("source")));
+    CHECK_OK(sl_dir_remove(test_path("weights")));
+    CHECK_OK(write_step(&f, 2));
+    holds("along/checkpoints/step-00000002/tokenizer.json", "{\"t\": 1}");
+    holds("along/checkpoints/step-00000002/generation_config.json", "{\"g\": 3}");
+    expect(&f, 2);
+
+    /* Gone altogether: said, and the checkpoint is written all the same. A pipe does not stop it either. */
+    int before = test_warnings;
+    test_allow_warnings();
+    REQUIRE(unlink(test_path("along/checkpoints/step-00000002/tokenizer.json")) == 0);
+    REQUIRE(mkfifo(test_path("along/checkpoints/step-00000002/vocab.json"), 0600) == 0);
+    alarm(20);
+    CHECK_OK(write_step(&f, 3));
+    alarm(0);
+    CHECK_I64(test_warnings - before, 2);
+    expect(&f, 3);
+    CHECK(!sl_file_exists(test_path("along/checkpoints/step-00000003/vocab.json")));
     close_fixture(&f);
 }
 
@@ -356,6 +420,7 @@ int main(int argc, char **argv)
     RUN(every_fault);
     RUN(damage_is_passed_over);
     RUN(damage_takes_no_place);
+    RUN(companions_are_copied);
     RUN(none_intact_is_an_error);
     RUN(another_job_is_refused);
     RUN(other_rates_are_told);
