@@ -205,6 +205,7 @@ both() { # job, flags of sluice, "--", flags of the peer
     [[ ! $peer ]] || torch "$job" "${@:2}"
 }
 peer_8b=(--model llama3-8b --seqlen 8192 --batch 1 --rounds 8 --iters 3) peer_8b_1k=(--model llama3-8b --seqlen 1024 --batch 8 --rounds 8 --iters 3)
+# (the PyTorch side calls the untied 1B shape llama3-1b)
 peer_1b=(--model llama3-1b --seqlen 8192 --batch 4 --rounds 4 --iters 3) peer_small=(--model small --seqlen 256 --batch 4 --rounds 1 --iters 20)
 
 if [[ " ${jobs[*]} " == *" curve "* && ! $before ]]; then
@@ -224,9 +225,9 @@ for job in "${jobs[@]}"; do
     8b-1k) both "$job" --model llama3-8b --seqlen 1024 "${llama[@]}" --device-mem 78GiB --host-mem 100GiB -- "${peer_8b_1k[@]}" ;;
     8b-64k | 8b-64k-any)
         speed "$job" --model llama3-8b --seqlen 65536 --chunk-tokens 16384 "${llama[@]}" --device-mem 78GiB --host-mem 110GiB "${order[@]}" ;;
-    1b) both "$job" --model llama3-1b --seqlen 8192 "${llama[@]}" --device-mem 78GiB --host-mem 60GiB -- "${peer_1b[@]}" ;;
-    1b-any) speed "$job" --model llama3-1b --seqlen 8192 "${llama[@]}" --device-mem 78GiB --host-mem 60GiB "${order[@]}" ;;
-    1b-512k) speed "$job" --model llama3-1b --seqlen 524288 --tokens-per-step 524288 --precision bf16 --steps 1 --device-mem 110GiB --host-mem 110GiB ;;
+    1b) both "$job" --model llama3-1.5b --seqlen 8192 "${llama[@]}" --device-mem 78GiB --host-mem 60GiB -- "${peer_1b[@]}" ;;
+    1b-any) speed "$job" --model llama3-1.5b --seqlen 8192 "${llama[@]}" --device-mem 78GiB --host-mem 60GiB "${order[@]}" ;;
+    1b-512k) speed "$job" --model llama3-1.5b --seqlen 524288 --tokens-per-step 524288 --precision bf16 --steps 1 --device-mem 110GiB --host-mem 110GiB ;;
     gpt2 | gpt2-any)
         speed "$job" --model gpt2 --precision bf16-master --seqlen 1024 --tokens-per-step 524288 --chunk-tokens 65536 \
             --steps $((2 * steps)) --device-mem 130GiB "${order[@]}" ;;
@@ -236,7 +237,7 @@ for job in "${jobs[@]}"; do
     torch-1b) torch 1b "${peer_1b[@]}" ;;
     torch-small) torch small "${peer_small[@]}" ;;
     torch-small-eager) torch small "${peer_small[@]}" --eager ;;
-    hash-1b) same_bits "$job" --model llama3-1b --seqlen 8192 --tokens-per-step 16384 --precision bf16 --steps 10 --host-mem 60GiB ;;
+    hash-1b) same_bits "$job" --model llama3-1.5b --seqlen 8192 --tokens-per-step 16384 --precision bf16 --steps 10 --host-mem 60GiB ;;
     hash-small) same_bits "$job" "${small[@]}" --precision bf16 --steps 10 --host-mem 8GiB ;;
     curve) curve ;;
     *) echo "no job $job"; exit 2 ;;

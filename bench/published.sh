@@ -29,10 +29,10 @@ llama3-8b 64k 30 128 5021 h100
 llama3-8b 256k 78 496 2073 h100 budgets
 llama3-8b 512k 78 496 1128 h100 budgets
 llama3-8b 1M 78 496 505 h100 budgets
-llama3-1b 8k 78 192 55090 h100 budgets
-llama3-1b 8k 16 24 49151 h100
-llama3-1b 64k 78 192 21022 h100 budgets
-llama3-1b 1M 78 192 1835 h100 budgets
+llama3-1.5b 8k 78 192 55090 h100 budgets
+llama3-1.5b 8k 16 24 49151 h100
+llama3-1.5b 64k 78 192 21022 h100 budgets
+llama3-1.5b 1M 78 192 1835 h100 budgets
 llama3-15b 8k 78 256 5467 h100 budgets
 llama3-15b 8k 24 160 4954 h100
 llama3-15b 64k 78 256 2719 h100 budgets

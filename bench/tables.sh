@@ -16,7 +16,7 @@ shift
 parts=("$@")
 ((${#parts[@]})) || parts=(system plan attention lm ops precision)
 sluice=${SLUICE:-build/sluice} device=${DEVICE:-cuda}
-quick=() runs_1b=(llama3-1b 8192 65536 6) runs_small=(small 256 1024 200)
+quick=() runs_1b=(llama3-1.5b 8192 65536 6) runs_small=(small 256 1024 200)
 if [[ ${QUICK:-} ]]; then
     quick=(--quick)
     runs_1b=(byte-small 256 1024 4) runs_small=(byte-tiny 256 1024 6)

@@ -16,9 +16,9 @@ static const char usage[] =
     "\n"
     "Writes DIR/config.json for a model known by name (see `sluice models`) or for another config.json,\n"
     "with every key that its arithmetic depends on spelled out, and max_position_embeddings where it is\n"
-    "given; keys of tokenizers and generation are left out. Edit it and pass DIR as --model.\n"
+    "given; ids of special tokens are kept, tokenizer files are not copied. Edit it and pass DIR as --model.\n"
     "With --weights it also writes DIR/model.safetensors, the weights that `sluice train --seed N` would\n"
-    "begin with: then `sluice train --model DIR --init-from DIR` runs to the same bits.";
+    "begin with: then `sluice train --model DIR --seed N` uses them and runs to the same bits.";
 
 static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model", "a name from `sluice models`, or a config.json or its folder"},
@@ -83,7 +83,7 @@ static sl_status init(const sl_options *options)
     bool weights = sl_options_flag(options, "weights");
     char config[1024], tensors[1024], count[32];
     if (!name || !out)
-        return sl_fail(SL_E_USAGE, "init needs --model and --out: sluice init --model llama3-1b --out my-model");
+        return sl_fail(SL_E_USAGE, "init needs --model and --out: sluice init --model llama3.2-1b --out my-model");
     if (sl_options_i64(options, "seed") < 0)
         return sl_fail(SL_E_USAGE, "--seed %lld is too small: give at least 0",
                        (long long) sl_options_i64(options, "seed"));
@@ -96,10 +96,9 @@ static sl_status init(const sl_options *options)
     SL_TRY(sl_model_write_config(&model, config));
     if (weights)
         SL_TRY(write_weights(options, &model, tensors));
-    printf(
-        "%s%s%s: %s, %s parameters\ntrain it with: sluice train --model %s%s%s --data ... --seqlen ... --steps ...\n",
-        config, weights ? ", " : "", weights ? tensors : "", model.name,
-        sl_format_count(sl_model_parameters(&model), count), out, weights ? " --init-from " : "", weights ? out : "");
+    printf("%s%s%s: %s, %s parameters\ntrain it with: sluice train --model %s --data ... --seqlen ... --steps ...\n",
+           config, weights ? ", " : "", weights ? tensors : "", model.name,
+           sl_format_count(sl_model_parameters(&model), count), out);
     return SL_OK;
 }
 

@@ -13,6 +13,9 @@
 #define SL_MODEL_MAX_DIM (INT64_C(1) << 22)
 #define SL_MODEL_MAX_LAYERS 4096
 
+/* What to tell of a preset that had this name before; NULL: none had. */
+const char *sl_model_renamed(const char *name);
+
 /* ---- building ---- */
 
 /* A forward pass being written. The first failure sticks in `status` and later calls do nothing, so that a model reads as its

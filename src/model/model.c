@@ -13,7 +13,10 @@ static sl_status no_such_model(const char *name)
 {
     const sl_model *presets;
     int64_t count = sl_model_presets(&presets);
+    const char *renamed = sl_model_renamed(name);
     sl_text list = {0};
+    if (renamed)
+        return sl_fail(SL_E_USAGE, "no model \"%s\": %s", name, renamed);
     for (int64_t i = 0; i < count; i++)
         sl_text_printf(&list, "%s%s", i ? ", " : "", presets[i].name);
     sl_status status = sl_fail(

@@ -261,18 +261,27 @@ TEST(models)
     CHECK_I64(sluice("plan --model own --seqlen 32 --costs roofline"), 0);
     CHECK_I64(sluice("plan --model own/config.json --seqlen 32 --costs roofline"), 0);
     refused(1, "init --model byte-test --out text.txt", "text.txt");
-    /* What Hugging Face would rotate otherwise does not name its class; what a config.json tells is kept. */
+    refused(2, "plan --model llama3-1b", "llama3-1.5b");
+    /* Checkpoints of interleaved rotation are any Llama's; what a config.json tells is kept. */
     write_text("own/config.json",
                "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 176, \"num_hidden_layers\": 2, "
                "\"num_attention_heads\": 4, \"vocab_size\": 256, \"max_position_embeddings\": 512, "
-               "\"rope_interleaved\": true}");
+               "\"rope_interleaved\": true, \"eos_token_id\": 7}");
     CHECK_I64(sluice("init --model own --out turned"), 0);
     read_text(test_path("turned/config.json"), out, sizeof out);
     CHECK_CONTAINS(out, "\"max_position_embeddings\": 512");
-    CHECK_CONTAINS(out, "\"rope_interleaved\": true");
-    CHECK(!strstr(out, "architectures"));
+    CHECK_CONTAINS(out, "\"sluice_rope_order\": \"interleaved\"");
+    CHECK_CONTAINS(out, "\"eos_token_id\": 7");
+    CHECK_CONTAINS(out, "\"LlamaForCausalLM\"");
     CHECK_I64(sluice(TRAIN "--model turned --steps 2 --out turned-run"), 0);
-    CHECK_CONTAINS(out, "turned-run/checkpoints/step-00000002 (go on with --resume)\n");
+    CHECK_CONTAINS(out, "turned-run/checkpoints/step-00000002 (go on with --resume; Hugging Face reads it too)\n");
+    CHECK_CONTAINS(out, "weights random, seed 1\n");
+    CHECK_I64(sluice(TRAIN "--model turned-run/checkpoints/step-00000002 --steps 1"), 0);
+    CHECK_CONTAINS(out, "weights turned-run/checkpoints/step-00000002: 21 tensors, F32\n");
+    CHECK_I64(sluice(TRAIN "--model turned-run/checkpoints/step-00000002 --steps 1 --from-scratch"), 0);
+    CHECK_CONTAINS(out, "weights random, seed 1\n");
+    CHECK_I64(sluice(TRAIN "--model turned --steps 3 --out turned-run --resume"), 0);
+    CHECK_CONTAINS(out, "weights the checkpoint of step 2; the run began with random, seed 1\n");
     CHECK_OK(sl_dir_create(test_path("broken")));
     refused(1, "plan --model broken", "broken/config.json");
     config_refused(1, "", "broken/config.json:1:1: ");
@@ -306,6 +315,8 @@ TEST(initial_weights)
         const char *scratch = hash_of(args);
         snprintf(args, sizeof args, TRAIN "--steps 2 --seed 7 --json --precision %s --init-from drawn", precisions[i]);
         CHECK_STR(hash_of(args), scratch);
+        snprintf(args, sizeof args, TRAIN "--steps 2 --seed 7 --json --precision %s --model drawn", precisions[i]);
+        CHECK_STR(hash_of(args), scratch); /* the folder's own weights */
         snprintf(args, sizeof args, TRAIN "--steps 2 --seed 8 --json --precision %s", precisions[i]);
         CHECK(strcmp(hash_of(args), scratch) != 0);
     }
@@ -490,7 +501,7 @@ TEST(budgets)
     least[strcspn(least, "(")] = 0;
     snprintf(args, sizeof args, "plan " JOB "--device-mem '%s'", least);
     CHECK_I64(sluice(args), 0);
-    CHECK_I64(sluice("plan --model llama3-1b --seqlen 2048 --hw h100 --precision bf16 --device-mem 16GiB"), 0);
+    CHECK_I64(sluice("plan --model llama3-1.5b --seqlen 2048 --hw h100 --precision bf16 --device-mem 16GiB"), 0);
     for (const char *line = out; *line; line += strcspn(line, "\n") + 1)
         CHECK_MSG(strcspn(line, "\n") <= 100, "a line of %zu columns: %s", strcspn(line, "\n"), line);
 }

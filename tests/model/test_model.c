@@ -89,6 +89,31 @@ static void check_same(const sl_model *a, const sl_model *b)
     CHECK(x.init_std == y.init_std && x.max_positions == y.max_positions);
 }
 
+/* Every number of meta-llama/Llama-3.2-1B's config.json, and its published count of parameters. */
+static const char llama32[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": false, \"attention_dropout\": 0.0, "
+    "\"bos_token_id\": 128000, \"eos_token_id\": 128001, \"head_dim\": 64, \"hidden_act\": \"silu\", "
+    "\"hidden_size\": 2048, \"initializer_range\": 0.02, \"intermediate_size\": 8192, "
+    "\"max_position_embeddings\": 131072, \"mlp_bias\": false, \"model_type\": \"llama\", "
+    "\"num_attention_heads\": 32, \"num_hidden_layers\": 16, \"num_key_value_heads\": 8, \"pretraining_tp\": 1, "
+    "\"rms_norm_eps\": 1e-05, \"rope_scaling\": {\"factor\": 32.0, \"high_freq_factor\": 4.0, "
+    "\"low_freq_factor\": 1.0, \"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}, "
+    "\"rope_theta\": 500000.0, \"tie_word_embeddings\": true, \"torch_dtype\": \"bfloat16\", "
+    "\"transformers_version\": \"4.45.0.dev0\", \"use_cache\": true, \"vocab_size\": 128256}";
+
+TEST(llama32_1b)
+{
+    sl_model preset, published, untied;
+    CHECK_OK(sl_model_find("llama3.2-1b", &preset));
+    CHECK_OK(parse(llama32, &published));
+    check_same(&preset, &published);
+    CHECK_I64(sl_model_parameters(&preset), 1235814400);
+    CHECK_OK(sl_model_find("llama3-1.5b", &untied));
+    CHECK_I64(sl_model_parameters(&untied), 1235814400 + 128256 * 2048);
+    CHECK_FAILS(sl_model_find("llama3-1b", &preset), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "llama3-1.5b now; Llama-3.2-1B itself is llama3.2-1b");
+}
+
 TEST(configs_come_back)
 {
     const sl_model *presets;
@@ -345,6 +370,7 @@ int main(int argc, char **argv)
     RUN(presets);
     RUN(parameter_counts);
     RUN(step_flops);
+    RUN(llama32_1b);
     RUN(configs_come_back);
     RUN(real_configs);
     RUN(both_forms_of_rope);

@@ -195,14 +195,14 @@ TEST(more_device_memory)
 {
     static const size_t gib[][SL_TIER_COUNT] = {{4, 24}, {6, 24}, {8, 24}, {10, 24}, {12, 24}, {16, 24}, {22, 24}};
     double step_s[SL_COUNT(gib)];
-    check_ladder((large){"llama3-1b", "h200", 64}, gib, SL_COUNT(gib), step_s);
+    check_ladder((large){"llama3-1.5b", "h200", 64}, gib, SL_COUNT(gib), step_s);
 }
 
 TEST(more_host_memory)
 {
     static const size_t gib[][SL_TIER_COUNT] = {{8, 18}, {8, 24}, {8, 48}};
     double step_s[SL_COUNT(gib)];
-    check_ladder((large){"llama3-1b", "h200", 64}, gib, SL_COUNT(gib), step_s);
+    check_ladder((large){"llama3-1.5b", "h200", 64}, gib, SL_COUNT(gib), step_s);
 }
 
 /* Four rounds are planned to the end at once, eight get a first look, which must not decide: with 8 GiB more, 1.8 % slower. */

@@ -330,7 +330,7 @@ TEST(long_sequences)
     sl_program_config config = {.chunking = {1048576, 1, 16384}, .precision = SL_PRECISION_BF16, .max_segments = 1};
     sl_program *p;
     int32_t contexts = 0;
-    CHECK_OK(sl_model_find("llama3-1b", &model));
+    CHECK_OK(sl_model_find("llama3-1.5b", &model));
     CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
     CHECK_I64(p->n_chunks, 64);
     for (int32_t i = 0; i < p->n_objects; i++)
