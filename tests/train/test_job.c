@@ -96,6 +96,28 @@ TEST(every_option_teaches)
     }
 }
 
+TEST(positions_that_a_model_is_made_for)
+{
+    static const char config[] =
+        "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 1, "
+        "\"num_attention_heads\": 4, \"vocab_size\": 256, \"max_position_embeddings\": 512}";
+    sl_setup s;
+    sl_job *job;
+    CHECK_OK(sl_file_write_atomic(test_path("config.json"), config, sizeof config - 1));
+    const char *path = test_path("config.json");
+    int before = test_warnings;
+    test_allow_warnings();
+    resolve((const char *const[]){"device", "cpu", "model", path, "seqlen", "512", NULL}, &s, &job);
+    sl_job_destroy(job);
+    CHECK_I64(test_warnings - before, 0);
+    resolve((const char *const[]){"device", "cpu", "model", path, "seqlen", "513", NULL}, &s, &job);
+    sl_job_destroy(job);
+    CHECK_I64(test_warnings - before, 1);
+    resolve((const char *const[]){"device", "cpu", "model", "byte-test", "seqlen", "100000", NULL}, &s, &job);
+    sl_job_destroy(job);
+    CHECK_I64(test_warnings - before, 1); /* a preset for any length */
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -103,5 +125,6 @@ int main(int argc, char **argv)
     RUN(values);
     RUN(command_line_over_file);
     RUN(every_option_teaches);
+    RUN(positions_that_a_model_is_made_for);
     return test_end();
 }
