@@ -1,5 +1,7 @@
 /* Where a run's weights come from, and that it says so: the model's folder, --init-from, the seed, a checkpoint; and the order of
  * rotated rows in all of them, those of Sluice 0.1.0 included. */
+#include <sys/stat.h>
+
 #include "core/hash.h"
 #include "run_job.h"
 #include "train/checkpoint_files.h"
@@ -202,6 +204,68 @@ TEST(what_is_left_out_or_wrong_is_named)
     refused(format("model '%s' precision bf16-master on-nan skip", folder), SL_E_NOT_FINITE, "element 67");
 }
 
+static void tie(const sl_tensor *tensor, float *values)
+{
+    static float table[256 * 64];
+    REQUIRE(strcmp(tensor->name, "lm_head.weight") != 0 || tensor->count == SL_COUNT(table));
+    if (strcmp(tensor->name, "lm_head.weight") == 0) /* the first in order of name */
+        memcpy(table, values, sizeof table);
+    if (strcmp(tensor->name, "model.embed_tokens.weight") == 0)
+        memcpy(values, table, sizeof table);
+}
+
+/* The head of a tied model is a copy of the embedding, or the file and its config.json disagree. */
+TEST(a_head_of_a_tied_model)
+{
+    told t;
+    origin();
+    CHECK_OK(sl_dir_create(test_path("tied")));
+    char *text = get("origin/checkpoints/step-00000005/config.json"), *at = strstr(text, "false");
+    REQUIRE(at != NULL);
+    memcpy(at, "true ", 5); /* tie_word_embeddings, the only one */
+    CHECK_CONTAINS(text, "\"tie_word_embeddings\": true");
+    put("tied/config.json", text);
+    sl_free(text);
+    rewrite("origin/checkpoints/step-00000005/model.safetensors", "tied/model.safetensors", NULL, NULL);
+    refused(format("model '%s'", test_path("tied")), SL_E_FORMAT, "\"lm_head.weight\" differs");
+    rewrite("origin/checkpoints/step-00000005/model.safetensors", "tied/model.safetensors", NULL, tie);
+    ask(format("model '%s'", test_path("tied")), &t);
+    CHECK_STR(t.names, "lm_head.weight");
+    CHECK(t.tensors == 20 && t.left_out == 1);
+}
+
+/* Nothing waits for a pipe's other end. */
+TEST(only_regular_files)
+{
+    static const char *const names[] = {"config.json", "model.safetensors", "model.safetensors.index.json"};
+    char path[600], *config = get("origin/checkpoints/step-00000005/config.json");
+    alarm(60);
+    for (int64_t i = 0; i < SL_COUNT(names); i++)
+        for (int folder = 0; folder < 2; folder++) {
+            if (sl_dir_exists(test_path("pipes")))
+                CHECK_OK(sl_dir_remove(test_path("pipes")));
+            CHECK_OK(sl_dir_create(test_path("pipes")));
+            if (i > 0)
+                put("pipes/config.json", config);
+            snprintf(path, sizeof path, "%s/%s", test_path("pipes"), names[i]);
+            if (folder)
+                CHECK_OK(sl_dir_create(path));
+            else
+                REQUIRE(mkfifo(path, 0600) == 0);
+            refused(format("model '%s'", test_path("pipes")), SL_E_IO, folder ? "it is a folder" : "named pipe (FIFO)");
+            CHECK_CONTAINS(sl_error_message(), names[i]);
+        }
+    sl_job *job = make_job("");
+    snprintf(path, sizeof path, "%s", test_path("pipe"));
+    REQUIRE(mkfifo(path, 0600) == 0);
+    CHECK_FAILS(sl_job_set(job, "config", path), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "named pipe (FIFO)");
+    sl_job_destroy(job);
+    refused(format("hw '%s'", path), SL_E_IO, "named pipe (FIFO)");
+    alarm(0);
+    sl_free(config);
+}
+
 TEST(a_resumed_run_says_so)
 {
     told t;
@@ -368,6 +432,8 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(weights_in_the_models_folder_are_used);
     RUN(what_is_left_out_or_wrong_is_named);
+    RUN(a_head_of_a_tied_model);
+    RUN(only_regular_files);
     RUN(a_resumed_run_says_so);
     RUN(interleaved_rotation);
     return test_end();
