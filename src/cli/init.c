@@ -16,7 +16,8 @@ static const char usage[] =
     "\n"
     "Writes DIR/config.json for a model known by name (see `sluice models`) or for another config.json,\n"
     "with every key that its arithmetic depends on spelled out, and max_position_embeddings where it is\n"
-    "given; ids of special tokens are kept, tokenizer files are not copied. Edit it and pass DIR as --model.\n"
+    "given. Ids of special tokens are kept, tokenizer files are not copied. Edit it and pass DIR as\n"
+    "--model.\n"
     "With --weights it also writes DIR/model.safetensors, the weights that `sluice train --seed N` would\n"
     "begin with: then `sluice train --model DIR --seed N` uses them and runs to the same bits.";
 

@@ -5,7 +5,7 @@
  *     a family computes with it             it is read
  *     it changes the result, and nothing    its neutral value (the one that switches it off) is accepted,
  *     here computes it                      any other is an error that names key and value
- *     it says nothing about arithmetic      ignored, listed with --verbose; kept for the checkpoints' config.json
+ *     it has no effect on arithmetic        ignored, listed with --verbose; kept for the checkpoints' config.json
  *     it is not known                       null is accepted (nothing is set), anything else is an error that names the key
  *
  * A key that is absent has Hugging Face's default, and falls under the same rule with it.
@@ -59,7 +59,7 @@ static const struct {
     {"scale_attn_by_inverse_layer_idx", "false"},
 };
 
-/* Keys that say nothing about training arithmetic: generation, tokens, labels, bookkeeping. */
+/* Keys without effect on training arithmetic: generation, tokens, labels, bookkeeping. */
 static const char *const harmless_keys[] = {"bos_token_id",
                                             "eos_token_id",
                                             "pad_token_id",
@@ -125,7 +125,7 @@ static const char *const harmless_keys[] = {"bos_token_id",
                                             NULL};
 static const char *const harmless_prefixes[] = {"_", "unsloth_"};
 
-/* Of the ignored keys, those that tell of the file they came from: another file's own would differ. */
+/* Of the ignored keys, those that describe the file they came from: they do not hold for a new one. */
 static const char *const not_kept[] = {"transformers_version", "torch_dtype", "dtype", NULL};
 
 static bool listed(const char *const *list, const char *key)
@@ -365,7 +365,7 @@ sl_status sl_model_read_config(const char *path, sl_model *model)
     return status;
 }
 
-sl_status sl_model_write_config(const sl_model *model, const char *path)
+sl_status sl_model_config_text(const sl_model *model, sl_text *out)
 {
     sl_json_writer w = {.indent = true};
     sl_json_begin_object(&w, NULL);
@@ -376,7 +376,17 @@ sl_status sl_model_write_config(const sl_model *model, const char *path)
     if (status == SL_OK)
         status = sl_text_status(&w.text);
     if (status == SL_OK)
-        status = sl_file_write_atomic(path, w.text.data, w.text.length);
-    sl_text_free(&w.text);
+        *out = w.text;
+    else
+        sl_text_free(&w.text);
+    return status;
+}
+
+sl_status sl_model_write_config(const sl_model *model, const char *path)
+{
+    sl_text text;
+    SL_TRY(sl_model_config_text(model, &text));
+    sl_status status = sl_file_write_atomic(path, text.data, text.length);
+    sl_text_free(&text);
     return status;
 }

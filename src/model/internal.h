@@ -13,7 +13,7 @@
 #define SL_MODEL_MAX_DIM (INT64_C(1) << 22)
 #define SL_MODEL_MAX_LAYERS 4096
 
-/* What to tell of a preset that had this name before; NULL: none had. */
+/* Advice for the former name of a preset; NULL for any other name. */
 const char *sl_model_renamed(const char *name);
 
 /* ---- building ---- */
@@ -58,6 +58,8 @@ sl_value sl_forward_head(sl_forward *f, const sl_model *model, sl_value x, sl_va
 sl_status sl_model_read_config(const char *path, sl_model *model);
 /* `file` is for messages. */
 sl_status sl_model_parse_config(const char *file, const char *text, size_t length, sl_model *model);
+/* What sl_model_write_config writes. */
+sl_status sl_model_config_text(const sl_model *model, sl_text *out);
 
 /* The rule of config.c for every key of `object` that is not in `known` (ends with NULL): what the caller reads itself. */
 sl_status sl_config_check_keys(const char *file, const sl_json *object, const char *const *known);

@@ -193,7 +193,7 @@ static sl_status read_rope_order(const char *file, const sl_json *root, sl_model
                        file, order);
     model->rope_style = strcmp(order, "interleaved") == 0 ? SL_ROPE_INTERLEAVED : SL_ROPE_HALF;
     if (old && model->rope_style != SL_ROPE_INTERLEAVED)
-        return sl_fail(SL_E_FORMAT, "%s: \"rope_interleaved\" is true, \"sluice_rope_order\" says \"%s\"; remove one",
+        return sl_fail(SL_E_FORMAT, "%s: \"rope_interleaved\" is true, \"sluice_rope_order\" is \"%s\"; remove one",
                        file, order);
     return SL_OK;
 }

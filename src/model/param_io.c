@@ -107,7 +107,7 @@ static bool is_finite_at(sl_dtype dtype, const void *values, int64_t i)
     return isfinite(dtype == SL_F32 ? ((const float *) values)[i] : sl_bf16_to_f32(((const sl_bf16 *) values)[i]));
 }
 
-/* `values` are elements [first, first+count), as the model gets them; the message tells what the file holds. */
+/* `values` are elements [first, first+count), as the model gets them; the message gives the file's value. */
 static sl_status check_finite(const loading *l, int64_t first, int64_t count, const void *values)
 {
     int64_t i = 0;

@@ -12,7 +12,7 @@
         .ffn = f, .vocab = v, .norm_eps = 1e-5f, .rope_style = SL_ROPE_HALF, .rope_theta = 500000, .init_std = 0.02f \
     }
 
-/* Meta's Llama-3.2-1B, as its config.json says. */
+/* Meta's Llama-3.2-1B, from its config.json. */
 #define LLAMA32_1B                                                                                                    \
     {                                                                                                                 \
         .family = &sl_family_llama, .name = "llama3.2-1b", .layers = 16, .dim = 2048, .heads = 32, .kv_heads = 8,     \

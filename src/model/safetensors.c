@@ -324,7 +324,7 @@ static sl_status check_names(sl_tensors *set)
     return SL_OK;
 }
 
-/* From config.json beside the first file. One that is no JSON was not written by Sluice, and says nothing here. */
+/* From config.json beside the first file. One that is no JSON was not written by Sluice and does not matter here. */
 static sl_status read_row_order(sl_tensors *set)
 {
     const char *path, *first = set->n_files ? set->paths[0] : "", *slash = strrchr(first, '/');

@@ -35,7 +35,7 @@ typedef struct sl_identity {
 typedef struct sl_checkpoint {
     sl_progress progress;
     char path[1024];
-    char weights[1600]; /* what the run began with; "" when it does not tell */
+    char weights[1600]; /* what the run began with; "" where that is not recorded */
 } sl_checkpoint;
 
 /* Writes <out>/checkpoints/step-... and then removes all but the newest `keep` up to it. On failure nothing with a final name is

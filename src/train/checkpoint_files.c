@@ -15,7 +15,7 @@
 #include "core/log.h"
 #include "train/identity.h"
 
-/* Version 2: q and k of interleaved rotation lie in Hugging Face's order. Version 1 is read too: its config.json tells the order. */
+/* Version 2: q and k of interleaved rotation lie in Hugging Face's order. Version 1 is read too: its config.json has the order. */
 enum { STATE_LIMIT = 1 << 20, STATE_VERSION = 2 };
 static const char self_key[] = ",\"checksum\":\"";
 

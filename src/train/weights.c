@@ -1,5 +1,5 @@
 /*
- * A model's folder that holds weights is a trained model: to begin it from random numbers must be said (--from-scratch). So is a
+ * A model's folder that holds weights is a trained model: random weights need --from-scratch. So is a
  * config.json that is named itself: the files beside it are its weights.
  */
 #include "train/weights.h"
@@ -77,7 +77,7 @@ sl_status sl_weights_open(const sl_setup *setup, const char *path, sl_tensors **
     *tensors = NULL;
     return sl_fail(
         SL_E_FORMAT,
-        "the config.json beside the weights of %s says \"rope_interleaved\": true, but model %s rotates halves: "
+        "the config.json beside the weights of %s has \"rope_interleaved\": true, but model %s rotates halves: "
         "train them with --model %s",
         path, setup->model.name, path);
 }
@@ -130,7 +130,7 @@ static void describe(sl_weights *w)
 /* ---- taking them ---- */
 
 /* A file may hold the head of a model whose config.json ties it to the embedding: a copy of it, or one that was trained apart and
- * would be lost without a word. */
+ * would be lost silently. */
 static sl_status check_tied_head(sl_tensors *tensors, const sl_store *store)
 {
     enum { PIECE = SL_PARAM_BUFFER_BYTES / 8 };

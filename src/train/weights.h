@@ -1,6 +1,6 @@
 /*
  * Inside train: where a run's weights come from. In this order: a checkpoint (--resume), --init-from, the model's folder where it
- * holds weights (unless --from-scratch), the seed. Whichever it was, the run says so, in its output, its log and its checkpoints.
+ * holds weights (unless --from-scratch), the seed. The run reports which, in its output, its log and its checkpoints.
  */
 #ifndef SL_TRAIN_WEIGHTS_H
 #define SL_TRAIN_WEIGHTS_H
@@ -23,7 +23,7 @@ typedef struct sl_weights {
     int64_t n_left_out; /* tensors of the files that the model has no use for: causal masks, a copy of tied weights */
     char left_out[256]; /* their names, as many as fit */
     char text[SL_WEIGHTS_TEXT];  /* all that as a line for people */
-    char began[SL_WEIGHTS_TEXT]; /* the line of the run's first session; "" when its checkpoint does not tell */
+    char began[SL_WEIGHTS_TEXT]; /* the line of the run's first session; "" where that is not recorded */
 } sl_weights;
 
 /* Which files the weights of a new run come from: `path` is "" for random ones. SL_E_USAGE where the model's folder holds weights
@@ -33,7 +33,7 @@ sl_status sl_weights_find(const sl_setup *setup, char path[1024]);
 sl_status sl_weights_open(const sl_setup *setup, const char *path, sl_tensors **tensors);
 /* Fills the store of a new run, and `weights`. */
 sl_status sl_weights_begin(const sl_setup *setup, sl_store *store, sl_weights *weights);
-/* Those of a checkpoint that has been loaded; `began` is what it tells of the run's beginning. */
+/* Those of a checkpoint that has been loaded; `began` is its record of the run's beginning. */
 void sl_weights_resumed(const char *path, int64_t step, const char *began, sl_weights *weights);
 /* The object "weights" of --json and of the event log. */
 void sl_weights_put(const sl_weights *weights, sl_json_writer *w);

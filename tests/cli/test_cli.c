@@ -262,7 +262,7 @@ TEST(models)
     CHECK_I64(sluice("plan --model own/config.json --seqlen 32 --costs roofline"), 0);
     refused(1, "init --model byte-test --out text.txt", "text.txt");
     refused(2, "plan --model llama3-1b", "llama3-1.5b");
-    /* Checkpoints of interleaved rotation are any Llama's; what a config.json tells is kept. */
+    /* Checkpoints of interleaved rotation are any Llama's; what else a config.json holds is kept. */
     write_text("own/config.json",
                "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 176, \"num_hidden_layers\": 2, "
                "\"num_attention_heads\": 4, \"vocab_size\": 256, \"max_position_embeddings\": 512, "

@@ -63,7 +63,7 @@ static void write_text(const char *name, const char *text)
     CHECK_OK(sl_file_write_atomic(test_path(name), text, strlen(text)));
 }
 
-/* Without the line that says how Sluice computes, the written config is any Llama's. */
+/* Without Sluice's own key, the written config is any Llama's. */
 static void write_plain_config(const sl_model *model, const char *name)
 {
     char *text, *line;
@@ -110,7 +110,7 @@ TEST(interleaved_rotation_is_written_in_halves)
         CHECK(memcmp(interpret_param(&a, p), interpret_param(&c, p), sl_type_bytes(&a.program->params[p].type)) == 0);
     CHECK(loss_of(&c) == want);
 
-    /* Rows in the wrong order make another function: the check above can tell. */
+    /* Rows in the wrong order make another function: the check above detects it. */
     write_text("config.json", "{\"rope_interleaved\": true}");
     CHECK_OK(load_all(&c, test_path("model.safetensors")));
     CHECK(fabs(loss_of(&c) - want) > 1e-3);
@@ -198,7 +198,7 @@ static void check_shape(interpreter *it, const char *name, int64_t rows, int64_t
     sl_tensors_close(tensors);
 }
 
-/* The element count alone does not tell: each dimension by itself, and both with the same number of elements. */
+/* The element count alone is not enough: each dimension by itself, and both with the same number of elements. */
 TEST(every_dimension_must_agree)
 {
     sl_model llama, gpt2;

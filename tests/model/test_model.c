@@ -203,7 +203,7 @@ TEST(both_forms_of_rope)
     check_same(&old, &new);
 }
 
-/* What says nothing about arithmetic is ignored, what says a neutral thing is accepted. */
+/* Keys without effect on arithmetic are ignored, neutral values are accepted. */
 TEST(accepted_configs)
 {
     static const char *const members[] = {

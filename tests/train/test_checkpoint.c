@@ -248,7 +248,7 @@ TEST(companions_are_copied)
     holds("along/checkpoints/step-00000002/generation_config.json", "{\"g\": 3}");
     expect(&f, 2);
 
-    /* Gone altogether: said, and the checkpoint is written all the same. A pipe does not stop it either. */
+    /* Gone altogether: a warning, and the checkpoint is written all the same. A pipe does not stop it either. */
     int before = test_warnings;
     test_allow_warnings();
     REQUIRE(unlink(test_path("along/checkpoints/step-00000002/tokenizer.json")) == 0);

@@ -1,4 +1,4 @@
-/* Where a run's weights come from, and that it says so: the model's folder, --init-from, the seed, a checkpoint; and the order of
+/* Where a run's weights come from, and that it reports so: the model's folder, --init-from, the seed, a checkpoint; and the order of
  * rotated rows in all of them, those of Sluice 0.1.0 included. */
 #include <sys/stat.h>
 
@@ -6,11 +6,11 @@
 #include "run_job.h"
 #include "train/checkpoint_files.h"
 
-/* What --json says of a run that has not stepped. */
-typedef struct told {
+/* What a run without steps reports. */
+typedef struct origins {
     char from[32], path[600], dtypes[64], began[600], names[300], hash[32], line[1700];
     int64_t tensors, left_out, step;
-} told;
+} origins;
 
 static void copy_string(const sl_json *object, const char *key, char *out, size_t size)
 {
@@ -19,7 +19,7 @@ static void copy_string(const sl_json *object, const char *key, char *out, size_
     snprintf(out, size, "%s", text);
 }
 
-static void ask(const char *options, told *t)
+static void report_of(const char *options, origins *t)
 {
     sl_job *job = make_job(options);
     sl_trainer *trainer;
@@ -131,37 +131,37 @@ static const outcome *origin(void)
 TEST(weights_in_the_models_folder_are_used)
 {
     char folder[600];
-    told t, random, other;
+    origins t, random, other;
     snprintf(folder, sizeof folder, "%s", test_path(checkpoint));
     origin();
-    ask("", &random);
+    report_of("", &random);
     CHECK_STR(random.from, "random");
     CHECK_STR(random.line, "random, seed 1");
-    ask(format("model '%s'", folder), &t);
+    report_of(format("model '%s'", folder), &t);
     CHECK_STR(t.from, "files");
     CHECK_STR(t.path, folder);
     CHECK_STR(t.hash, origin()->hash);
     CHECK_STR(t.dtypes, "F32");
     CHECK(t.tensors == 21 && t.left_out == 0);
     CHECK_STR(t.line, format("%s: 21 tensors, F32", folder));
-    ask(format("model '%s/config.json'", folder), &t); /* what lies beside it */
+    report_of(format("model '%s/config.json'", folder), &t); /* what lies beside it */
     CHECK_STR(t.hash, origin()->hash);
     CHECK_STR(t.path, folder);
-    ask(format("model '%s' from-scratch true", folder), &t);
+    report_of(format("model '%s' from-scratch true", folder), &t);
     CHECK_STR(t.from, "random");
     CHECK_STR(t.hash, random.hash);
     /* A file of another name describes no weights. */
     char *text = get("origin/checkpoints/step-00000005/config.json");
     put("origin/checkpoints/step-00000005/other.json", text);
     sl_free(text);
-    ask(format("model '%s/other.json'", folder), &t);
+    report_of(format("model '%s/other.json'", folder), &t);
     CHECK_STR(t.hash, random.hash);
     /* --init-from wins. */
     CHECK_OK(sl_dir_create(test_path("half")));
     run_job(format("precision bf16 seed 9 steps 1 out '%s'", test_path("half")), 100, &(outcome){.steps = 0});
     char options[1400];
     snprintf(options, sizeof options, "model '%s' init-from '%s'", folder, test_path("half/checkpoints/step-00000001"));
-    ask(options, &other);
+    report_of(options, &other);
     CHECK_STR(other.dtypes, "BF16");
     CHECK(strcmp(other.hash, origin()->hash) != 0 && strcmp(other.hash, random.hash) != 0);
     snprintf(options, sizeof options, "init-from '%s' from-scratch true", folder);
@@ -176,7 +176,7 @@ static void spoil(const sl_tensor *tensor, float *values)
 
 TEST(what_is_left_out_or_wrong_is_named)
 {
-    told t;
+    origins t;
     char folder[600];
     origin();
     CHECK_OK(sl_dir_create(test_path("extra")));
@@ -189,11 +189,11 @@ TEST(what_is_left_out_or_wrong_is_named)
     CHECK_CONTAINS(sl_error_message(), "--from-scratch");
     sl_forecast_view view;
     forecast_job(format("model '%s'", folder), &view); /* a plan needs no weights */
-    ask(format("model '%s' from-scratch true", folder), &t);
+    report_of(format("model '%s' from-scratch true", folder), &t);
     CHECK_STR(t.from, "random");
     rewrite("origin/checkpoints/step-00000005/model.safetensors", "extra/model.safetensors",
             "model.layers.0.self_attn.rotary_emb.inv_freq", NULL);
-    ask(format("model '%s'", folder), &t);
+    report_of(format("model '%s'", folder), &t);
     CHECK(t.tensors == 21 && t.left_out == 1);
     CHECK_STR(t.names, "model.layers.0.self_attn.rotary_emb.inv_freq");
     CHECK_CONTAINS(t.line, "; without use here: model.layers.0.self_attn.rotary_emb.inv_freq");
@@ -217,7 +217,7 @@ static void tie(const sl_tensor *tensor, float *values)
 /* The head of a tied model is a copy of the embedding, or the file and its config.json disagree. */
 TEST(a_head_of_a_tied_model)
 {
-    told t;
+    origins t;
     origin();
     CHECK_OK(sl_dir_create(test_path("tied")));
     char *text = get("origin/checkpoints/step-00000005/config.json"), *at = strstr(text, "false");
@@ -229,7 +229,7 @@ TEST(a_head_of_a_tied_model)
     rewrite("origin/checkpoints/step-00000005/model.safetensors", "tied/model.safetensors", NULL, NULL);
     refused(format("model '%s'", test_path("tied")), SL_E_FORMAT, "\"lm_head.weight\" differs");
     rewrite("origin/checkpoints/step-00000005/model.safetensors", "tied/model.safetensors", NULL, tie);
-    ask(format("model '%s'", test_path("tied")), &t);
+    report_of(format("model '%s'", test_path("tied")), &t);
     CHECK_STR(t.names, "lm_head.weight");
     CHECK(t.tensors == 20 && t.left_out == 1);
 }
@@ -266,9 +266,9 @@ TEST(only_regular_files)
     sl_free(config);
 }
 
-TEST(a_resumed_run_says_so)
+TEST(a_resumed_run_reports_it)
 {
-    told t;
+    origins t;
     outcome run;
     char folder[600], options[1400];
     origin();
@@ -283,7 +283,7 @@ TEST(a_resumed_run_says_so)
     /* Its beginning is not read again, and need not be there. */
     CHECK_OK(sl_rename_durable(test_path("origin/checkpoints/step-00000005/model.safetensors"), test_path("away")));
     snprintf(options, sizeof options, "model '%s' steps 3 resume true out '%s'", folder, test_path("second"));
-    ask(options, &t);
+    report_of(options, &t);
     CHECK_STR(t.from, "checkpoint");
     CHECK_I64(t.step, 2);
     CHECK_STR(t.hash, run.hash);
@@ -434,7 +434,7 @@ int main(int argc, char **argv)
     RUN(what_is_left_out_or_wrong_is_named);
     RUN(a_head_of_a_tied_model);
     RUN(only_regular_files);
-    RUN(a_resumed_run_says_so);
+    RUN(a_resumed_run_reports_it);
     RUN(interleaved_rotation);
     return test_end();
 }
