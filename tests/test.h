@@ -14,8 +14,9 @@
  *     }
  *
  * A failed CHECK is printed and counted, and the test goes on; a failed CHECK_OK or REQUIRE ends the program, because what
- * follows builds on it. A warning in the log that no test_allow_warnings() announced is a failure. `test_x NAME` runs only
- * the tests whose name contains NAME. SKIP ends the program with 77, which ctest counts as skipped. */
+ * follows builds on it. A warning in the log that the test did not announce with test_expect_warnings() is a failure, and so
+ * is an announced one that does not come. `test_x NAME` runs only the tests whose name contains NAME, and fails if there is
+ * none. SKIP ends the program with 77, which ctest counts as skipped; tools/run-tests says which reasons CI accepts. */
 #ifndef SL_TESTS_TEST_H
 #define SL_TESTS_TEST_H
 
@@ -30,8 +31,17 @@
 
 #include "core/status.h"
 
-static int test_checks, test_failures, test_warnings;
-static bool test_warnings_allowed;
+/* Warnings that the running test announced: `count` of them, each with `text`. */
+typedef struct test_expected {
+    const char *text;
+    int count, seen;
+} test_expected;
+enum { TEST_ANY = -1, TEST_MOST_EXPECTED = 8 };
+
+static int test_checks, test_failures, test_cases_run;
+static int test_warnings, test_unexpected; /* in the whole program; since the last test ended */
+static test_expected test_expectations[TEST_MOST_EXPECTED];
+static int test_expectation_count;
 static const char *test_filter;
 static char test_dir_path[256];
 
@@ -118,11 +128,41 @@ static inline void test_on_log(void *user, sl_log_level level, const char *messa
         return;
     printf("log: %s\n", message);
     test_warnings++;
+    for (int i = 0; i < test_expectation_count; i++) {
+        test_expected *e = &test_expectations[i];
+        if (strstr(message, e->text) && (e->count == TEST_ANY || e->seen < e->count)) {
+            e->seen++;
+            return;
+        }
+    }
+    test_unexpected++;
 }
 
-static inline void test_allow_warnings(void)
+/* The rest of this test logs exactly `count` warnings that contain `text`; with TEST_ANY any number, none included. */
+static inline void test_expect_warnings(int count, const char *text)
 {
-    test_warnings_allowed = true;
+    if (test_expectation_count == TEST_MOST_EXPECTED) {
+        printf("a test announces more than %d kinds of warnings\n", TEST_MOST_EXPECTED);
+        exit(1);
+    }
+    test_expectations[test_expectation_count++] = (test_expected){text, count, 0};
+}
+
+/* At the end of a test: what came unannounced, and what was announced and did not come. */
+static inline void test_check_warnings(void)
+{
+    if (test_unexpected) {
+        printf("%d unexpected warnings in the log\n", test_unexpected);
+        test_failures++;
+    }
+    for (int i = 0; i < test_expectation_count; i++) {
+        const test_expected *e = &test_expectations[i];
+        if (e->count == TEST_ANY || e->seen == e->count)
+            continue;
+        printf("%d warnings with \"%s\", not %d\n", e->seen, e->text, e->count);
+        test_failures++;
+    }
+    test_unexpected = test_expectation_count = 0;
 }
 
 static inline void test_remove_dir(void)
@@ -166,8 +206,9 @@ static inline void test_begin(int argc, char **argv)
 
 static inline int test_end(void)
 {
-    if (test_warnings && !test_warnings_allowed) {
-        printf("%d unexpected warnings in the log\n", test_warnings);
+    test_check_warnings();
+    if (test_filter && !test_cases_run) {
+        printf("no test of this program has a name with \"%s\"\n", test_filter);
         test_failures++;
     }
     printf("%d checks, %d failures\n", test_checks, test_failures);
@@ -179,7 +220,9 @@ static inline void test_run(const char *name, void (*fn)(void))
     if (test_filter && !strstr(name, test_filter))
         return;
     int before = test_failures;
+    test_cases_run++;
     fn();
+    test_check_warnings();
     printf("%s %s\n", test_failures == before ? "ok  " : "FAIL", name);
     fflush(stdout);
 }

@@ -9,7 +9,7 @@
 enum { BLOCKS = 100003 };
 static float values[4 * BLOCKS];
 
-static void test_case_formula(void)
+TEST(formula)
 {
     double worst = 0;
     sl_normal_fill(7, 5, 9, BLOCKS, values);
@@ -25,7 +25,7 @@ static void test_case_formula(void)
     CHECK(worst < 4e-5); /* an f32 u next to 1 knows its distance from 1 to 6e-8 */
 }
 
-static void test_case_moments(void)
+TEST(moments)
 {
     double n = 4 * BLOCKS, sum = 0, squares = 0, fourths = 0;
     sl_normal_fill(1, 0, 2, BLOCKS, values);
@@ -38,7 +38,7 @@ static void test_case_moments(void)
     CHECK(fabs(fourths / n - 3) < 4 * sqrt(96 / n));
 }
 
-static void test_case_parts(void)
+TEST(parts)
 {
     float part[4 * 70];
     sl_normal_fill(3, 0, 4, 1000, values);
@@ -51,8 +51,8 @@ static void test_case_parts(void)
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    test_case_formula();
-    test_case_moments();
-    test_case_parts();
+    RUN(formula);
+    RUN(moments);
+    RUN(parts);
     return test_end();
 }

@@ -111,7 +111,7 @@ TEST(every_fault)
 {
     fixture f;
     int64_t step = 1;
-    test_allow_warnings(); /* a failed removal of an old checkpoint is only worth a warning */
+    test_expect_warnings(TEST_ANY, "an old checkpoint could not be removed");
     open_fixture(&f, "byte-test", SL_PRECISION_BF16_MASTER, test_path("faults"));
     CHECK_OK(sl_dir_create(test_path("faults-source")));
     CHECK_OK(sl_file_write_atomic(test_path("faults-source/tokenizer.json"), "{}", 2));
@@ -164,7 +164,7 @@ static void damage(const char *path, int64_t at, bool cut)
 TEST(damage_is_passed_over)
 {
     static const char *const files[] = {"state.json", "config.json", "model.safetensors", "optimizer.safetensors"};
-    test_allow_warnings();
+    test_expect_warnings(16, " is damaged: ");
     for (int i = 0; i < 4; i++)
         for (int how = 0; how < 4; how++) {
             fixture f;
@@ -187,7 +187,7 @@ TEST(damage_is_passed_over)
 TEST(damage_takes_no_place)
 {
     fixture f;
-    test_allow_warnings();
+    test_expect_warnings(4, " is damaged: ");
     open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("passed"));
     CHECK_OK(write_step(&f, 9));
     CHECK_OK(write_step(&f, 10));
@@ -266,7 +266,7 @@ TEST(none_intact_is_an_error)
 {
     fixture f;
     sl_checkpoint found;
-    test_allow_warnings();
+    test_expect_warnings(1, " is damaged: ");
     open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("ruined"));
     CHECK_OK(write_step(&f, 3));
     damage(test_path("ruined/checkpoints/step-00000003/model.safetensors"), 5000, false);
