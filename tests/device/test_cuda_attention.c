@@ -291,7 +291,7 @@ int main(int argc, char **argv)
     config.arena_bytes[SL_TIER_DEVICE] = ARENA_BYTES;
     if (sl_device_open("cuda", &config, &device) != SL_OK) {
         test_cuda_missing(sl_error_message());
-        SKIP("no CUDA device");
+        SKIP("no GPU: %s", sl_error_message());
     }
     arena = device->class->arena(device, SL_TIER_DEVICE);
     RUN(many_heads);

@@ -12,7 +12,7 @@ headers=''
 for each in ${CUDA_HOME:+"$CUDA_HOME/include"} "$(dirname "$(dirname "$(command -v nvcc || echo /nowhere/bin/nvcc)")")/include" /usr/local/cuda/include /usr/include; do
     if [ -e "$each/cublasLt.h" ] && [ -e "$each/cudnn.h" ] && [ -z "$headers" ]; then headers=$each; fi
 done
-command -v cc > /dev/null && [ -n "$headers" ] || { echo "skipped: no compiler or no CUDA headers"; exit 77; }
+command -v cc > /dev/null && [ -n "$headers" ] || { echo "skipped: no CUDA headers, or no compiler"; exit 77; }
 [ -x "$sluice" ] || { echo "skipped: $sluice is not built"; exit 77; }
 # Not grep -q: nm would die of the closed pipe, and that would be the answer.
 if nm "$sluice" 2> /dev/null | grep __asan_init > /dev/null; then echo "skipped: the stand-in is for programs without sanitizers"; exit 77; fi

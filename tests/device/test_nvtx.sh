@@ -9,7 +9,7 @@ headers=''
 for each in ${CUDA_HOME:+"$CUDA_HOME/include"} "$(dirname "$(dirname "$(command -v nvcc || echo /nowhere/bin/nvcc)")")/include" /usr/local/cuda/include /usr/include; do
     if [ -e "$each/nvtx3/nvToolsExt.h" ] && [ -z "$headers" ]; then headers=$each; fi
 done
-command -v cc > /dev/null && [ -n "$headers" ] || { echo "skipped: no compiler or no nvtx3/nvToolsExt.h"; exit 77; }
+command -v cc > /dev/null && [ -n "$headers" ] || { echo "skipped: no CUDA headers (nvtx3/nvToolsExt.h), or no compiler"; exit 77; }
 
 cat > "$dir/profiler.c" << 'C'
 #include <nvtx3/nvToolsExt.h>

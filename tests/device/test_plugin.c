@@ -16,7 +16,7 @@ TEST(another_version)
     snprintf(path, sizeof path, "%s/libsluice_cuda.so", build ? build : ".");
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        SKIP("%s", dlerror());
+        SKIP("%s%s", access(path, F_OK) == 0 ? "" : "no CUDA plugin was built: ", dlerror());
     found.symbol = dlsym(library, SL_PLUGIN_ENTRY);
     REQUIRE(found.symbol != NULL);
     for (int32_t off = -1; off <= 1; off += 2) {
