@@ -6,7 +6,7 @@ BUILD  := build
 PREFIX ?= /usr/local
 JOBS   := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build deps run test test-gpu check install format clean
+.PHONY: all build deps deps-test run test test-gpu check install format clean
 all: build
 
 # A first configure picks ninja where there is one; later ones keep what was picked.
@@ -17,11 +17,14 @@ build:
 deps:
 	@sh tools/deps build
 
+deps-test:
+	@sh tools/deps build test
+
 run: deps
 	@$(MAKE) --no-print-directory build
 	@sh examples/first-run.sh
 
-test: deps
+test: deps-test
 	@$(MAKE) --no-print-directory build
 	@sh tools/run-tests $(BUILD)
 
@@ -29,7 +32,7 @@ test-gpu: build
 	@bash tools/test-gpu --build $(BUILD)
 
 check:
-	@sh tools/deps build check
+	@sh tools/deps build test check
 	@$(MAKE) --no-print-directory build
 	@bash tools/check $(BUILD)
 
