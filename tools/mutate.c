@@ -3,6 +3,7 @@
  *     mutate list SEED FILE...    every mutation of the files, one per line, in the order in which the seed samples them:
  *                                 ID <tab> original text <tab> mutated text
  *     mutate apply ID             the mutated file on stdout; an ID is FILE:LINE:COLUMN:OPERATOR
+ *     mutate run CPU WALL COMMAND...   runs it with limits in seconds; `WALL CPU` as the last line on stderr
  *
  * It works on tokens, not on a syntax tree: the code is formatted by clang-format, so a binary op has a space on both
  * sides and a compound literal has none in front of its brace. A mutation that does not compile costs one compiler call and is
@@ -13,12 +14,18 @@
  *
  * Sampling takes lines uniformly, then an op class of the line, then a place: otherwise integer literals would be
  * half of the sample. Every line gives its first mutation before any line gives its second. */
+#define _GNU_SOURCE
 #include <ctype.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "mutate_tokens.h"
 
@@ -366,10 +373,53 @@ static void apply(const char *id)
     die("the file has no mutation", id);
 }
 
+/* ---- a test with limits ---- */
+
+static double clock_of(clockid_t clock)
+{
+    struct timespec now = {0};
+    clock_gettime(clock, &now);
+    return (double) now.tv_sec + (double) now.tv_nsec * 1e-9;
+}
+
+/* Exits as the command does, 128 + N for a signal N, and 124 when a limit ended it, with all that it started. Its processor time
+ * is looked at from outside: under RLIMIT_CPU the kernel counts it in ticks, and a test that measures its own would read 0. */
+static int run_limited(double cpu_limit, double wall_limit, char **command)
+{
+    double start = clock_of(CLOCK_MONOTONIC);
+    struct rusage used;
+    clockid_t cpu;
+    int status, expired = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        setpgid(0, 0);
+        execvp(command[0], command);
+        _exit(127);
+    }
+    if (child < 0)
+        die("cannot start", command[0]);
+    setpgid(child, child);
+    while (wait4(child, &status, WNOHANG, &used) == 0) {
+        bool too_long = clock_of(CLOCK_MONOTONIC) - start > wall_limit;
+        if (too_long || (clock_getcpuclockid(child, &cpu) == 0 && clock_of(cpu) > cpu_limit)) {
+            kill(-child, SIGKILL);
+            expired = 1;
+        }
+        nanosleep(&(struct timespec){0, expired ? 1000000 : 3000000}, NULL);
+    }
+    kill(-child, SIGKILL); /* what it left behind */
+    fprintf(stderr, "%.3f %.3f\n", clock_of(CLOCK_MONOTONIC) - start,
+            (double) (used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                1e-6 * (double) (used.ru_utime.tv_usec + used.ru_stime.tv_usec));
+    return expired ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "apply") == 0)
         apply(argv[2]);
+    if (argc > 4 && strcmp(argv[1], "run") == 0)
+        return run_limited(strtod(argv[2], NULL), strtod(argv[3], NULL), argv + 4);
     if (argc < 4 || strcmp(argv[1], "list") != 0)
         die("usage: mutate list SEED FILE... |", "mutate apply ID");
     for (int i = 3; i < argc; i++)

@@ -77,4 +77,17 @@ if ./mutate apply a.c:10:11:swap >/dev/null 2>&1; then fail "a mutation that doe
 # Every line gives one mutant before any gives two.
 lines=$(cut -d: -f2 one | sort -u | wc -l)
 [ "$(head -n "$lines" one | cut -d: -f2 | sort -u | wc -l)" = "$lines" ] || fail "lines are not sampled uniformly"
+
+# Limits of a test: processor time, wall time, and what it started ends with it.
+ends() { # status, command...
+    local got=0
+    "${@:2}" >out 2>times || got=$?
+    [ "$got" = "$1" ] || fail "${*:2}: exit status $got, not $1"
+}
+ends 0 ./mutate run 9 9 true
+ends 3 ./mutate run 9 9 sh -c 'exit 3'
+ends 134 ./mutate run 9 9 sh -c 'kill -ABRT $$'
+ends 124 ./mutate run 0.1 60 sh -c 'while :; do :; done'
+ends 124 ./mutate run 9 0.1 sh -c 'sleep 60 & sleep 60'
+awk '{ exit !($1 >= 0.1 && $1 < 30) }' times || fail "limit of wall time: $(cat times)"
 echo ok
