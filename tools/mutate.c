@@ -133,13 +133,21 @@ static void mutate_operator(int i)
             add(i, i, table[k].op, table[k].to);
 }
 
+/* `float text[2][MOST];`: how large an array is does not show. `i` is a bracket that opens. */
+static bool declares_array(int i)
+{
+    while (is(i - 1, "]"))
+        i = tokens[i - 1].match;
+    return is_word(i - 1) && ((is_word(i - 2) && !is(i - 2, "return") && !is(i - 2, "else") && !is(i - 2, "case")) ||
+                              (is(i - 2, "*") && source[tokens[i - 2].at + 1] != ' '));
+}
+
 static void mutate_number(int i)
 {
     char *text = text_of(i, i), *end, changed[64];
     unsigned long long value = strtoull(text, &end, 0);
     bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-    /* `char text[64];`: how large a buffer is does not show */
-    bool bound = is(i - 1, "[") && is(i + 1, "]") && is_word(i - 2) && (is_word(i - 3) || is(i - 3, "*"));
+    bool bound = is(i - 1, "[") && is(i + 1, "]") && declares_array(i - 1);
     bool zeroed = is(i - 1, "{") && is(i + 1, "}") && tokens[i - 1].list && value == 0; /* `= {0}` clears */
     if (!bound && !zeroed && !text[strspn(text, hex ? "0123456789abcdefABCDEFxXuUlL" : "0123456789uUlL")]) {
         snprintf(changed, sizeof changed, hex ? "0x%llx%s" : "%llu%s", value + 1, end);
@@ -155,7 +163,7 @@ static void mutate_index(int i)
 {
     int close = tokens[i].match;
     if (!is(i, "[") || close <= i + 1 || !(is_word(i - 1) || is(i - 1, "]") || is(i - 1, ")")) ||
-        (close == i + 2 && !is_word(i + 1)))
+        (close == i + 2 && !is_word(i + 1)) || declares_array(i))
         return;
     char *text = text_of(i + 1, close - 1), changed[600];
     snprintf(changed, sizeof changed, "(%s) + 1", text);

@@ -13,7 +13,7 @@ static const int table[2] = {1, 2};
 /* a comment: if (a < b) return 1 + 2; */
 static sl_status work(int64_t *out, int n, const char *name)
 {
-    char text[64];
+    char text[2][64], *more[MOST];
     SL_ASSERT(n > 3);
     if (n < 0 && !name)
         return sl_fail(SL_BAD, "n %d < %d", n + 1, MOST);
