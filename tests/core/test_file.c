@@ -267,6 +267,15 @@ TEST(folders)
     CHECK_STR(names[1], "a");
     CHECK_STR(names[2], "b");
     CHECK_FAILS(sl_dir_list(region, test_path("absent"), &names, &count), SL_E_IO);
+    for (int i = 0; i < 300; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "many/%03d", i * 7 % 300);
+        CHECK_OK(sl_dir_create(test_path(name)));
+    }
+    CHECK_OK(sl_dir_list(region, test_path("many"), &names, &count));
+    REQUIRE(count == 300);
+    for (int i = 0; i < 300; i++)
+        CHECK_I64(strtol(names[i], NULL, 10), i);
     sl_region_destroy(region);
     CHECK_FAILS(sl_dir_create(test_path("outside/x")), SL_E_IO);
     CHECK_FAILS(sl_dir_create(test_path("outside")), SL_E_IO);
