@@ -195,7 +195,7 @@ static void mutate_call(int i)
     for (int a = 0; a + 1 < n; a++) {
         char *one = text_of(begin[a], end[a]), *two = text_of(begin[a + 1], end[a + 1]), changed[1200];
         snprintf(changed, sizeof changed, "%s, %s", two, one);
-        if (strcmp(one, two) != 0)
+        if (strcmp(one, two) != 0 && strncmp(two, "sizeof", 6) != 0) /* a count and a size are multiplied */
             add(begin[a], end[a + 1], "swap", changed);
         free(one);
         free(two);
@@ -253,10 +253,11 @@ static bool declares(int i)
     return is_word(i) && j > i + 1 && is_word(j) && source[tokens[j].at - 1] == '*';
 }
 
+/* Calls whose absence no result shows: of what frees, and of the hint to a waiting core. */
 static bool frees(int i)
 {
     const token *t = &tokens[i];
-    static const char *const ends[] = {"free", "_destroy", "_release", "_close", "close", NULL};
+    static const char *const ends[] = {"relax", "free", "_destroy", "_release", "_close", "close", NULL};
     for (const char *const *e = ends; *e; e++) {
         int n = (int) strlen(*e);
         if (is(i + 1, "(") && t->length >= n && memcmp(source + t->at + t->length - n, *e, (size_t) n) == 0)

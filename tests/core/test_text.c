@@ -123,6 +123,39 @@ TEST(a_decimal_comma_changes_nothing)
     setlocale(LC_NUMERIC, "C");
 }
 
+/* `code` in `length` bytes, whether or not it should be. */
+static void encode(uint32_t code, int length, char out[4])
+{
+    static const unsigned char first[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (int i = length - 1; i > 0; i--, code >>= 6)
+        out[i] = (char) (0x80 | (code & 0x3f));
+    out[0] = (char) (first[length] | code);
+}
+
+/* Every code of every length: only the shortest form of what is no surrogate and not above U+10FFFF counts. */
+TEST(utf8_is_checked)
+{
+    static const uint32_t above[] = {0, 0x80, 0x800, 0x10000, 0x200000}; /* what fits in 1 to 4 bytes lies below */
+    for (int length = 1; length <= 4; length++) {
+        int64_t wrong = 0;
+        for (uint32_t code = 0; code < above[length]; code++) {
+            char bytes[4];
+            bool valid = code >= above[length - 1] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
+            encode(code, length, bytes);
+            wrong += sl_utf8_length(bytes, bytes + length) != (valid ? length : 0);
+            wrong += length > 1 && sl_utf8_length(bytes, bytes + length - 1) != 0;
+            bytes[length - 1] ^= 0x40; /* no continuation */
+            wrong += length > 1 && sl_utf8_length(bytes, bytes + length) != 0;
+        }
+        CHECK_MSG(wrong == 0, "%d bytes: %lld are not taken for what they are", length, (long long) wrong);
+    }
+    for (int byte = 0x80; byte < 0x100; byte++) { /* what begins none */
+        char bytes[4] = {(char) byte, (char) 0x80, (char) 0x80, (char) 0x80};
+        if (byte < 0xc2 || byte > 0xf4)
+            CHECK_I64(sl_utf8_length(bytes, bytes + 4), 0);
+    }
+}
+
 TEST(text_grows)
 {
     sl_text text = {0};
@@ -157,6 +190,7 @@ int main(int argc, char **argv)
     RUN(numbers_are_read);
     RUN(numbers_are_shown);
     RUN(a_decimal_comma_changes_nothing);
+    RUN(utf8_is_checked);
     RUN(text_grows);
     RUN(a_failed_allocation_sticks);
     return test_end();
