@@ -196,7 +196,10 @@ static void check_objects(const sl_program *p)
 {
     int32_t *writers = calloc((size_t) p->n_objects, sizeof *writers);
     int32_t *users = calloc((size_t) p->n_objects, sizeof *users);
+    int32_t *rounds = calloc((size_t) p->n_chunks, sizeof *rounds);
     for (int32_t t = 0; t < p->n_tasks; t++) {
+        if (p->tasks[t].chunk >= 0)
+            rounds[p->tasks[t].chunk] = p->tasks[t].round;
         for (int i = 0; i < SL_MAX_IN; i++)
             if (p->tasks[t].in[i].object >= 0)
                 users[p->tasks[t].in[i].object]++;
@@ -211,6 +214,7 @@ static void check_objects(const sl_program *p)
         bool owned = object->class == SL_CLASS_PARAMETER || object->class == SL_CLASS_GRADIENT ||
                      object->class == SL_CLASS_OPTIMIZER;
         CHECK(owned == (object->group >= 0));
+        CHECK_I64(object->round, object->chunk >= 0 ? rounds[object->chunk] : -1);
         if (object->producer >= 0) {
             bool found = false;
             for (int k = 0; k < SL_MAX_OUT; k++)
@@ -221,7 +225,7 @@ static void check_objects(const sl_program *p)
             CHECK(found && writers[i] == 1);
         }
     }
-    free(writers), free(users);
+    free(writers), free(users), free(rounds);
 }
 
 /* Rounds ascend; in each: blocks forward, then back; chunks ascend, slices of a sequence in reverse on the way back. */
