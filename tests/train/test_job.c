@@ -105,17 +105,13 @@ TEST(positions_that_a_model_is_made_for)
     sl_job *job;
     CHECK_OK(sl_file_write_atomic(test_path("config.json"), config, sizeof config - 1));
     const char *path = test_path("config.json");
-    int before = test_warnings;
-    test_allow_warnings();
+    test_expect_warnings(1, "--seqlen 513 is above the 512 positions");
     resolve((const char *const[]){"device", "cpu", "model", path, "seqlen", "512", NULL}, &s, &job);
     sl_job_destroy(job);
-    CHECK_I64(test_warnings - before, 0);
     resolve((const char *const[]){"device", "cpu", "model", path, "seqlen", "513", NULL}, &s, &job);
     sl_job_destroy(job);
-    CHECK_I64(test_warnings - before, 1);
     resolve((const char *const[]){"device", "cpu", "model", "byte-test", "seqlen", "100000", NULL}, &s, &job);
-    sl_job_destroy(job);
-    CHECK_I64(test_warnings - before, 1); /* a preset for any length */
+    sl_job_destroy(job); /* a preset for any length */
 }
 
 int main(int argc, char **argv)
