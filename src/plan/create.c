@@ -168,7 +168,9 @@ sl_status sl_planning_finish(const sl_planning *planning, const sl_plan_config *
     const sl_costs *costs = planning->a->costs;
     sl_plan *out = NULL;
     SL_TRY(sl_search_plan(search, &out));
-    sl_status status = list_homes(program, out);
+    sl_status status = sl_plan_compact(out, planning->fixed.end);
+    if (status == SL_OK)
+        status = list_homes(program, out);
     if (status != SL_OK) {
         sl_plan_destroy(out);
         return status;

@@ -10,6 +10,7 @@
  *   sweep.c     turns a choice into places, copies, recomputations and dependencies (walk.c, task.c, prefetch.c,
  *               room.c, moves.c, issue.c)
  *   arena.c     one tier's addresses during that walk
+ *   compact.c   removes addresses that no place of the finished plan uses
  *   timeline.c  times a list of actions: streams in order, dependencies, links that slow each other
  *   check.c     proves a finished plan, sharing no code with the above
  *
@@ -149,6 +150,8 @@ void sl_sweep_set_pace(sl_sweep *sweep);
 double sl_sweep_round_end_s(const sl_sweep *sweep, int32_t round); /* in the last run */
 /* The last run as a plan. */
 sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
+/* Moves the plan's places down over addresses from `fixed` on that none of them uses (compact.c). */
+sl_status sl_plan_compact(sl_plan *plan, const size_t fixed[SL_TIER_COUNT]);
 
 /* ---- timing ---------------------------------------------------------------------------------------------------- */
 
