@@ -29,7 +29,10 @@ void sl_cli_log_level(const sl_options *options);
 const char *sl_cli_flops(double tflops, char out[32]); /* "12.3 TFLOP/s", "85 GFLOP/s" */
 char *sl_cli_speed(double tokens_per_s, char out[32]); /* "11,327", "1.6" */
 const char *sl_cli_limit(const char *limit);           /* what holds a step back */
-const char *sl_cli_plural(int64_t count);              /* "s" unless it is one */
+enum { SL_CLI_BUDGET = 96 };
+/* A budget, with its percentage where it is one of what the job takes without budgets (`unlimited`; else 0). */
+const char *sl_cli_budget(size_t bytes, size_t unlimited, char out[SL_CLI_BUDGET]);
+const char *sl_cli_plural(int64_t count); /* "s" unless it is one */
 
 /* Takes the lock of an open file or folder, for as long as it is open; false: somebody else has it, even after the patience. Where
  * the file system has no locks, nothing is held. (lock.c) */

@@ -19,12 +19,25 @@ static const char usage[] =
 
 static const char *const tier_names[SL_TIER_COUNT] = {"device", "host"};
 
+/* The least budget that works: as a percentage too, where the budget was given as one. */
+static const char *format_least(const sl_forecast_view *f, sl_tier tier, size_t bytes, char out[64])
+{
+    char text[32];
+    if (f->unlimited_bytes[tier])
+        snprintf(out, 64, "%s (%.1f%%)", sl_format_bytes_up(bytes, text),
+                 sl_percent_up(bytes, f->unlimited_bytes[tier]));
+    else
+        snprintf(out, 64, "%s", sl_format_bytes_up(bytes, text));
+    return out;
+}
+
 static void print_tier(sl_tier tier, const sl_forecast_view *f)
 {
-    char a[32], b[32], c[32];
-    printf("  %-8s %10s of %s; the least that works is %s (%s as given)\n", tier_names[tier],
-           sl_format_bytes(f->predicted.peak_bytes[tier], a), sl_format_bytes(f->budget_bytes[tier], b),
-           sl_format_bytes_up(f->min_bytes[tier], c), tier_names[!tier]);
+    char a[32], b[SL_CLI_BUDGET], c[64];
+    printf("  %-8s %10s of %s; the least that works is %s with the %s memory as given\n", tier_names[tier],
+           sl_format_bytes(f->predicted.peak_bytes[tier], a),
+           sl_cli_budget(f->budget_bytes[tier], f->unlimited_bytes[tier], b),
+           format_least(f, tier, f->min_bytes[tier], c), tier_names[!tier]);
 }
 
 static void print_refusal(const sl_forecast_view *f)
@@ -32,20 +45,20 @@ static void print_refusal(const sl_forecast_view *f)
     printf("does not fit\n");
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         const char *other = tier_names[!tier];
-        char budget[32], least[32], needed[96];
+        char budget[SL_CLI_BUDGET], least[64], needed[128];
         if (f->min_bytes[tier])
-            snprintf(needed, sizeof needed, "%s (%zu bytes) would do", sl_format_bytes_up(f->min_bytes[tier], least),
-                     f->min_bytes[tier]);
+            snprintf(needed, sizeof needed, "%s (%zu bytes) would do",
+                     format_least(f, (sl_tier) tier, f->min_bytes[tier], least), f->min_bytes[tier]);
         else
             snprintf(needed, sizeof needed, "no amount would do");
         printf("  %-8s %10s given; with the %s memory as given %s\n", tier_names[tier],
-               sl_format_bytes(f->budget_bytes[tier], budget), other, needed);
+               sl_cli_budget(f->budget_bytes[tier], f->unlimited_bytes[tier], budget), other, needed);
     }
     if (f->both_bytes[SL_TIER_DEVICE]) {
-        char least[2][32];
+        char least[2][64];
         printf("  together %s of device and %s of host memory would do\n",
-               sl_format_bytes_up(f->both_bytes[SL_TIER_DEVICE], least[0]),
-               sl_format_bytes_up(f->both_bytes[SL_TIER_HOST], least[1]));
+               format_least(f, SL_TIER_DEVICE, f->both_bytes[SL_TIER_DEVICE], least[0]),
+               format_least(f, SL_TIER_HOST, f->both_bytes[SL_TIER_HOST], least[1]));
     }
     bool device = f->min_bytes[SL_TIER_DEVICE] > 0, host = f->min_bytes[SL_TIER_HOST] > 0;
     printf("  raise %s, or use a smaller --seqlen or --chunk-tokens\n", device && host ? "one of them"

@@ -41,6 +41,17 @@ const char *sl_cli_limit(const char *limit)
     return limit ? limit : "nothing";
 }
 
+const char *sl_cli_budget(size_t bytes, size_t unlimited, char out[SL_CLI_BUDGET])
+{
+    char text[32], whole[32];
+    if (unlimited)
+        snprintf(out, SL_CLI_BUDGET, "%s (%.4g%% of the %s without budgets)", sl_format_bytes(bytes, text),
+                 100 * (double) bytes / (double) unlimited, sl_format_bytes(unlimited, whole));
+    else
+        snprintf(out, SL_CLI_BUDGET, "%s", sl_format_bytes(bytes, text));
+    return out;
+}
+
 const char *sl_cli_plural(int64_t count)
 {
     return count == 1 ? "" : "s";

@@ -78,7 +78,7 @@ static sl_status plan_cell(const sl_job *job, sl_sweep_result *r)
     r->parameters = sl_model_parameters(&setup.model);
     if (status == SL_OK) {
         r->predicted = p.plan->predicted;
-        r->predicted.peak_bytes[SL_TIER_HOST] += p.reserve_bytes;
+        sl_prepared_peaks(&p, r->predicted.peak_bytes);
         r->lower_bound_s = p.plan->lower_bound_s;
         r->rounds = p.program->n_rounds;
         r->chunks_per_round = p.program->config.chunks_per_round;

@@ -77,15 +77,16 @@ static void print_data(const sl_trainer_view *v)
 
 static void print_plan(const sl_trainer_view *v)
 {
-    char a[32], b[32], c[32], d[32];
+    char a[32], b[SL_CLI_BUDGET], c[32], d[SL_CLI_BUDGET];
     const sl_summary *p = &v->predicted;
     printf("model   %s: %s parameters\n", v->setup->model.name, sl_format_count(v->parameters, a));
     printf("weights %s\n", v->weights);
     print_data(v);
     printf("device  %s; costs: %s\n", v->numerics, v->costs);
     printf("plan    device memory %s of %s, host memory %s of %s\n", sl_format_bytes(p->peak_bytes[SL_TIER_DEVICE], a),
-           sl_format_bytes(v->budget_bytes[SL_TIER_DEVICE], b), sl_format_bytes(p->peak_bytes[SL_TIER_HOST], c),
-           sl_format_bytes(v->budget_bytes[SL_TIER_HOST], d));
+           sl_cli_budget(v->budget_bytes[SL_TIER_DEVICE], v->unlimited_bytes[SL_TIER_DEVICE], b),
+           sl_format_bytes(p->peak_bytes[SL_TIER_HOST], c),
+           sl_cli_budget(v->budget_bytes[SL_TIER_HOST], v->unlimited_bytes[SL_TIER_HOST], d));
     printf("        %s in and %s out a step, %.1f %% of the arithmetic recomputed\n",
            sl_format_bytes((size_t) p->h2d_bytes, a), sl_format_bytes((size_t) p->d2h_bytes, b),
            100 * p->recompute_fraction);

@@ -96,6 +96,7 @@ static sl_status check_value(const sl_option *option, const char *value)
     double number;
     size_t bytes;
     bool flag;
+    sl_budget budget;
     switch (option->kind) {
     case SL_OPT_STRING:
         return SL_OK;
@@ -105,6 +106,8 @@ static sl_status check_value(const sl_option *option, const char *value)
         return sl_parse_f64(value, &number);
     case SL_OPT_BYTES:
         return sl_parse_bytes(value, &bytes);
+    case SL_OPT_BUDGET:
+        return sl_parse_budget(value, &budget);
     case SL_OPT_FLAG:
         return sl_parse_bool(value, &flag);
     case SL_OPT_CHOICE:
@@ -408,7 +411,7 @@ static const char *value_of(const sl_options *options, int64_t i)
 #define GETTER(type, name_, kind, parse)                                 \
     type name_(const sl_options *options, const char *name)              \
     {                                                                    \
-        type value = 0;                                                  \
+        type value = {0};                                                \
         const char *text = value_of(options, find(options, name, kind)); \
         sl_status status = text ? parse(text, &value) : SL_OK;           \
         SL_ASSERT(status == SL_OK);                                      \
@@ -417,6 +420,7 @@ static const char *value_of(const sl_options *options, int64_t i)
 GETTER(int64_t, sl_options_i64, SL_OPT_I64, sl_parse_i64)
 GETTER(double, sl_options_f64, SL_OPT_F64, sl_parse_f64)
 GETTER(size_t, sl_options_bytes, SL_OPT_BYTES, sl_parse_bytes)
+GETTER(sl_budget, sl_options_budget, SL_OPT_BUDGET, sl_parse_budget)
 GETTER(bool, sl_options_flag, SL_OPT_FLAG, sl_parse_bool)
 #undef GETTER
 

@@ -17,6 +17,7 @@ typedef enum sl_option_kind {
     SL_OPT_I64,
     SL_OPT_F64,
     SL_OPT_BYTES,
+    SL_OPT_BUDGET, /* bytes, or a percentage of what the job takes without budgets */
     SL_OPT_FLAG,
     SL_OPT_CHOICE
 } sl_option_kind;
@@ -51,6 +52,7 @@ const char *sl_options_string(const sl_options *options, const char *name); /* N
 int64_t sl_options_i64(const sl_options *options, const char *name);
 double sl_options_f64(const sl_options *options, const char *name);
 size_t sl_options_bytes(const sl_options *options, const char *name);
+sl_budget sl_options_budget(const sl_options *options, const char *name);
 bool sl_options_flag(const sl_options *options, const char *name);
 /* Every option with its value in force as members of the open object, for the run's record; parse_file reads it. */
 void sl_options_put(const sl_options *options, sl_json_writer *w);

@@ -177,6 +177,29 @@ sl_status sl_parse_bytes(const char *text, size_t *out)
         "\"%.60s\" has no unit of memory I know; use KiB, MiB, GiB, TiB (binary) or kB, MB, GB, TB (decimal)", text);
 }
 
+sl_status sl_parse_budget(const char *text, sl_budget *out)
+{
+    const char *at = skip_spaces(text);
+    uint64_t whole;
+    double fraction;
+    if (!strchr(text, '%')) {
+        *out = (sl_budget){0};
+        return sl_parse_bytes(text, &out->bytes);
+    }
+    if (!read_decimal(&at, &whole, &fraction) || *(at = skip_spaces(at)) != '%' || *skip_spaces(at + 1))
+        return sl_fail(SL_E_USAGE, "\"%.60s\" is not a percentage; write for example 40%% or 12.5%%", text);
+    double percent = (double) whole + fraction;
+    if (!(percent > 0 && percent <= 1e6))
+        return sl_fail(SL_E_USAGE, "\"%.60s\" is out of range: give a percentage above 0 and up to 1000000%%", text);
+    *out = (sl_budget){.bytes = SIZE_MAX, .share = percent / 100};
+    return SL_OK;
+}
+
+double sl_percent_up(size_t bytes, size_t whole)
+{
+    return whole ? ceil(1000 * (double) bytes / (double) whole) / 10 : 0;
+}
+
 sl_status sl_parse_i64(const char *text, int64_t *out)
 {
     const char *at = skip_spaces(text);

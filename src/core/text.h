@@ -24,6 +24,14 @@ sl_status sl_text_status(const sl_text *text);
 /* "24GiB", "1.5 GB", "512MiB", "4096": binary for KiB/MiB/..., decimal for kB/MB/...; plain numbers are bytes.
  * "max" or "unlimited" is SIZE_MAX. */
 sl_status sl_parse_bytes(const char *text, size_t *out);
+/* A memory budget: an amount as above, or a share of what a job takes without budgets: "40%", "12.5 %", "250%". */
+typedef struct sl_budget {
+    size_t bytes; /* SIZE_MAX: not limited */
+    double share; /* 0.4 for "40%"; 0: `bytes` says it */
+} sl_budget;
+sl_status sl_parse_budget(const char *text, sl_budget *out);
+/* How many percent of `whole` the bytes are, with one digit and rounded up: as a budget it is no less than the bytes. */
+double sl_percent_up(size_t bytes, size_t whole);
 sl_status sl_parse_i64(const char *text, int64_t *out); /* 524288, 512k, 1M; k is 1024, as in "8k tokens" */
 sl_status sl_parse_f64(const char *text, double *out);
 sl_status sl_parse_bool(const char *text, bool *out);

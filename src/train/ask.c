@@ -111,7 +111,8 @@ static void *plan_and_touch(void *context)
     if (sl_plan_best(&setup->program, sl_build_model, &model, guess_costs, &hardware, &config, &program, &costs,
                      &plan) == SL_OK) {
         sl_plan_extent(plan, bytes);
-        size_t budget = config.budget[SL_TIER_HOST], spare = SL_MIN(budget, budget / 8 + prepared->reserve_bytes);
+        size_t budget = SL_MIN(config.budget[SL_TIER_HOST], prepared->budget[SL_TIER_HOST]);
+        size_t spare = SL_MIN(budget, budget / 8 + prepared->reserve_bytes);
         size_t early = SL_MIN(bytes[SL_TIER_HOST], budget - spare);
         if (early && sl_pages_ahead_begin(early, &prepared->ahead) == SL_OK)
             sl_info("%s of host memory are touched while costs are measured", sl_format_bytes(early, text));
@@ -157,7 +158,7 @@ static sl_status measure_costs(sl_asking *c, const sl_program *program, sl_costs
     touching ahead = {.asking = c};
     sl_measure_config config = {.device = setup->device, .threads = setup->threads};
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        config.most[tier] = setup->budget[tier];
+        config.most[tier] = c->prepared->budget[tier];
     if (cache_path("costs.json", cache))
         config.cache = cache;
     if (setup->runs && class->pins_host && !c->prepared->ahead) {

@@ -44,11 +44,13 @@ void sl_forecast_look(const sl_forecast *f, sl_forecast_view *v)
     memcpy(v->min_bytes, f->min_bytes, sizeof v->min_bytes);
     memcpy(v->both_bytes, f->prepared.both_bytes, sizeof v->both_bytes);
     memcpy(v->budget_bytes, f->prepared.budget, sizeof v->budget_bytes);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        v->unlimited_bytes[tier] = f->setup.share[tier] > 0 ? f->prepared.unlimited_bytes[tier] : 0;
     memcpy(v->gib_more, f->gib_more, sizeof v->gib_more);
     if (!p->plan)
         return;
     v->predicted = p->plan->predicted;
-    v->predicted.peak_bytes[SL_TIER_HOST] += p->reserve_bytes;
+    sl_prepared_peaks(p, v->predicted.peak_bytes);
     memcpy(v->predicted.budget_bytes, f->prepared.budget, sizeof v->budget_bytes);
     v->lower_bound_s = p->plan->lower_bound_s;
     v->limit = sl_limit_name(p->plan->limit);
@@ -80,6 +82,10 @@ static sl_status write_json(sl_forecast *f)
     put_least(w, "min_host_bytes", v.min_bytes[SL_TIER_HOST]);
     sl_json_put_bytes(w, "device_budget_bytes", v.budget_bytes[SL_TIER_DEVICE]);
     sl_json_put_bytes(w, "host_budget_bytes", v.budget_bytes[SL_TIER_HOST]);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        if (v.unlimited_bytes[tier])
+            sl_json_put_bytes(w, tier == SL_TIER_DEVICE ? "device_unlimited_bytes" : "host_unlimited_bytes",
+                              v.unlimited_bytes[tier]);
     if (v.feasible)
         put_figures(w, &v);
     else
@@ -113,8 +119,13 @@ static void ask_for_more(sl_forecast *f, sl_tier tier)
     const double quick_s = 0.3;
     sl_setup setup = f->setup;
     sl_prepared more = {0};
-    if (setup.budget[tier] == SIZE_MAX || f->prepared.plan_s > quick_s)
+    if (setup.budget[tier] == SIZE_MAX && setup.share[tier] == 0)
         return;
+    if (f->prepared.plan_s > quick_s)
+        return;
+    for (int i = 0; i < SL_TIER_COUNT; i++)
+        if (setup.share[i] > 0)
+            setup.budget[i] = f->prepared.budget[i], setup.share[i] = 0;
     setup.budget[tier] += GIB;
     setup.val_every = 0;
     more.memo = f->prepared.memo; /* lent */

@@ -7,11 +7,12 @@
 
 typedef struct sl_forecast_view {
     bool feasible;
-    const char *why_not;                /* one sentence when not feasible */
-    size_t min_bytes[SL_TIER_COUNT];    /* smallest budget of each tier with the other as given; 0: none would do */
-    size_t both_bytes[SL_TIER_COUNT];   /* where neither would: budgets that do together; else 0 */
-    size_t budget_bytes[SL_TIER_COUNT]; /* SIZE_MAX: not limited */
-    sl_summary predicted;               /* peak_bytes[HOST] counts the heap beside the arena too */
+    const char *why_not;                   /* one sentence when not feasible */
+    size_t min_bytes[SL_TIER_COUNT];       /* smallest budget of each tier with the other as given; 0: none would do */
+    size_t both_bytes[SL_TIER_COUNT];      /* where neither would: budgets that do together; else 0 */
+    size_t budget_bytes[SL_TIER_COUNT];    /* SIZE_MAX: not limited */
+    size_t unlimited_bytes[SL_TIER_COUNT]; /* what the job takes without budgets, where one is a share of it; else 0 */
+    sl_summary predicted;                  /* peak_bytes[HOST] counts the heap beside the arena too */
     double lower_bound_s, plan_ms;
     const char *limit; /* what holds the step back most, in words */
     const char *costs; /* "roofline h200", "measured cpu avx512" */

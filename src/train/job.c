@@ -100,11 +100,12 @@ static const sl_option table[] = {
 
     {"device", "auto|cpu|cuda", SL_OPT_STRING, "auto", "Machine and memory",
      "Where to compute; auto takes the best device present."},
-    {"device-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Machine and memory",
-     "Hard budget of device memory: 24GiB, 800MB. Everything counts. It changes the speed, never a bit of the result. "
+    {"device-mem", "BYTES|PERCENT", SL_OPT_BUDGET, "unlimited", "Machine and memory",
+     "Hard budget of device memory: 24GiB, 800MB, or 40% of what the job takes without budgets. Everything counts. It "
+     "changes the speed, never a bit of the result. "
      "Default: what the job likes, as long as the machine has it; else it is planned for what there is. unlimited: "
      "not held against the machine."},
-    {"host-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Machine and memory",
+    {"host-mem", "BYTES|PERCENT", SL_OPT_BUDGET, "unlimited", "Machine and memory",
      "Hard budget of host memory, Sluice's own structures and buffers included. Default: as --device-mem."},
     {"workspace-mem", "BYTES", SL_OPT_BYTES, NULL, "Machine and memory",
      "The most device memory a kernel takes for itself where it has the choice (attention's backward): time against "
@@ -395,6 +396,14 @@ static sl_status resolve_weights(const sl_options *o, sl_setup *setup)
                : sl_fail(SL_E_USAGE, "--model has a path of %d bytes: use one of at most 1023", length);
 }
 
+static void resolve_budget(const sl_options *o, const char *name, sl_tier tier, sl_setup *setup)
+{
+    sl_budget budget = sl_options_budget(o, name);
+    setup->budget[tier] = budget.bytes;
+    setup->share[tier] = budget.share;
+    setup->limited[tier] = sl_options_is_set(o, name);
+}
+
 sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
 {
     const sl_options *o = job->options;
@@ -407,10 +416,8 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     SL_TRY(resolve_device(o, &setup));
     setup.threads = (int) sl_options_i64(o, "threads");
     setup.seed = (uint64_t) sl_options_i64(o, "seed");
-    setup.budget[SL_TIER_DEVICE] = sl_options_bytes(o, "device-mem");
-    setup.budget[SL_TIER_HOST] = sl_options_bytes(o, "host-mem");
-    setup.limited[SL_TIER_DEVICE] = sl_options_is_set(o, "device-mem");
-    setup.limited[SL_TIER_HOST] = sl_options_is_set(o, "host-mem");
+    resolve_budget(o, "device-mem", SL_TIER_DEVICE, &setup);
+    resolve_budget(o, "host-mem", SL_TIER_HOST, &setup);
     setup.clip = sl_options_f64(o, "clip");
     setup.on_nan = is(o, "on-nan", "skip") ? SL_ON_NAN_SKIP : SL_ON_NAN_STOP;
     setup.mask_documents = sl_options_flag(o, "mask-documents");
@@ -418,9 +425,8 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     resolve_schedule(o, &setup);
     SL_TRY(resolve_chunking(o, &setup));
     resolve_program(o, &setup);
-    setup.program.workspace_limit = sl_options_is_set(o, "workspace-mem")
-                                        ? SL_MAX(sl_options_bytes(o, "workspace-mem"), (size_t) 1)
-                                        : sl_plan_workspace_limit(setup.budget[SL_TIER_DEVICE]);
+    if (sl_options_is_set(o, "workspace-mem"))
+        setup.program.workspace_limit = SL_MAX(sl_options_bytes(o, "workspace-mem"), (size_t) 1);
     setup.data = sl_options_string(o, "data");
     setup.val_data = sl_options_string(o, "val-data");
     setup.bytes = is(o, "data-format", "bytes");

@@ -8,6 +8,7 @@
  */
 #include "train/prepare.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,15 +42,21 @@ static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
 }
 
 /* What the planner may have: the budgets, less the heap's share of the host's. */
-static void set_budgets(const sl_setup *setup, sl_prepared *p)
+static void set_plan_budgets(const sl_setup *setup, sl_prepared *p)
 {
-    memcpy(p->budget, setup->budget, sizeof p->budget);
-    p->reserve_bytes = heap_reserve(setup, p->program);
     memcpy(p->plan_budget, setup->budget, sizeof p->plan_budget);
     if (setup->budget[SL_TIER_HOST] != SIZE_MAX) {
         size_t budget = setup->budget[SL_TIER_HOST];
         p->plan_budget[SL_TIER_HOST] = budget > p->reserve_bytes ? budget - p->reserve_bytes : 0;
     }
+}
+
+/* ---- the training plan ----------------------------------------------------------------------------------------- */
+
+static size_t workspace_limit(const sl_setup *setup)
+{
+    return setup->program.workspace_limit ? setup->program.workspace_limit
+                                          : sl_plan_workspace_limit(setup->budget[SL_TIER_DEVICE]);
 }
 
 /* The job with the smallest workspaces its kernels can do with: what decides whether it fits at all. */
@@ -60,23 +67,36 @@ static sl_program_config frugal(const sl_setup *setup)
     return config;
 }
 
-static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
+/* A first program, whatever its rounds: its size fixes the heap's share, and it stands for the job if nothing fits. */
+static sl_status begin(const sl_setup *setup, sl_prepared *p)
 {
     sl_model model = setup->model;
-    sl_asking context = {setup, p};
+    SL_TRY(sl_program_create(&setup->program, sl_build_model, &model, &p->program));
+    p->reserve_bytes = heap_reserve(setup, p->program);
+    memcpy(p->budget, setup->budget, sizeof p->budget);
+    return SL_OK;
+}
+
+/* Replaces the plan there may be. */
+static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
+{
+    sl_setup job = *setup;
+    sl_model model = setup->model;
+    sl_asking context = {&job, p};
     sl_program *program = NULL;
     sl_plan_config plan = {0};
-    sl_program_config config = setup->program;
-    /* A first program, whatever its rounds: its size fixes the heap's share, and it stands for the job if nothing fits. */
-    SL_TRY(sl_program_create(&config, sl_build_model, &model, &p->program));
-    set_budgets(setup, p);
+    job.program.workspace_limit = workspace_limit(setup);
+    sl_plan_destroy(p->plan);
+    sl_costs_destroy(p->costs);
+    p->plan = NULL, p->costs = NULL;
+    set_plan_budgets(setup, p);
     memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    sl_status status =
-        sl_plan_best(&config, sl_build_model, &model, sl_ask_costs, &context, &plan, &program, &p->costs, &p->plan);
+    sl_status status = sl_plan_best(&job.program, sl_build_model, &model, sl_ask_costs, &context, &plan, &program,
+                                    &p->costs, &p->plan);
     if (status == SL_E_DOES_NOT_FIT) {
-        config = frugal(setup);
-        status =
-            sl_plan_best(&config, sl_build_model, &model, sl_ask_costs, &context, &plan, &program, &p->costs, &p->plan);
+        job.program = frugal(setup);
+        status = sl_plan_best(&job.program, sl_build_model, &model, sl_ask_costs, &context, &plan, &program, &p->costs,
+                              &p->plan);
     }
     SL_TRY(status);
     sl_program_destroy(p->program);
@@ -84,52 +104,166 @@ static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
     return SL_OK;
 }
 
+void sl_prepared_peaks(const sl_prepared *p, size_t peak[SL_TIER_COUNT])
+{
+    sl_plan_extent(p->plan, peak);
+    if (p->val_plan) {
+        size_t extent[SL_TIER_COUNT];
+        sl_plan_extent(p->val_plan, extent);
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+            peak[tier] = SL_MAX(peak[tier], extent[tier]);
+    }
+    peak[SL_TIER_HOST] += p->reserve_bytes;
+}
+
+static bool is_within(const size_t bytes[SL_TIER_COUNT], const size_t budget[SL_TIER_COUNT])
+{
+    return bytes[SL_TIER_DEVICE] <= budget[SL_TIER_DEVICE] && bytes[SL_TIER_HOST] <= budget[SL_TIER_HOST];
+}
+
 /* Does the plan take more than the machine has, of tiers that nobody limited? Then *limit is what it may take. */
 static bool is_too_large(const sl_setup *setup, const sl_prepared *p, const sl_hardware *machine,
                          size_t limit[SL_TIER_COUNT])
 {
-    size_t extent[SL_TIER_COUNT];
+    size_t peak[SL_TIER_COUNT];
     bool over = false;
     sl_hardware_limits(machine, limit);
-    sl_plan_extent(p->plan, extent);
-    extent[SL_TIER_HOST] += p->reserve_bytes;
+    sl_prepared_peaks(p, peak);
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        over |= !setup->limited[tier] && extent[tier] > limit[tier];
+        over |= !setup->limited[tier] && peak[tier] > limit[tier];
     if (machine->shared_cores) /* one memory */
-        over = extent[SL_TIER_DEVICE] + extent[SL_TIER_HOST] > limit[SL_TIER_DEVICE] + limit[SL_TIER_HOST];
+        over = peak[SL_TIER_DEVICE] + peak[SL_TIER_HOST] > limit[SL_TIER_DEVICE] + limit[SL_TIER_HOST];
     return over;
 }
 
 /* Without budgets everything stays on the device and lies as low as it can; only what is too large for the machine is planned
  * again, within what there is. */
-static sl_status keep_to_machine(sl_setup *setup, sl_prepared *p)
+static sl_status plan_within_machine(sl_setup *setup, sl_prepared *p)
 {
     size_t limit[SL_TIER_COUNT];
     sl_hardware machine;
+    SL_TRY(plan_training(setup, p));
     if (setup->limited[SL_TIER_DEVICE] && setup->limited[SL_TIER_HOST])
         return SL_OK;
     SL_TRY(sl_ask_machine(setup, &machine));
     if (!is_too_large(setup, p, &machine, limit))
         return SL_OK;
-    if (setup->program.workspace_limit == sl_plan_workspace_limit(SIZE_MAX))
-        setup->program.workspace_limit = sl_plan_workspace_limit(limit[SL_TIER_DEVICE]);
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         if (!setup->limited[tier])
-            setup->budget[tier] = limit[tier];
-    sl_plan_destroy(p->plan);
-    sl_costs_destroy(p->costs);
-    sl_program_destroy(p->program);
-    p->plan = NULL, p->costs = NULL, p->program = NULL;
+            p->budget[tier] = setup->budget[tier] = limit[tier];
     return plan_training(setup, p);
 }
 
-static const char *amount(size_t bytes, char out[64])
+/* ---- budgets --------------------------------------------------------------------------------------------------- */
+
+static sl_setup without_budgets(const sl_setup *setup)
 {
-    char text[32];
+    sl_setup job = *setup;
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+        job.budget[tier] = SIZE_MAX;
+        job.share[tier] = 0;
+        job.limited[tier] = false;
+    }
+    return job;
+}
+
+static sl_status plan_validation(const sl_setup *setup, sl_prepared *p);
+
+/* What the job takes without budgets, with costs that need no measuring: the same in every run on a machine. Once a job. */
+static sl_status find_unlimited(const sl_setup *setup, sl_prepared *p)
+{
+    sl_setup job = without_budgets(setup);
+    sl_prepared plain = {0};
+    job.measured = false;
+    sl_status status = begin(&job, &plain);
+    if (status == SL_OK)
+        status = plan_within_machine(&job, &plain);
+    if (status == SL_OK && job.val_every)
+        status = plan_validation(&job, &plain);
+    if (status == SL_OK)
+        sl_prepared_peaks(&plain, p->unlimited_bytes);
+    sl_prepared_destroy(&plain);
+    return status;
+}
+
+/* Percentages become bytes. */
+static sl_status resolve_shares(sl_setup *setup, sl_prepared *p)
+{
+    if (setup->share[SL_TIER_DEVICE] == 0 && setup->share[SL_TIER_HOST] == 0)
+        return SL_OK;
+    SL_TRY(find_unlimited(setup, p));
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        if (setup->share[tier] > 0)
+            setup->budget[tier] = (size_t) fmin(setup->share[tier] * (double) p->unlimited_bytes[tier], 1e18);
+    return SL_OK;
+}
+
+/* Can the plan without budgets be within them? It takes at least the parameters and their state on the device, or a good part of the
+ * machine. Costs are only measured for a plan that the roofline finds within the budgets: measuring takes memory too. */
+static sl_status may_be_loose(const sl_setup *setup, sl_prepared *p, bool *may)
+{
+    size_t persistent = 0, limit[SL_TIER_COUNT];
+    sl_hardware machine;
+    *may = false;
+    if (setup->budget[SL_TIER_DEVICE] == SIZE_MAX && setup->budget[SL_TIER_HOST] == SIZE_MAX)
+        return SL_OK;
+    for (int32_t o = 0; o < p->program->n_objects; o++)
+        persistent += p->program->objects[o].persistent ? p->program->objects[o].bytes : 0;
+    SL_TRY(sl_ask_machine(setup, &machine));
+    sl_hardware_limits(&machine, limit);
+    if (setup->budget[SL_TIER_DEVICE] < SL_MIN(persistent, limit[SL_TIER_DEVICE] / 2))
+        return SL_OK;
+    if (setup->measured && !p->unlimited_bytes[SL_TIER_DEVICE]) {
+        sl_status status = find_unlimited(setup, p);
+        if (status == SL_E_DOES_NOT_FIT)
+            return SL_OK;
+        SL_TRY(status);
+    }
+    *may = is_within(p->unlimited_bytes, setup->budget);
+    return SL_OK;
+}
+
+/* A budget in which the plan without budgets fits does not change that plan: more memory would not make it faster. */
+static sl_status plan_loose(const sl_setup *setup, sl_prepared *p, bool *done)
+{
+    sl_setup job = without_budgets(setup);
+    size_t peak[SL_TIER_COUNT];
+    SL_TRY(may_be_loose(setup, p, done));
+    if (!*done)
+        return SL_OK;
+    sl_status status = plan_within_machine(&job, p);
+    *done = status == SL_OK;
+    if (status == SL_OK) {
+        sl_prepared_peaks(p, peak);
+        *done = is_within(peak, setup->budget);
+    }
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        p->budget[tier] = !*done || setup->limited[tier] ? setup->budget[tier] : job.budget[tier];
+    set_plan_budgets(setup, p);
+    return status == SL_E_DOES_NOT_FIT ? SL_OK : status;
+}
+
+static sl_status plan_job(sl_setup *setup, sl_prepared *p)
+{
+    bool done;
+    SL_TRY(resolve_shares(setup, p));
+    SL_TRY(begin(setup, p));
+    SL_TRY(plan_loose(setup, p, &done));
+    return done ? SL_OK : plan_within_machine(setup, p);
+}
+
+/* ---- what would fit -------------------------------------------------------------------------------------------- */
+
+/* With the percentage where the budget was given as one, rounded up so that it suffices. */
+static const char *amount(const sl_setup *setup, const sl_prepared *p, sl_tier tier, size_t bytes, char out[96])
+{
+    char text[32], percent[32] = "";
+    if (setup->share[tier] > 0)
+        snprintf(percent, sizeof percent, ", %.1f%%", sl_percent_up(bytes, p->unlimited_bytes[tier]));
     if (bytes == SIZE_MAX)
-        snprintf(out, 64, "unlimited");
+        snprintf(out, 96, "unlimited");
     else
-        snprintf(out, 64, "%s (%zu bytes)", sl_format_bytes_up(bytes, text), bytes);
+        snprintf(out, 96, "%s (%zu bytes%s)", sl_format_bytes_up(bytes, text), bytes, percent);
     return out;
 }
 
@@ -151,12 +285,13 @@ static sl_status both_minima(const sl_setup *setup, sl_prepared *p, size_t bytes
 /* The planner's own message does not know of the heap. */
 static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
 {
-    char device[64], host[64], text[2][64], least[256];
+    char given[SL_TIER_COUNT][96], text[SL_TIER_COUNT][96], least[320];
     if (!p->costs)
         SL_TRY(sl_ask_costs(&(sl_asking){setup, p}, p->program, &p->costs));
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         SL_TRY(sl_prepared_minimum(setup, p, (sl_tier) tier, &p->min_bytes[tier]));
-        amount(p->min_bytes[tier], text[tier]);
+        amount(setup, p, (sl_tier) tier, p->min_bytes[tier], text[tier]);
+        amount(setup, p, (sl_tier) tier, setup->budget[tier], given[tier]);
     }
     if (p->min_bytes[SL_TIER_DEVICE] && p->min_bytes[SL_TIER_HOST])
         snprintf(least, sizeof least, "with the other as given, %s of device or %s of host memory would do", text[0],
@@ -166,13 +301,15 @@ static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
                  p->min_bytes[SL_TIER_DEVICE] ? "device" : "host");
     else {
         SL_TRY(both_minima(setup, p, p->both_bytes));
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+            amount(setup, p, (sl_tier) tier, p->both_bytes[tier], text[tier]);
         snprintf(least, sizeof least, "neither alone is enough, %s of device and %s of host memory together would do",
-                 amount(p->both_bytes[SL_TIER_DEVICE], text[0]), amount(p->both_bytes[SL_TIER_HOST], text[1]));
+                 text[0], text[1]);
     }
     return sl_fail(SL_E_DOES_NOT_FIT,
                    "the job does not fit %s of device and %s of host memory: %s; raise a budget, or use a smaller "
                    "--seqlen or --chunk-tokens",
-                   amount(setup->budget[SL_TIER_DEVICE], device), amount(setup->budget[SL_TIER_HOST], host), least);
+                   given[0], given[1], least);
 }
 
 /* Validation runs beside the training plan's persistent objects. First within the memory that training has anyway, which nearly
@@ -219,9 +356,7 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
     sl_setup job = *setup; /* with budgets that it may not have been given */
     *prepared = (sl_prepared){.memo = memo};
     sl_ask_to_remember(&job);
-    sl_status status = plan_training(&job, prepared);
-    if (status == SL_OK)
-        status = keep_to_machine(&job, prepared);
+    sl_status status = plan_job(&job, prepared);
     if (status == SL_E_DOES_NOT_FIT)
         status = does_not_fit(&job, prepared);
     if (status == SL_OK && job.val_every)

@@ -19,15 +19,16 @@ typedef struct sl_prepared {
     sl_program *val_program; /* NULL without validation */
     sl_costs *val_costs;
     sl_plan *val_plan;
-    size_t budget[SL_TIER_COUNT];      /* those given, or the machine's memory; SIZE_MAX: not limited */
-    size_t reserve_bytes;              /* of the host budget, for the heap */
-    size_t plan_budget[SL_TIER_COUNT]; /* what the planner was given */
-    size_t min_bytes[SL_TIER_COUNT];   /* set when it does not fit; see sl_prepared_minimum */
-    size_t both_bytes[SL_TIER_COUNT];  /* set when neither of these would do: what does together */
-    sl_cost_memo memo;                 /* costs measured so far */
-    sl_pages_ahead *ahead;             /* the host arena, touched while costs are measured; NULL: not begun */
-    double plan_s;                     /* building and planning */
-    double measure_s;                  /* finding costs */
+    size_t budget[SL_TIER_COUNT];          /* those given, or the machine's memory; SIZE_MAX: not limited */
+    size_t unlimited_bytes[SL_TIER_COUNT]; /* what the job takes without budgets; 0: nobody had to know */
+    size_t reserve_bytes;                  /* of the host budget, for the heap */
+    size_t plan_budget[SL_TIER_COUNT];     /* what the planner was given */
+    size_t min_bytes[SL_TIER_COUNT];       /* set when it does not fit; see sl_prepared_minimum */
+    size_t both_bytes[SL_TIER_COUNT];      /* set when neither of these would do: what does together */
+    sl_cost_memo memo;                     /* costs measured so far */
+    sl_pages_ahead *ahead;                 /* the host arena, touched while costs are measured; NULL: not begun */
+    double plan_s;                         /* building and planning */
+    double measure_s;                      /* finding costs */
 } sl_prepared;
 
 /* `prepared` is zero, or holds nothing but a memo to go on with.
@@ -35,6 +36,8 @@ typedef struct sl_prepared {
  * and those budgets. */
 sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared);
 void sl_prepared_destroy(sl_prepared *prepared);
+/* What the run takes of each tier, as planned: validation and the heap included. */
+void sl_prepared_peaks(const sl_prepared *prepared, size_t peak[SL_TIER_COUNT]);
 /* The smallest budget of a tier with the other as given, heap included; 0 if none does. */
 sl_status sl_prepared_minimum(const sl_setup *setup, sl_prepared *prepared, sl_tier tier, size_t *bytes);
 

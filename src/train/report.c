@@ -56,7 +56,7 @@ void sl_run_measured(const sl_trainer *t, sl_summary *m)
 static void predicted(const sl_trainer *t, sl_summary *p)
 {
     *p = t->prepared.plan->predicted;
-    p->peak_bytes[SL_TIER_HOST] += t->prepared.reserve_bytes;
+    sl_prepared_peaks(&t->prepared, p->peak_bytes);
     memcpy(p->budget_bytes, t->prepared.budget, sizeof p->budget_bytes);
 }
 
@@ -107,6 +107,8 @@ void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
         .interrupted = t->interrupted,
     };
     memcpy(v->budget_bytes, t->prepared.budget, sizeof v->budget_bytes);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        v->unlimited_bytes[tier] = t->setup.share[tier] > 0 ? t->prepared.unlimited_bytes[tier] : 0;
     predicted(t, &v->predicted);
     sl_run_measured(t, &v->measured);
 }
