@@ -146,7 +146,7 @@ static void print_pair(const char *name, const char *predicted, const char *meas
     printf("\n%-14s %14s %14s", name, predicted, measured);
 }
 
-static void print_end(const sl_trainer_view *v, const run_state *state)
+static void print_end(const sl_trainer *trainer, const sl_trainer_view *v, const run_state *state)
 {
     char a[32], b[32], c[32];
     const sl_summary *p = &v->predicted, *m = &v->measured;
@@ -169,7 +169,8 @@ static void print_end(const sl_trainer_view *v, const run_state *state)
         if (v->budget_bytes[tier] != SIZE_MAX)
             printf(" (budget %s)", sl_format_bytes(v->budget_bytes[tier], c));
     }
-    putchar('\n');
+    print_pair("the process", "", sl_format_bytes(sl_trainer_process_bytes(trainer), a));
+    printf(" (code, libraries, stacks: beside the budgets)\n");
     if (v->out)
         printf("\nfiles   %s/events.jsonl\n", v->out);
     if (v->checkpoint)
@@ -208,7 +209,7 @@ static sl_status run(sl_trainer *trainer, bool quiet)
         validated = view.val_step;
     }
     if (view.step > view.first_step)
-        print_end(&view, &state);
+        print_end(trainer, &view, &state);
     if (view.interrupted)
         printf("stopped as asked after step %lld; %s\n", (long long) view.step,
                !view.out                          ? "without --out there was no place for a checkpoint"

@@ -79,3 +79,20 @@ size_t sl_memory_bytes(void)
     size_t machine = (size_t) sysconf(_SC_PHYS_PAGES) * (size_t) sysconf(_SC_PAGESIZE);
     return SL_MIN(machine, sl_memory_limit(""));
 }
+
+sl_resident sl_memory_resident(void)
+{
+    sl_resident resident = {0};
+    char line[256];
+    uint64_t kib;
+    FILE *file = fopen("/proc/self/status", "r");
+    if (!file)
+        return resident;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "RssAnon: %" SCNu64, &kib) == 1)
+            resident.anonymous = (size_t) kib << 10;
+        else if (sscanf(line, "RssFile: %" SCNu64, &kib) == 1 || sscanf(line, "RssShmem: %" SCNu64, &kib) == 1)
+            resident.mapped += (size_t) kib << 10;
+    fclose(file);
+    return resident;
+}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/memory_limit.h"
 #include "train/run.h"
 #include "train/summary.h"
 
@@ -39,6 +40,11 @@ static size_t arena_peak(const sl_trainer *t, sl_tier tier)
 static size_t host_peak(const sl_trainer *t)
 {
     return SL_MAX(t->heap_before_peak, arena_peak(t, SL_TIER_HOST) + sl_heap_peak_bytes());
+}
+
+size_t sl_trainer_process_bytes(const sl_trainer *t)
+{
+    return t->base_bytes + sl_memory_resident().mapped;
 }
 
 void sl_run_measured(const sl_trainer *t, sl_summary *m)
@@ -169,6 +175,7 @@ sl_status sl_trainer_report(sl_trainer *t, const char **json)
         sl_json_put_f64(&w, NULL, t->loss[i]);
     sl_json_end_array(&w);
     put_summary(&w, &measured);
+    sl_json_put_bytes(&w, "process_bytes", sl_trainer_process_bytes(t));
     if (t->device->class->overhead)
         sl_json_put_bytes(&w, "device_context_bytes", t->device->class->overhead(t->device));
     sl_json_put_f64(&w, "predicted_step_s", t->prepared.plan->predicted.step_s);
@@ -350,6 +357,7 @@ sl_status sl_run_event_end(sl_trainer *t, const char *reason)
     sl_json_put_i64(w, "step", t->progress.step);
     sl_json_put_f64(w, "predicted_step_s", t->prepared.plan->predicted.step_s);
     put_summary(w, &measured);
+    sl_json_put_bytes(w, "process_bytes", sl_trainer_process_bytes(t));
     put_streams(w, &measured);
     put_ops(t, w);
     return sl_events_end(t->events);

@@ -49,7 +49,9 @@ struct sl_trainer {
     char checkpoint[1024];
     sl_status failed; /* why the run cannot go on: its state is no step's; SL_OK: it can */
     bool interrupted;
-    size_t heap_before_peak; /* heap's peak while planning, before there were arenas */
+    size_t arena_bytes[SL_TIER_COUNT]; /* mapped */
+    size_t base_bytes;                 /* anonymous memory beside heap and arenas, once both are there */
+    size_t heap_before_peak;           /* heap's peak while planning, before there were arenas */
     atomic_bool stop;
     sl_text report;
 };

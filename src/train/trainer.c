@@ -16,6 +16,7 @@
 #include "core/file.h"
 #include "core/io_error.h"
 #include "core/log.h"
+#include "core/memory_limit.h"
 #include "train/run.h"
 
 /* A batch of copies has the gradient of its distinct sequences alone, at many times their cost. */
@@ -139,6 +140,7 @@ static sl_status open_device(sl_trainer *t)
         config.max_commands = SL_MAX(config.max_commands, commands);
         config.max_events = SL_MAX(config.max_events, events);
     }
+    memcpy(t->arena_bytes, config.arena_bytes, sizeof t->arena_bytes);
     /* Up to here the heap was all there was on the host, but for an arena touched ahead and the measuring's own, which are within the
      * budget; from here on it stands beside the arena. */
     t->heap_before_peak = sl_heap_peak_bytes() + sl_pages_ahead_bytes(p->ahead);
@@ -151,6 +153,15 @@ static sl_status open_device(sl_trainer *t)
         return SL_OK;
     t->validation = (sl_run_side){p->val_program, p->val_plan, NULL};
     return sl_engine_create(t->device, p->val_program, p->val_plan, &t->validation.engine);
+}
+
+/* Before the first step: arenas are resident only where opening the device pins them. */
+static void measure_base(sl_trainer *t)
+{
+    const sl_device *device = t->device;
+    size_t known = sl_heap_bytes() + (device->class->pins_host ? t->arena_bytes[SL_TIER_HOST] : 0);
+    size_t resident = sl_memory_resident().anonymous;
+    t->base_bytes = resident > known ? resident - known : 0;
 }
 
 static sl_status allocate(sl_trainer *t)
@@ -207,6 +218,7 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     double start = sl_clock_s();
     SL_TRY_GOTO(open_device(t), fail);
     SL_TRY_GOTO(allocate(t), fail);
+    measure_base(t);
     t->memory_s = sl_clock_s() - start;
     SL_TRY_GOTO(begin_or_resume(t), fail);
     t->weights_s = sl_clock_s() - start - t->memory_s;

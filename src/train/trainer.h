@@ -41,6 +41,8 @@ typedef struct sl_trainer_view {
     bool interrupted;        /* sl_trainer_request_stop ended the run */
 } sl_trainer_view;
 
+/* Host memory of the process itself, beside what the budgets count: code, libraries and what they allocate, stacks. */
+size_t sl_trainer_process_bytes(const sl_trainer *trainer);
 /* Points into the trainer; valid until its next call. No allocation. */
 void sl_trainer_look(const sl_trainer *trainer, sl_trainer_view *view);
 
