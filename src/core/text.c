@@ -182,9 +182,11 @@ sl_status sl_parse_budget(const char *text, sl_budget *out)
     const char *at = skip_spaces(text);
     uint64_t whole;
     double fraction;
+    size_t bytes;
     if (!strchr(text, '%')) {
-        *out = (sl_budget){0};
-        return sl_parse_bytes(text, &out->bytes);
+        SL_TRY(sl_parse_bytes(text, &bytes));
+        *out = (sl_budget){.bytes = bytes};
+        return SL_OK;
     }
     if (!read_decimal(&at, &whole, &fraction) || *(at = skip_spaces(at)) != '%' || *skip_spaces(at + 1))
         return sl_fail(SL_E_USAGE, "\"%.60s\" is not a percentage; write for example 40%% or 12.5%%", text);

@@ -425,8 +425,9 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     resolve_schedule(o, &setup);
     SL_TRY(resolve_chunking(o, &setup));
     resolve_program(o, &setup);
-    if (sl_options_is_set(o, "workspace-mem"))
-        setup.program.workspace_limit = SL_MAX(sl_options_bytes(o, "workspace-mem"), (size_t) 1);
+    setup.fixed_workspace = sl_options_is_set(o, "workspace-mem");
+    setup.program.workspace_limit = setup.fixed_workspace ? SL_MAX(sl_options_bytes(o, "workspace-mem"), (size_t) 1)
+                                                          : sl_plan_workspace_limit(setup.budget[SL_TIER_DEVICE]);
     setup.data = sl_options_string(o, "data");
     setup.val_data = sl_options_string(o, "val-data");
     setup.bytes = is(o, "data-format", "bytes");

@@ -29,7 +29,7 @@ typedef enum sl_on_nan { SL_ON_NAN_STOP, SL_ON_NAN_SKIP } sl_on_nan;
 /* A job made definite. Strings point into the job, which outlives it. */
 typedef struct sl_setup {
     sl_model model;
-    sl_program_config program; /* chunks_per_round 0: the planner chooses; workspace_limit 0: by the device's budget */
+    sl_program_config program; /* chunks_per_round 0: the planner chooses */
     sl_schedule schedule;
     char device[32]; /* the class's name: "auto" is resolved */
     int threads;     /* 0: one per core */
@@ -38,6 +38,7 @@ typedef struct sl_setup {
     size_t budget[SL_TIER_COUNT]; /* SIZE_MAX: not limited */
     double share[SL_TIER_COUNT];  /* of what the job takes without budgets, found when it is planned; 0: in bytes */
     bool limited[SL_TIER_COUNT];  /* somebody said so; else the machine's memory is the limit */
+    bool fixed_workspace;         /* by --workspace-mem; else by the device's budget */
     double clip;
     sl_on_nan on_nan;
     bool mask_documents;

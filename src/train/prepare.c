@@ -55,8 +55,8 @@ static void set_plan_budgets(const sl_setup *setup, sl_prepared *p)
 
 static size_t workspace_limit(const sl_setup *setup)
 {
-    return setup->program.workspace_limit ? setup->program.workspace_limit
-                                          : sl_plan_workspace_limit(setup->budget[SL_TIER_DEVICE]);
+    return setup->fixed_workspace ? setup->program.workspace_limit
+                                  : sl_plan_workspace_limit(setup->budget[SL_TIER_DEVICE]);
 }
 
 /* The job with the smallest workspaces its kernels can do with: what decides whether it fits at all. */

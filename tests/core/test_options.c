@@ -108,6 +108,37 @@ TEST(wrong_arguments)
     CHECK_FAILS(parse_args(longer, NULL, NULL), SL_E_USAGE);
 }
 
+/* A budget is an amount or a share, from every source, and is kept as it was written. */
+TEST(budgets)
+{
+    static const sl_option memory[] = {
+        {"host-mem", "BYTES|PERCENT", SL_OPT_BUDGET, "unlimited", "Budgets", "Host memory."},
+        {"device-mem", "BYTES", SL_OPT_BYTES, "unlimited", "Budgets", "Bytes alone."}};
+    sl_options_destroy(options);
+    CHECK_OK(sl_options_create(memory, SL_COUNT(memory), &options));
+    CHECK(sl_options_budget(options, "host-mem").bytes == SIZE_MAX &&
+          sl_options_budget(options, "host-mem").share == 0);
+    CHECK_OK(parse_text("host-mem = 30%"));
+    CHECK_NEAR(sl_options_budget(options, "host-mem").share, 0.3, 1e-12);
+    CHECK_OK(parse_text("{\"host-mem\": \"35 %\"}"));
+    CHECK_NEAR(sl_options_budget(options, "host-mem").share, 0.35, 1e-12);
+    CHECK_STR(sl_options_string(options, "host-mem"), "35 %");
+    CHECK_OK(parse_args("--host-mem", "2GiB", NULL));
+    CHECK(sl_options_budget(options, "host-mem").bytes == (size_t) 2 << 30);
+    sl_options_destroy(options);
+    CHECK_OK(sl_options_create(memory, SL_COUNT(memory), &options));
+    setenv("SLUICE_HOST_MEM", "40%", 1);
+    CHECK_OK(sl_options_parse_env(options));
+    CHECK_NEAR(sl_options_budget(options, "host-mem").share, 0.4, 1e-12);
+    setenv("SLUICE_HOST_MEM", "40 %%", 1);
+    CHECK_FAILS(sl_options_parse_env(options), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "SLUICE_HOST_MEM");
+    unsetenv("SLUICE_HOST_MEM");
+    CHECK_FAILS(parse_args("--host-mem=0%", NULL, NULL), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "give a percentage above 0");
+    CHECK_FAILS(parse_args("--device-mem=40%", NULL, NULL), SL_E_USAGE);
+}
+
 TEST(files)
 {
     fresh();
@@ -261,6 +292,7 @@ int main(int argc, char **argv)
     RUN(defaults);
     RUN(arguments);
     RUN(wrong_arguments);
+    RUN(budgets);
     RUN(files);
     RUN(wrong_files);
     RUN(precedence);

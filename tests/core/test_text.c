@@ -52,6 +52,49 @@ TEST(bytes_are_read)
     }
 }
 
+TEST(budgets_are_read)
+{
+    static const struct {
+        const char *text;
+        size_t bytes;
+        double share;
+    } good[] = {{"40%", SIZE_MAX, 0.4},    {" 12.5 % ", SIZE_MAX, 0.125}, {"250%", SIZE_MAX, 2.5},
+                {"0.1%", SIZE_MAX, 0.001}, {"64 MiB", 64 << 20, 0},       {"unlimited", SIZE_MAX, 0}};
+    for (int64_t i = 0; i < SL_COUNT(good); i++) {
+        sl_budget budget;
+        CHECK_OK(sl_parse_budget(good[i].text, &budget));
+        CHECK_MSG(budget.bytes == good[i].bytes, "%s: %zu bytes", good[i].text, budget.bytes);
+        CHECK_NEAR(budget.share, good[i].share, 1e-12);
+    }
+    static const char *const bad[] = {"",
+                                      "%",
+                                      "40 %%",
+                                      "0%",
+                                      "-4%",
+                                      "x%",
+                                      "40% of it",
+                                      "1e2%",
+                                      "%40",
+                                      "nan%",
+                                      "+5%",
+                                      "4 0 %",
+                                      "1000001%",
+                                      "0x4%",
+                                      "40%40",
+                                      "40MiB%",
+                                      ".%",
+                                      "0.00%",
+                                      "99999999999999999999999%"};
+    for (int64_t i = 0; i < SL_COUNT(bad); i++) {
+        sl_budget budget = {77, 77};
+        CHECK_FAILS(sl_parse_budget(bad[i], &budget), SL_E_USAGE);
+        CHECK_MSG(budget.bytes == 77 && budget.share == 77, "%s: output touched", bad[i]);
+    }
+    CHECK_NEAR(sl_percent_up(1, 3), 33.4, 1e-9); /* as a budget it suffices */
+    CHECK_NEAR(sl_percent_up(500, 1000), 50, 0);
+    CHECK_NEAR(sl_percent_up(5, 0), 0, 0);
+}
+
 TEST(numbers_are_read)
 {
     int64_t integer;
@@ -187,6 +230,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(bytes_are_read);
+    RUN(budgets_are_read);
     RUN(numbers_are_read);
     RUN(numbers_are_shown);
     RUN(a_decimal_comma_changes_nothing);

@@ -1,0 +1,120 @@
+/* Budgets as shares of what a job takes without budgets, budgets larger than that, and the example's budget on every device. */
+#include "run_job.h"
+
+TEST(a_share_is_of_the_plan_without_budgets)
+{
+    sl_forecast_view free, view;
+    static const char *const jobs[] = {"seed 1", "val-every 1 val-share 0.3 val-steps 2", "costs measured"};
+    for (int64_t i = 0; i < SL_COUNT(jobs); i++) {
+        char options[256];
+        snprintf(options, sizeof options, "%s costs roofline", jobs[i]);
+        forecast_job(options, &free);
+        CHECK(free.feasible && free.unlimited_bytes[SL_TIER_DEVICE] == 0);
+        const size_t *takes = free.predicted.peak_bytes;
+        snprintf(options, sizeof options, "%s device-mem 50%% host-mem 1000%%", jobs[i]);
+        forecast_job(options, &view);
+        CHECK_MSG(view.feasible, "%s: %s", jobs[i], view.why_not);
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+            CHECK_U64(view.unlimited_bytes[tier], takes[tier]);
+        CHECK_U64(view.budget_bytes[SL_TIER_DEVICE], takes[SL_TIER_DEVICE] / 2);
+        CHECK_U64(view.budget_bytes[SL_TIER_HOST], 10 * takes[SL_TIER_HOST]);
+        CHECK(view.predicted.peak_bytes[SL_TIER_DEVICE] <= view.budget_bytes[SL_TIER_DEVICE]);
+    }
+}
+
+TEST(too_small_a_share_names_one_that_fits)
+{
+    sl_forecast_view view;
+    char options[128], percent[32];
+    forecast_job("device-mem 1%", &view);
+    CHECK(!view.feasible && view.min_bytes[SL_TIER_DEVICE] > 0);
+    size_t least = view.min_bytes[SL_TIER_DEVICE], whole = view.unlimited_bytes[SL_TIER_DEVICE];
+    snprintf(percent, sizeof percent, "%.1f%%", sl_percent_up(least, whole));
+    snprintf(options, sizeof options, "device-mem %s", percent);
+    forecast_job(options, &view);
+    CHECK_MSG(view.feasible, "%s: %s", percent, view.why_not);
+    snprintf(options, sizeof options, "device-mem %.1f%%", sl_percent_up(least, whole) - 0.1);
+    forecast_job(options, &view);
+    CHECK_MSG(!view.feasible, "%s are said to be the least, and a tenth less fits", percent);
+    sl_job *job = make_job("device-mem 1%");
+    sl_trainer *trainer;
+    CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_DOES_NOT_FIT);
+    CHECK_CONTAINS(sl_error_message(), percent);
+    sl_job_destroy(job);
+}
+
+/* More than the job takes changes nothing: no byte more is mapped, whatever the budget says. */
+TEST(large_budgets_are_not_used)
+{
+    static const char *const budgets[] = {
+        "device-mem 1000%", "device-mem 100TiB", "device-mem 100TiB host-mem 100TiB",
+        "host-mem 100TiB",  "device-mem 100%",   "device-mem 100TiB val-every 2 val-share 0.3 val-steps 2"};
+    outcome free, run;
+    run_job("seed 1", 100, &free);
+    const size_t *takes = free.view.predicted.peak_bytes;
+    for (int64_t i = 0; i < SL_COUNT(budgets); i++) {
+        run_job(budgets[i], 100, &run);
+        bool same = i < 5;
+        CHECK_MSG(!same || same_run(&free, &run), "%s: other bits", budgets[i]);
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+            CHECK_MSG(!same || run.view.predicted.peak_bytes[tier] == takes[tier], "%s: tier %d takes %zu, not %zu",
+                      budgets[i], tier, run.view.predicted.peak_bytes[tier], takes[tier]);
+        CHECK_MSG(run.view.measured.peak_bytes[SL_TIER_DEVICE] <= takes[SL_TIER_DEVICE] * 11 / 10, "%s: %zu of %zu",
+                  budgets[i], run.view.measured.peak_bytes[SL_TIER_DEVICE], takes[SL_TIER_DEVICE]);
+    }
+}
+
+TEST(a_run_goes_on_in_another_share)
+{
+    outcome whole, part;
+    char options[512];
+    run_job("device-mem 70%", 100, &whole);
+    snprintf(options, sizeof options, "device-mem 60%% out '%s' checkpoint-every 1", test_path("run"));
+    run_job(options, 2, &part);
+    snprintf(options, sizeof options, "device-mem 50%% out '%s' resume true", test_path("run"));
+    run_job(options, 100, &part);
+    CHECK_STR(part.hash, whole.hash);
+    CHECK(part.view.unlimited_bytes[SL_TIER_DEVICE] > 0 &&
+          part.view.budget_bytes[SL_TIER_DEVICE] == part.view.unlimited_bytes[SL_TIER_DEVICE] / 2);
+}
+
+/* `make run` is the first command anybody gives: its budget fits everywhere, and is one. */
+TEST(the_example_fits_every_device)
+{
+    static const char *const devices[][2] = {{"hw", "h200"},    {"hw", "h100"},    {"hw", "a100"},   {"hw", "rtx5090"},
+                                             {"hw", "rtx3090"}, {"device", "cpu"}, {"hw", "this"},   {"threads", "1"},
+                                             {"threads", "2"},  {"threads", "8"},  {"threads", "16"}};
+    for (int64_t i = 0; i < SL_COUNT(devices); i++) {
+        sl_job *job;
+        sl_forecast *forecast;
+        sl_forecast_view v;
+        CHECK_OK(sl_job_create(&job));
+        CHECK_OK(sl_job_set(job, "costs", "roofline"));
+        CHECK_OK(sl_job_set(job, devices[i][0], devices[i][1]));
+        CHECK_OK(sl_job_set(job, "config", SL_SOURCE_DIR "/examples/first-run.json"));
+        CHECK_OK(sl_forecast_create(job, &forecast));
+        sl_forecast_look(forecast, &v);
+        CHECK_MSG(v.feasible, "%s: %s", devices[i][1], v.why_not);
+        CHECK_MSG(v.budget_bytes[SL_TIER_DEVICE] < 7 * (v.unlimited_bytes[SL_TIER_DEVICE] / 10),
+                  "%s: a budget of %zu of %zu bytes", devices[i][1], v.budget_bytes[SL_TIER_DEVICE],
+                  v.unlimited_bytes[SL_TIER_DEVICE]);
+        CHECK_MSG(v.predicted.peak_bytes[SL_TIER_DEVICE] <= v.budget_bytes[SL_TIER_DEVICE], "%s: %zu bytes",
+                  devices[i][1], v.predicted.peak_bytes[SL_TIER_DEVICE]);
+        /* Some margin: libraries may take more than a profile says. */
+        CHECK_MSG(v.min_bytes[SL_TIER_DEVICE] <= v.budget_bytes[SL_TIER_DEVICE] / 10 * 8, "%s: the least is %zu of %zu",
+                  devices[i][1], v.min_bytes[SL_TIER_DEVICE], v.budget_bytes[SL_TIER_DEVICE]);
+        sl_forecast_destroy(forecast);
+        sl_job_destroy(job);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(a_share_is_of_the_plan_without_budgets);
+    RUN(too_small_a_share_names_one_that_fits);
+    RUN(large_budgets_are_not_used);
+    RUN(a_run_goes_on_in_another_share);
+    RUN(the_example_fits_every_device);
+    return test_end();
+}
