@@ -5,7 +5,7 @@
 set -uo pipefail
 source=${SLUICE_SOURCE:?source folder}
 build=${SLUICE_BUILD:?build folder}
-sluice=${SLUICE:?path of the sluice program}
+sluice=$(realpath "${SLUICE:?path of the sluice program}")
 dir=$(mktemp -d "${TMPDIR:-/tmp}/sluice-cuda-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 headers=''
@@ -75,6 +75,17 @@ grep -q "issued when this or an earlier command of the step had failed, SLUICE_C
 # A NaN: the step is run again command by command.
 train nan --steps 5 --lr 1e10 --warmup 0 --schedule constant && fail "nan: there was none"
 [[ $(tail -n 1 "$dir/nan.err") == *"is not finite"*": task "* ]] || fail "nan: $(tail -n 1 "$dir/nan.err")"
+
+# The example's budget fits a GPU, and is one.
+example() { # flags
+    (cd "$source" && "$sluice" plan --config examples/first-run.json --device cuda --json "$@") > "$dir/example.out" 2> "$dir/example.err" || return 1
+    figure() { sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$dir/example.out"; }
+    budget=$(figure device_budget_bytes) unlimited=$(figure device_unlimited_bytes) peak=$(figure device_peak_bytes)
+    [[ $budget && $unlimited && $peak ]] && ((peak <= budget && budget < unlimited / 10 * 7))
+}
+for costs in roofline measured; do
+    example --costs $costs || fail "the example, costs $costs: $budget of $unlimited bytes, $(tail -n 1 "$dir/example.err")"
+done
 
 echo "$failures failures"
 exit $((failures > 0))
