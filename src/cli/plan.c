@@ -9,7 +9,7 @@
 
 static const char usage[] =
     "usage: sluice plan --model M --seqlen S [--tokens-per-step T] [--hw NAME|FILE]\n"
-    "                   [--device-mem BYTES] [--host-mem BYTES] [--json] ...\n"
+    "                   [--device-mem BYTES|PERCENT] [--host-mem ...] [--json] ...\n"
     "\n"
     "Says whether a training job fits two memory budgets, how fast it will be and what limits it,\n"
     "without running it and without the accelerator: --hw h200 plans for a machine elsewhere. Takes the\n"
@@ -47,7 +47,7 @@ static void print_refusal(const sl_forecast_view *f)
         const char *other = tier_names[!tier];
         char budget[SL_CLI_BUDGET], least[64], needed[128];
         if (f->min_bytes[tier])
-            snprintf(needed, sizeof needed, "%s (%zu bytes) would do",
+            snprintf(needed, sizeof needed, "%s would do, %zu bytes",
                      format_least(f, (sl_tier) tier, f->min_bytes[tier], least), f->min_bytes[tier]);
         else
             snprintf(needed, sizeof needed, "no amount would do");

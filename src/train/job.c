@@ -106,7 +106,9 @@ static const sl_option table[] = {
      "Default: what the job likes, as long as the machine has it; else it is planned for what there is. unlimited: "
      "not held against the machine."},
     {"host-mem", "BYTES|PERCENT", SL_OPT_BUDGET, "unlimited", "Machine and memory",
-     "Hard budget of host memory, Sluice's own structures and buffers included. Default: as --device-mem."},
+     "Hard budget of host memory, Sluice's own structures and buffers included; bytes or a percentage as above. "
+     "Default: "
+     "as --device-mem."},
     {"workspace-mem", "BYTES", SL_OPT_BYTES, NULL, "Machine and memory",
      "The most device memory a kernel takes for itself where it has the choice (attention's backward): time against "
      "room for the rest, never a bit of the result. Default: a "
