@@ -9,7 +9,7 @@
 
 static const char usage[] =
     "usage: sluice plan --model M --seqlen S [--tokens-per-step T] [--hw NAME|FILE]\n"
-    "                   [--device-mem BYTES|PERCENT] [--host-mem ...] [--json] ...\n"
+    "                   [--device-mem BYTES|PERCENT] [--host-mem BYTES|PERCENT] [--json] ...\n"
     "\n"
     "Says whether a training job fits two memory budgets, how fast it will be and what limits it,\n"
     "without running it and without the accelerator: --hw h200 plans for a machine elsewhere. Takes the\n"
@@ -45,10 +45,12 @@ static void print_refusal(const sl_forecast_view *f)
     printf("does not fit\n");
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         const char *other = tier_names[!tier];
-        char budget[SL_CLI_BUDGET], least[64], needed[128];
+        char budget[SL_CLI_BUDGET], least[32], needed[128], percent[32] = "";
+        if (f->unlimited_bytes[tier])
+            snprintf(percent, sizeof percent, ", %.1f%%", sl_percent_up(f->min_bytes[tier], f->unlimited_bytes[tier]));
         if (f->min_bytes[tier])
-            snprintf(needed, sizeof needed, "%s would do, %zu bytes",
-                     format_least(f, (sl_tier) tier, f->min_bytes[tier], least), f->min_bytes[tier]);
+            snprintf(needed, sizeof needed, "%s (%zu bytes%s) would do", sl_format_bytes_up(f->min_bytes[tier], least),
+                     f->min_bytes[tier], percent);
         else
             snprintf(needed, sizeof needed, "no amount would do");
         printf("  %-8s %10s given; with the %s memory as given %s\n", tier_names[tier],

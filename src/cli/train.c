@@ -20,7 +20,8 @@
 
 static const char usage[] =
     "usage: sluice train --model M --data D --seqlen S --steps N [--tokens-per-step T]\n"
-    "                    [--device-mem BYTES|PERCENT] [--host-mem ...] [--out DIR] [--resume] [--json] ...\n"
+    "                    [--device-mem BYTES|PERCENT] [--host-mem BYTES|PERCENT]\n"
+    "                    [--out DIR] [--resume] [--json] ...\n"
     "\n"
     "Trains a model under hard memory budgets. Placement never changes bits: any budget gives the same\n"
     "losses and weights. A run that is killed at any moment goes on with --resume, under the same or\n"
