@@ -37,14 +37,10 @@ typedef struct sl_rounds {
 static void list_candidates(sl_rounds *r)
 {
     const sl_chunking *c = &r->step.base->chunking;
-    int64_t unit = 1, chunks = SL_DIV_UP(c->seqlen * c->sequences, c->chunk_tokens);
-    if (c->chunk_tokens < c->seqlen) {
-        unit = SL_DIV_UP(c->seqlen, c->chunk_tokens);
-        chunks = unit * c->sequences;
-    }
+    int64_t unit = sl_chunking_slices(c), chunks = sl_chunking_chunks(c), fixed = r->step.base->chunks_per_round;
     r->step.chunks = chunks;
-    if (r->step.base->chunks_per_round > 0 || r->step.base->forward_only) {
-        r->list[r->count++].chunks = r->step.base->chunks_per_round > 0 ? r->step.base->chunks_per_round : unit;
+    if (fixed > 0 || r->step.base->forward_only) {
+        r->list[r->count++].chunks = fixed > 0 ? sl_chunking_round(c, fixed) : unit;
         return;
     }
     for (int64_t n = unit, power = unit; n < chunks && r->count < MAX_CANDIDATES - 1;) {

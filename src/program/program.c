@@ -28,6 +28,23 @@ int64_t sl_chunk_tokens_default(int64_t seqlen, int64_t sequences, int64_t targe
     return SL_DIV_UP(sequences, chunks) * seqlen;
 }
 
+int64_t sl_chunking_slices(const sl_chunking *c)
+{
+    return SL_DIV_UP(c->seqlen, SL_MIN(c->chunk_tokens, c->seqlen));
+}
+
+int64_t sl_chunking_chunks(const sl_chunking *c)
+{
+    return c->chunk_tokens < c->seqlen ? c->sequences * sl_chunking_slices(c)
+                                       : SL_DIV_UP(c->sequences, c->chunk_tokens / c->seqlen);
+}
+
+int64_t sl_chunking_round(const sl_chunking *c, int64_t wanted)
+{
+    int64_t chunks = sl_chunking_chunks(c), slices = sl_chunking_slices(c);
+    return wanted > 0 ? SL_MAX(SL_MIN(wanted, chunks) / slices * slices, slices) : chunks;
+}
+
 const char *sl_precision_name(sl_precision precision)
 {
     static const char *const names[] = {"f32", "bf16", "bf16-master"};
@@ -73,12 +90,9 @@ static sl_status cut_chunks(builder *b)
     const sl_chunking *c = &p->config.chunking;
     int64_t each = SL_MAX(1, c->chunk_tokens / c->seqlen); /* sequences per chunk */
     b->sliced = c->chunk_tokens < c->seqlen;
-    b->slices = SL_DIV_UP(c->seqlen, SL_MIN(c->chunk_tokens, c->seqlen));
-    p->n_chunks = (int32_t) (b->sliced ? c->sequences * b->slices : SL_DIV_UP(c->sequences, each));
-    b->chunks_per_round =
-        p->config.chunks_per_round > 0 ? SL_MIN(p->config.chunks_per_round, p->n_chunks) : p->n_chunks;
-    if (b->sliced)
-        b->chunks_per_round = SL_MAX(b->slices, b->chunks_per_round / b->slices * b->slices);
+    b->slices = sl_chunking_slices(c);
+    p->n_chunks = (int32_t) sl_chunking_chunks(c);
+    b->chunks_per_round = sl_chunking_round(c, p->config.chunks_per_round);
     p->config.chunks_per_round = b->chunks_per_round;
     p->n_rounds = (int32_t) SL_DIV_UP(p->n_chunks, b->chunks_per_round);
     p->tokens = c->seqlen * c->sequences;

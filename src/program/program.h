@@ -97,6 +97,12 @@ typedef struct sl_program_config {
     size_t workspace_limit;   /* placement: the most a kernel should take for itself; 0: as it likes */
 } sl_program_config;
 
+/* Slices of a sequence (1: packed), chunks of a step, and chunks of a round where `wanted` are (0: all): at most the step's, and
+ * slices of a sequence stay in one round. */
+int64_t sl_chunking_slices(const sl_chunking *chunking);
+int64_t sl_chunking_chunks(const sl_chunking *chunking);
+int64_t sl_chunking_round(const sl_chunking *chunking, int64_t wanted);
+
 /* A chunk's place in the step. */
 typedef struct sl_chunk {
     int64_t first_sequence, n_sequences; /* packed: whole sequences */

@@ -120,7 +120,8 @@ static const sl_option table[] = {
      "bits, so "
      "it is kept across resumes. Default: from the sequence length."},
     {"chunks-per-round", "N", SL_OPT_I64, "0", "Machine and memory",
-     "Chunks that go forward and backward together; 0: the planner chooses. Changes no bit of the result."},
+     "Chunks that go forward and backward together; where sequences are cut into slices, a multiple of their number. "
+     "0: the planner chooses. Changes no bit of the result."},
     {"hw", "NAME|FILE", SL_OPT_STRING, NULL, "Machine and memory",
      "Plan for another machine: h200, h100, a100, rtx5090, rtx3090, this, or a JSON profile. Implies --costs "
      "roofline."},
@@ -322,6 +323,14 @@ static sl_status resolve_chunking(const sl_options *o, sl_setup *setup)
                            c->chunk_tokens, seqlen);
         c->chunk_tokens = SL_MIN(c->chunk_tokens, tokens);
     }
+    /* The backward of a sequence visits its slices in reverse, so they belong to one round. */
+    const int64_t slices = sl_chunking_slices(c), together = sl_options_i64(o, "chunks-per-round");
+    if (together % slices != 0)
+        return sl_fail(SL_E_USAGE,
+                       "--chunks-per-round %" PRId64 " would split a sequence over rounds: its %" PRId64
+                       " slices of %" PRId64 " tokens belong together; give a multiple of %" PRId64
+                       ", or 0 to let the planner choose",
+                       together, slices, c->chunk_tokens, slices);
     return SL_OK;
 }
 
