@@ -7,18 +7,36 @@
 #include "bench/bench.h"
 #include "cli/cli.h"
 #include "core/file.h"
+#include "core/suggest.h"
+
+static const char usage[] = "usage: sluice bench NAME [--quick] [--warmup N] [--steps N] [--json] [--out FILE] ...\n"
+                            "\n"
+                            "One benchmark per question, on any machine and device. A result that differs from its\n"
+                            "baseline is refused: its speed is withheld and the exit code is 1.";
 
 static void print_list(FILE *out)
 {
     int64_t count;
     const sl_bench_def *const *defs = sl_bench_defs(&count);
-    fputs("usage: sluice bench NAME [--quick] [--warmup N] [--steps N] [--json] [--out FILE] ...\n\n"
-          "One benchmark per question, on any machine and device. A result that differs from its baseline\n"
-          "is refused: its speed is withheld and the exit code is 1.\n\n",
-          out);
+    fprintf(out, "%s\n\n", usage);
     for (int64_t i = 0; i < count; i++)
         fprintf(out, "  %-10s %s\n", defs[i]->name, defs[i]->question);
     fputs("\n  sluice bench NAME --help explains its options; `sluice report FILE` draws what --out wrote.\n", out);
+}
+
+static sl_status find_bench(const char *name, const sl_bench_def **def)
+{
+    int64_t count;
+    const sl_bench_def *const *defs = sl_bench_defs(&count);
+    sl_suggestion suggestion = {.word = name};
+    *def = sl_bench_find(name);
+    for (int64_t i = 0; i < count; i++)
+        sl_suggest(&suggestion, defs[i]->name);
+    if (*def)
+        return SL_OK;
+    if (sl_suggested(&suggestion))
+        return sl_fail(SL_E_USAGE, "there is no bench \"%s\": did you mean \"%s\"?", name, sl_suggested(&suggestion));
+    return sl_fail(SL_E_USAGE, "there is no bench \"%s\"; `sluice bench --help` lists them", name);
 }
 
 sl_status sl_cli_results(const sl_results *results, bool json, const char *path)
@@ -75,25 +93,26 @@ static sl_status parse_and_run(const sl_bench_def *def, const sl_option *table, 
     return status;
 }
 
-int sl_cli_bench(int argc, char **argv)
+static int command(int argc, char **argv)
 {
-    if (argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
-        print_list(stdout);
-        return 0;
-    }
-    const sl_bench_def *def = argc > 0 ? sl_bench_find(argv[0]) : NULL;
-    if (!def && argc > 0)
-        return sl_cli_fail(sl_fail(SL_E_USAGE, "there is no bench \"%s\"; `sluice bench --help` lists them", argv[0]));
-    if (!def) {
+    const sl_bench_def *def = NULL;
+    if (argc == 0) {
         print_list(stderr);
         return 2;
     }
+    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+        print_list(stdout);
+        return 0;
+    }
     sl_option *table = NULL;
     int64_t count = 0;
-    char usage[512];
-    snprintf(usage, sizeof usage, "usage: sluice bench %s [options]\n\n%s", def->name, def->question);
-    sl_status status = sl_bench_options(def, &table, &count);
-    if (status == SL_OK && sl_cli_help(table, count, usage, argc - 1, argv + 1)) {
+    sl_status status = find_bench(argv[0], &def);
+    if (status != SL_OK)
+        return sl_cli_fail(status);
+    char own[512];
+    snprintf(own, sizeof own, "usage: sluice bench %s [options]\n\n%s", def->name, def->question);
+    status = sl_bench_options(def, &table, &count);
+    if (status == SL_OK && sl_cli_help(table, count, own, argc - 1, argv + 1)) {
         sl_free(table);
         return 0;
     }
@@ -102,3 +121,5 @@ int sl_cli_bench(int argc, char **argv)
     sl_free(table);
     return status == SL_OK ? 0 : sl_cli_fail(status);
 }
+
+const sl_cli_command sl_cli_bench = {.usage = usage, .operands = "BENCH", .options = sl_cli_no_options, .run = command};

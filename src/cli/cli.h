@@ -8,9 +8,31 @@
 #include "bench/results.h"
 #include "core/options.h"
 
-#define SL_COMMAND(name, summary) int sl_cli_##name(int argc, char **argv);
+/* A command: what --help, completion and the manual pages show of it, and what it does. `sl_cli_<name>` in src/cli/<name>.c. */
+typedef struct sl_cli_command {
+    const char *usage;    /* "usage: sluice NAME ...", an empty line, what it does */
+    const char *operands; /* arguments that are no options: "FILE|DIR", "bash|zsh|fish", "COMMAND"; NULL: none */
+    const sl_option *(*options)(int64_t *count);
+    int (*run)(int argc, char **argv); /* the arguments behind the command's name; returns the exit code */
+} sl_cli_command;
+
+#define SL_COMMAND(name, summary) extern const sl_cli_command sl_cli_##name;
 #include "cli/commands.def"
 #undef SL_COMMAND
+
+const sl_option *sl_cli_no_options(int64_t *count);
+
+/* One page of the manual: a command, or a bench of `sluice bench`. The one list that dispatch, completion and manual walk. (pages.c) */
+typedef struct sl_cli_page {
+    const char *name, *summary; /* "train", "bench lm" */
+    const sl_cli_command *command;
+    const sl_option *table;
+    int64_t count;
+} sl_cli_page;
+/* All of them, each command followed by what is below it. Made on first use and kept. */
+sl_status sl_cli_pages(const sl_cli_page **pages, int64_t *count);
+/* A command by name; NULL with sl_error_message() when there is none. */
+const sl_cli_command *sl_cli_find(const char *name);
 
 /* Prints "sluice: <message>" on stderr and returns the exit code that goes with the status. */
 int sl_cli_fail(sl_status status);

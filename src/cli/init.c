@@ -103,7 +103,15 @@ static sl_status init(const sl_options *options)
     return SL_OK;
 }
 
-int sl_cli_init(int argc, char **argv)
+static const sl_option *options_of(int64_t *count)
+{
+    *count = SL_COUNT(table);
+    return table;
+}
+
+static int command(int argc, char **argv)
 {
     return sl_cli_run(table, SL_COUNT(table), usage, argc, argv, init);
 }
+
+const sl_cli_command sl_cli_init = {.usage = usage, .options = options_of, .run = command};

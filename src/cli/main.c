@@ -10,17 +10,6 @@
 #include "core/fault.h"
 #include "core/log.h"
 
-typedef struct sl_command {
-    const char *name, *summary;
-    int (*run)(int argc, char **argv);
-} sl_command;
-
-static const sl_command commands[] = {
-#define SL_COMMAND(name, summary) {#name, summary, sl_cli_##name},
-#include "cli/commands.def"
-#undef SL_COMMAND
-};
-
 static int status_line_shown;
 
 bool sl_cli_is_terminal(void)
@@ -76,7 +65,7 @@ bool sl_cli_help(const sl_option *table, int64_t count, const char *usage, int a
         return false;
     sl_text help = {0};
     sl_options_help(table, count, &help);
-    printf("%s\n\n%s", usage, sl_text_status(&help) == SL_OK ? help.data : "");
+    printf("%s\n\n%s", usage, sl_text_status(&help) == SL_OK && help.data ? help.data : "");
     sl_text_free(&help);
     return true;
 }
@@ -87,9 +76,10 @@ static void print_help(FILE *out)
           "they fitted.\n\n"
           "usage: sluice COMMAND [options]\n\n",
           out);
-    for (int64_t i = 0; i < SL_COUNT(commands); i++)
-        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n  sluice COMMAND --help explains a command's options; sluice --version tells the version.\n"
+#define SL_COMMAND(name, summary) fprintf(out, "  %-10s %s\n", #name, summary);
+#include "cli/commands.def"
+#undef SL_COMMAND
+    fputs("\n  sluice COMMAND --help explains a command's options.\n"
           "\nexamples:\n"
           "  sluice train --model byte-tiny --data . --seqlen 256 --steps 100 --device-mem 64MiB\n"
           "  sluice plan --model llama3-8b --seqlen 8192 --tokens-per-step 512k --hw h200 --precision bf16 \\\n"
@@ -143,16 +133,7 @@ int main(int argc, char **argv)
         print_help(stdout);
         return close_output(0);
     }
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("sluice %s\n", sl_version());
-        return close_output(0);
-    }
-    for (int64_t i = 0; i < SL_COUNT(commands); i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return close_output(commands[i].run(argc - 2, argv + 2));
-    fprintf(stderr, "sluice: '%s' is not a command; try one of:", argv[1]);
-    for (int64_t i = 0; i < SL_COUNT(commands); i++)
-        fprintf(stderr, " %s", commands[i].name);
-    fputs(", or sluice --help\n", stderr);
-    return 2;
+    static char version[] = "version";
+    const sl_cli_command *command = sl_cli_find(strcmp(argv[1], "--version") == 0 ? version : argv[1]);
+    return command ? close_output(command->run(argc - 2, argv + 2)) : sl_cli_fail(SL_E_USAGE);
 }

@@ -5,6 +5,10 @@
 #include "core/json.h"
 #include "model/model.h"
 
+static const char usage[] = "usage: sluice models [--json]\n"
+                            "\n"
+                            "Lists the presets that --model takes by name, with their dimensions.";
+
 static const sl_option table[] = {
     {"json", NULL, SL_OPT_FLAG, "false", "Output", "print one JSON object instead of a table"},
 };
@@ -61,7 +65,15 @@ static sl_status list_models(const sl_options *options)
     return SL_OK;
 }
 
-int sl_cli_models(int argc, char **argv)
+static const sl_option *options_of(int64_t *count)
 {
-    return sl_cli_run(table, SL_COUNT(table), "usage: sluice models [--json]", argc, argv, list_models);
+    *count = SL_COUNT(table);
+    return table;
 }
+
+static int command(int argc, char **argv)
+{
+    return sl_cli_run(table, SL_COUNT(table), usage, argc, argv, list_models);
+}
+
+const sl_cli_command sl_cli_models = {.usage = usage, .options = options_of, .run = command};

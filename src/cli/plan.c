@@ -111,7 +111,7 @@ static void compare_with_machine(const sl_forecast_view *f)
                 sl_format_bytes(there, a), sl_format_bytes(taken, b));
 }
 
-int sl_cli_plan(int argc, char **argv)
+static int command(int argc, char **argv)
 {
     int64_t count;
     const sl_option *table = sl_job_table(&count);
@@ -147,3 +147,5 @@ int sl_cli_plan(int argc, char **argv)
     sl_job_destroy(job);
     return code;
 }
+
+const sl_cli_command sl_cli_plan = {.usage = usage, .options = sl_job_table, .run = command};

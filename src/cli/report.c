@@ -147,7 +147,13 @@ static sl_status report(const sl_options *options, job *j)
     return SL_OK;
 }
 
-int sl_cli_report(int argc, char **argv)
+static const sl_option *options_of(int64_t *count)
+{
+    *count = SL_COUNT(table);
+    return table;
+}
+
+static int command(int argc, char **argv)
 {
     if (sl_cli_help(table, SL_COUNT(table), usage, argc, argv))
         return 0;
@@ -164,3 +170,5 @@ int sl_cli_report(int argc, char **argv)
     sl_options_destroy(options);
     return status == SL_OK ? 0 : sl_cli_fail(status);
 }
+
+const sl_cli_command sl_cli_report = {.usage = usage, .operands = "FILE|DIR", .options = options_of, .run = command};

@@ -489,7 +489,7 @@ done:
     return status;
 }
 
-int sl_cli_sweep(int argc, char **argv)
+static int command(int argc, char **argv)
 {
     int64_t count;
     const sl_option *table = sl_sweep_table(&count);
@@ -511,3 +511,5 @@ int sl_cli_sweep(int argc, char **argv)
     sl_options_destroy(options);
     return status == SL_OK ? 0 : sl_cli_fail(status);
 }
+
+const sl_cli_command sl_cli_sweep = {.usage = usage, .options = sl_sweep_table, .run = command};

@@ -54,7 +54,15 @@ static sl_status run(const sl_options *options)
     return status;
 }
 
-int sl_cli_system(int argc, char **argv)
+static const sl_option *options_of(int64_t *count)
+{
+    *count = SL_COUNT(table);
+    return table;
+}
+
+static int command(int argc, char **argv)
 {
     return sl_cli_run(table, SL_COUNT(table), usage, argc, argv, run);
 }
+
+const sl_cli_command sl_cli_system = {.usage = usage, .options = options_of, .run = command};

@@ -243,7 +243,7 @@ static void catch_signals(sl_trainer *trainer)
     sigaction(SIGTERM, &action, NULL);
 }
 
-int sl_cli_train(int argc, char **argv)
+static int command(int argc, char **argv)
 {
     int64_t count;
     const sl_option *table = sl_job_table(&count);
@@ -289,3 +289,5 @@ int sl_cli_train(int argc, char **argv)
         close(folder);
     return code;
 }
+
+const sl_cli_command sl_cli_train = {.usage = usage, .options = sl_job_table, .run = command};

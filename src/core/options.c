@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/suggest.h"
 
 typedef enum rank { BY_DEFAULT, BY_ENVIRONMENT, BY_FILE, BY_COMMAND_LINE } rank;
 enum { CONFIG_LIMIT = 1 << 20, NAME_LIMIT = 64 };
@@ -33,47 +34,14 @@ static int64_t find_exact(const sl_options *options, const char *name)
     return -1;
 }
 
-/* How many letters to insert, delete, replace or swap with their neighbour to get from a to b; case and _ against - are
- * free. Both are at most NAME_LIMIT long. */
-static int edit_distance(const char *a, const char *b)
-{
-    int rows[3][NAME_LIMIT + 1], *before = rows[0], *last = rows[1], *row = rows[2];
-    int length_a = (int) strlen(a), length_b = (int) strlen(b);
-    for (int j = 0; j <= length_b; j++)
-        last[j] = j;
-    char previous = 0;
-    for (int i = 1; i <= length_a; i++) {
-        char c = a[i - 1] == '_' ? '-' : (char) tolower((unsigned char) a[i - 1]);
-        row[0] = i;
-        for (int j = 1; j <= length_b; j++) {
-            int best = last[j - 1] + (c != b[j - 1]);
-            best = SL_MIN(best, SL_MIN(last[j], row[j - 1]) + 1);
-            if (i > 1 && j > 1 && c == b[j - 2] && previous == b[j - 1])
-                best = SL_MIN(best, before[j - 2] + 1);
-            row[j] = best;
-        }
-        previous = c;
-        int *free_row = before;
-        before = last, last = row, row = free_row;
-    }
-    return last[length_b];
-}
-
 static sl_status unknown(const sl_options *options, const char *dashes, const char *name)
 {
-    const char *nearest = NULL;
-    int least = 1000;
-    size_t length = strlen(name);
-    for (int64_t i = 0; i < options->count && length <= NAME_LIMIT; i++) {
-        const char *candidate = options->table[i].name;
-        int distance = edit_distance(name, candidate);
-        if (length >= 3 && strncmp(candidate, name, length) == 0)
-            distance = 1; /* the beginning of a name is close, however long the rest */
-        if (distance < least)
-            least = distance, nearest = candidate;
-    }
-    if (nearest && least <= SL_MAX(2, (int) length / 3))
-        return sl_fail(SL_E_USAGE, "unknown option %s%s; did you mean %s%s?", dashes, name, dashes, nearest);
+    sl_suggestion suggestion = {.word = name};
+    for (int64_t i = 0; i < options->count; i++)
+        sl_suggest(&suggestion, options->table[i].name);
+    const char *meant = sl_suggested(&suggestion);
+    if (meant)
+        return sl_fail(SL_E_USAGE, "unknown option %s%s; did you mean %s%s?", dashes, name, dashes, meant);
     return sl_fail(SL_E_USAGE, "unknown option %s%.100s; --help lists those there are", dashes, name);
 }
 

@@ -75,5 +75,6 @@ void sl_options_help(const sl_option *table, int64_t count, sl_text *out)
                 put_option(&table[j], out);
         sl_text_append(out, "\n", 1);
     }
-    sl_text_printf(out, "Defaults stand in [brackets].\n");
+    if (count)
+        sl_text_printf(out, "Defaults stand in [brackets].\n");
 }

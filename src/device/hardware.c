@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/json.h"
+#include "core/suggest.h"
 #include "device/device.h"
 
 enum { LARGEST_FILE = 1 << 20 };
@@ -272,6 +273,12 @@ sl_status sl_hardware_find(const char *name_or_path, sl_hardware *hardware)
         }
     if (strcmp(name_or_path, "this") == 0)
         return this_machine(hardware);
+    sl_suggestion suggestion = {.word = name_or_path};
+    for (int64_t i = 0; i < SL_COUNT(profiles); i++)
+        sl_suggest(&suggestion, profiles[i].name);
+    if (!sl_file_exists(name_or_path) && sl_suggested(&suggestion))
+        return sl_fail(SL_E_USAGE, "there is no hardware \"%s\": did you mean \"%s\"?", name_or_path,
+                       sl_suggested(&suggestion));
     if (!strpbrk(name_or_path, "./") && !sl_file_exists(name_or_path))
         return sl_fail(SL_E_USAGE,
                        "there is no hardware \"%s\"; use h200, h100, a100, rtx5090, rtx3090, this, or the path of a "

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/suggest.h"
 #include "model/internal.h"
 
 static sl_status no_such_model(const char *name)
@@ -14,9 +15,17 @@ static sl_status no_such_model(const char *name)
     const sl_model *presets;
     int64_t count = sl_model_presets(&presets);
     const char *renamed = sl_model_renamed(name);
-    sl_text list = {0};
     if (renamed)
         return sl_fail(SL_E_USAGE, "no model \"%s\": %s", name, renamed);
+    sl_suggestion suggestion = {.word = name};
+    for (int64_t i = 0; i < count; i++)
+        sl_suggest(&suggestion, presets[i].name);
+    if (sl_suggested(&suggestion))
+        return sl_fail(SL_E_USAGE,
+                       "no model \"%s\": it is neither a preset nor a config.json or a folder with one; did you mean "
+                       "\"%s\"? `sluice models` lists the presets",
+                       name, sl_suggested(&suggestion));
+    sl_text list = {0};
     for (int64_t i = 0; i < count; i++)
         sl_text_printf(&list, "%s%s", i ? ", " : "", presets[i].name);
     sl_status status = sl_fail(

@@ -65,6 +65,7 @@ TEST(list_and_help)
 TEST(mistakes)
 {
     refused("bench nothing", "there is no bench \"nothing\"");
+    refused("bench flosp", "there is no bench \"flosp\": did you mean \"flops\"?");
     refused("bench flops --sides x", "--sides");
     refused("bench flops --steps 0", "--steps");
     refused("bench lm --device tpu", "there is no device \"tpu\"");

@@ -136,10 +136,12 @@ TEST(help)
                                       {.name = "hw"},       {.name = "precision"}};
     check_help("sweep", sweep, SL_COUNT(sweep));
     CHECK_I64(sluice("--help"), 0);
-    static const char *const commands[] = {"train", "plan", "init", "models", "sweep", "report", "--version"};
+    static const char *const commands[] = {"train", "plan", "init", "models", "sweep", "report", "version"};
     for (int64_t i = 0; i < SL_COUNT(commands); i++)
         CHECK_CONTAINS(out, commands[i]);
     CHECK_I64(sluice("--version"), 0);
+    CHECK_STR(out, "sluice " SL_VERSION "\n");
+    CHECK_I64(sluice("version"), 0);
     CHECK_STR(out, "sluice " SL_VERSION "\n");
     CHECK_I64(sluice(""), 2);
     CHECK_CONTAINS(err, "usage: sluice COMMAND");
@@ -183,7 +185,11 @@ TEST(threads)
 
 TEST(usage)
 {
-    refused(2, "trian", "'trian' is not a command");
+    refused(2, "trian", "unknown command \"trian\": did you mean \"train\"?");
+    refused(2, "zzz", "unknown command \"zzz\": `sluice --help` lists those there are");
+    refused(2, "version --jsn", "unknown option --jsn; --help lists those there are");
+    refused(2, "plan --model byte-tset", "did you mean \"byte-test\"?");
+    refused(2, "plan --model byte-test --hw h20", "there is no hardware \"h20\": did you mean \"h200\"?");
     refused(2, "train", "--model is missing");
     refused(2, "plan", "--model is missing");
     refused(2, "init --model byte-test", "--out");
