@@ -112,7 +112,7 @@ static int command(int argc, char **argv)
     char own[512];
     snprintf(own, sizeof own, "usage: sluice bench %s [options]\n\n%s", def->name, def->question);
     status = sl_bench_options(def, &table, &count);
-    if (status == SL_OK && sl_cli_help(table, count, own, argc - 1, argv + 1)) {
+    if (status == SL_OK && sl_cli_explain(table, count, own, argc - 1, argv + 1)) {
         sl_free(table);
         return 0;
     }

@@ -4,6 +4,7 @@
 #define SL_CLI_CLI_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "bench/results.h"
 #include "core/options.h"
@@ -38,11 +39,15 @@ const sl_cli_command *sl_cli_find(const char *name);
 int sl_cli_fail(sl_status status);
 
 /* Prints the usage text and what the table says when --help is among the arguments; true if so. */
-bool sl_cli_help(const sl_option *table, int64_t count, const char *usage, int argc, char **argv);
+bool sl_cli_explain(const sl_option *table, int64_t count, const char *usage, int argc, char **argv);
 
 /* A whole command: help, its options from the arguments, then `run`. Returns the exit code. */
 int sl_cli_run(const sl_option *table, int64_t count, const char *usage, int argc, char **argv,
                sl_status (*run)(const sl_options *options));
+
+/* The same for a command that takes one argument that is no option, or none. */
+int sl_cli_run_operand(const sl_option *table, int64_t count, const char *usage, int argc, char **argv,
+                       sl_status (*run)(const sl_options *options, const char *const *operands, int64_t count));
 
 /* --quiet keeps log lines to warnings, --verbose shows all of them. */
 void sl_cli_log_level(const sl_options *options);
@@ -55,6 +60,9 @@ enum { SL_CLI_BUDGET = 96 };
 /* A budget, with its percentage where it is one of what the job takes without budgets (`unlimited`; else 0). */
 const char *sl_cli_budget(size_t bytes, size_t unlimited, char out[SL_CLI_BUDGET]);
 const char *sl_cli_plural(int64_t count); /* "s" unless it is one */
+
+/* The list of commands that `sluice --help` prints. (help.c) */
+void sl_cli_overview(FILE *out);
 
 /* Takes the lock of an open file or folder, for as long as it is open; false: somebody else has it, even after the patience. Where
  * the file system has no locks, nothing is held. (lock.c) */

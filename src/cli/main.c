@@ -56,7 +56,7 @@ int sl_cli_fail(sl_status status)
     return status == SL_E_USAGE ? 2 : status == SL_E_DOES_NOT_FIT ? 3 : 1;
 }
 
-bool sl_cli_help(const sl_option *table, int64_t count, const char *usage, int argc, char **argv)
+bool sl_cli_explain(const sl_option *table, int64_t count, const char *usage, int argc, char **argv)
 {
     bool asked = false;
     for (int i = 0; i < argc; i++)
@@ -68,23 +68,6 @@ bool sl_cli_help(const sl_option *table, int64_t count, const char *usage, int a
     printf("%s\n\n%s", usage, sl_text_status(&help) == SL_OK && help.data ? help.data : "");
     sl_text_free(&help);
     return true;
-}
-
-static void print_help(FILE *out)
-{
-    fputs("Sluice trains neural networks larger than the accelerator's memory at nearly the speed they would have if "
-          "they fitted.\n\n"
-          "usage: sluice COMMAND [options]\n\n",
-          out);
-#define SL_COMMAND(name, summary) fprintf(out, "  %-10s %s\n", #name, summary);
-#include "cli/commands.def"
-#undef SL_COMMAND
-    fputs("\n  sluice COMMAND --help explains a command's options.\n"
-          "\nexamples:\n"
-          "  sluice train --model byte-tiny --data . --seqlen 256 --steps 100 --device-mem 64MiB\n"
-          "  sluice plan --model llama3-8b --seqlen 8192 --tokens-per-step 512k --hw h200 --precision bf16 \\\n"
-          "      --device-mem 24GiB --host-mem 100GiB\n",
-          out);
 }
 
 /* What was printed may not have arrived: a full disk shows only now. */
@@ -100,7 +83,7 @@ int sl_cli_run(const sl_option *table, int64_t count, const char *usage, int arg
                sl_status (*run)(const sl_options *options))
 {
     sl_options *options;
-    if (sl_cli_help(table, count, usage, argc, argv))
+    if (sl_cli_explain(table, count, usage, argc, argv))
         return 0;
     sl_status status = sl_options_create(table, count, &options);
     if (status != SL_OK)
@@ -112,9 +95,26 @@ int sl_cli_run(const sl_option *table, int64_t count, const char *usage, int arg
     return status == SL_OK ? 0 : sl_cli_fail(status);
 }
 
+int sl_cli_run_operand(const sl_option *table, int64_t count, const char *usage, int argc, char **argv,
+                       sl_status (*run)(const sl_options *options, const char *const *operands, int64_t count))
+{
+    sl_options *options;
+    const char *operand = NULL;
+    int64_t operands = 0;
+    if (sl_cli_explain(table, count, usage, argc, argv))
+        return 0;
+    sl_status status = sl_options_create(table, count, &options);
+    if (status != SL_OK)
+        return sl_cli_fail(status);
+    status = sl_options_parse_operands(options, argc, argv, &operand, 1, &operands);
+    if (status == SL_OK)
+        status = run(options, &operand, operands);
+    sl_options_destroy(options);
+    return status == SL_OK ? 0 : sl_cli_fail(status);
+}
+
 int main(int argc, char **argv)
 {
-    static char help_option[] = "--help";
     setvbuf(stdout, NULL, _IOLBF, 0); /* a run's progress is of use in a pipe or a log, too */
     signal(SIGXFSZ, SIG_IGN);         /* a file over its limit is a failed write with a message, not a kill */
     sl_log_set(print_log, NULL, SL_LOG_INFO);
@@ -122,18 +122,14 @@ int main(int argc, char **argv)
     if (status != SL_OK)
         return sl_cli_fail(status);
     if (argc < 2) {
-        print_help(stderr);
+        sl_cli_overview(stderr);
         return 2;
     }
-    if (strcmp(argv[1], "help") == 0 && argc > 2) { /* help COMMAND: COMMAND --help */
-        argv[1] = argv[2];
-        argv[2] = help_option;
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
-        return close_output(0);
-    }
-    static char version[] = "version";
-    const sl_cli_command *command = sl_cli_find(strcmp(argv[1], "--version") == 0 ? version : argv[1]);
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    else if (strcmp(name, "--version") == 0)
+        name = "version";
+    const sl_cli_command *command = sl_cli_find(name);
     return command ? close_output(command->run(argc - 2, argv + 2)) : sl_cli_fail(SL_E_USAGE);
 }

@@ -34,21 +34,9 @@ typedef struct job {
     int64_t count;
 } job;
 
-/* Files stand before, between or behind the options. */
 static sl_status parse(sl_options *options, job *j, int argc, char **argv)
 {
-    for (int i = 0; i < argc;) {
-        if (strncmp(argv[i], "--", 2) == 0) {
-            bool alone = strchr(argv[i], '=') || strcmp(argv[i], "--quiet") == 0 || strcmp(argv[i], "--no-quiet") == 0;
-            int take = SL_MIN(alone ? 1 : 2, argc - i);
-            SL_TRY(sl_options_parse_args(options, take, argv + i));
-            i += take;
-            continue;
-        }
-        if (j->count == MOST_FILES)
-            return sl_fail(SL_E_USAGE, "more than %d files: give fewer, each page is made for people", MOST_FILES);
-        j->paths[j->count++] = argv[i++];
-    }
+    SL_TRY(sl_options_parse_operands(options, argc, argv, j->paths, MOST_FILES, &j->count));
     if (j->count == 0)
         return sl_fail(SL_E_USAGE, "report needs a file or a run's folder: sluice report runs/first");
     return SL_OK;
@@ -155,7 +143,7 @@ static const sl_option *options_of(int64_t *count)
 
 static int command(int argc, char **argv)
 {
-    if (sl_cli_help(table, SL_COUNT(table), usage, argc, argv))
+    if (sl_cli_explain(table, SL_COUNT(table), usage, argc, argv))
         return 0;
     job j = {.count = 0};
     sl_options *options;

@@ -247,7 +247,7 @@ static int command(int argc, char **argv)
 {
     int64_t count;
     const sl_option *table = sl_job_table(&count);
-    if (sl_cli_help(table, count, usage, argc, argv))
+    if (sl_cli_explain(table, count, usage, argc, argv))
         return 0;
     sl_job *job = NULL;
     sl_trainer *trainer = NULL;

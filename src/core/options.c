@@ -4,6 +4,7 @@
 #include "core/options.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,9 +179,23 @@ static sl_status split_argument(const char *argument, char name[NAME_LIMIT + 1],
 
 sl_status sl_options_parse_args(sl_options *options, int argc, char **argv)
 {
+    int64_t none;
+    return sl_options_parse_operands(options, argc, argv, NULL, 0, &none);
+}
+
+sl_status sl_options_parse_operands(sl_options *options, int argc, char **argv, const char **operands, int64_t most,
+                                    int64_t *count)
+{
+    *count = 0;
     for (int i = 0; i < argc; i++) {
         char name[NAME_LIMIT + 1];
         const char *value = NULL;
+        if (most > 0 && strncmp(argv[i], "--", 2) != 0) {
+            if (*count == most)
+                return sl_fail(SL_E_USAGE, "\"%.100s\" is one argument too many: give at most %" PRId64, argv[i], most);
+            operands[(*count)++] = argv[i];
+            continue;
+        }
         SL_TRY(split_argument(argv[i], name, &value));
         int64_t index = find_exact(options, name);
         int64_t negated = strncmp(name, "no-", 3) == 0 ? find_exact(options, name + 3) : -1;

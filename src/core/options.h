@@ -42,6 +42,9 @@ sl_status sl_options_copy(const sl_options *options, sl_options **out);
 sl_status sl_options_set(sl_options *options, const char *name, const char *value);
 /* --name value, --name=value, --flag, --no-flag. The first argument that is no option stops it with an error. */
 sl_status sl_options_parse_args(sl_options *options, int argc, char **argv);
+/* The same, with up to `most` arguments that are no options, before, between or behind them, into `operands`. */
+sl_status sl_options_parse_operands(sl_options *options, int argc, char **argv, const char **operands, int64_t most,
+                                    int64_t *count);
 /* A JSON object {"steps": 100, "model": "small"} or lines of `key = value` with # comments. A file that is not there or
  * is broken is wrong usage as a wrong key is: SL_E_USAGE. */
 sl_status sl_options_parse_file(sl_options *options, const char *path);
