@@ -74,6 +74,26 @@ sl_status sl_cli_check_writable(const char *path);
 /* Tables, or the JSON object, on stdout; with `path` the object goes there too. (bench.c) */
 sl_status sl_cli_results(const sl_results *results, bool json, const char *path);
 
+/* Columns that a line of progress may take. (progress.c) */
+int sl_cli_width(void);
+
+/* Fields side by side; those of least importance are left out until the rest fits `width` columns, the last one is cut. */
+enum { SL_CLI_LINE = 256 };
+typedef struct sl_cli_field {
+    const char *text; /* empty: none */
+    int importance;
+} sl_cli_field;
+void sl_cli_fit(const sl_cli_field *fields, int count, int width, char out[SL_CLI_LINE]);
+
+/* A step of `sluice train`. */
+typedef struct sl_cli_progress {
+    int64_t step, steps;
+    double loss, learning_rate, tokens_per_s, mfu, seconds_left;
+    size_t device_bytes;
+    bool skipped;
+} sl_cli_progress;
+void sl_cli_progress_line(const sl_cli_progress *progress, int width, char out[SL_CLI_LINE]);
+
 /* A line that is redrawn in place on a terminal, cut to its width; elsewhere nothing. */
 void sl_cli_status_line(const char *text);
 void sl_cli_status_clear(void);

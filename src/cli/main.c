@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -28,9 +27,7 @@ void sl_cli_status_line(const char *text)
 {
     if (!sl_cli_is_terminal())
         return;
-    struct winsize window = {0};
-    int width = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1 : 79;
-    fprintf(stderr, "\r%.*s\033[K", width, text);
+    fprintf(stderr, "\r%.*s\033[K", sl_cli_width(), text);
     fflush(stderr);
     status_line_shown = 1;
 }

@@ -207,17 +207,20 @@ static void show_progress(const sweep *s, const sl_sweep_cell *cell, const sl_sw
 {
     int64_t all = s->grid.count - s->found, left = all - s->finished, every = SL_MAX(all / 20, 1);
     double pace = (sl_clock_s() - s->began) / (double) SL_MAX(s->finished, 1);
-    char line[256], speed[32], seconds[32], device[32], host[32];
+    char line[SL_CLI_LINE], at[64], what[64], device[64], host[64], speed[48], left_text[64], a[32];
     if (s->quiet)
         return;
-    snprintf(line, sizeof line, "cell %lld/%lld  %.40s %lld  device %s  host %s  %s  left %s",
-             (long long) (s->found + s->finished), (long long) s->grid.count, cell->model, (long long) cell->seqlen,
-             sl_format_bytes(cell->budget[SL_TIER_DEVICE], device), sl_format_bytes(cell->budget[SL_TIER_HOST], host),
-             r->status == SL_E_DOES_NOT_FIT ? "does not fit"
-             : r->status != SL_OK
-                 ? "failed"
-                 : strcat(sl_cli_speed((s->run ? r->measured : r->predicted).tokens_per_s, speed), " tok/s"),
-             sl_format_seconds(pace * (double) left, seconds));
+    snprintf(at, sizeof at, "cell %lld/%lld", (long long) (s->found + s->finished), (long long) s->grid.count);
+    snprintf(what, sizeof what, "%.40s %lld", cell->model, (long long) cell->seqlen);
+    snprintf(device, sizeof device, "device %s", sl_format_bytes(cell->budget[SL_TIER_DEVICE], a));
+    snprintf(host, sizeof host, "host %s", sl_format_bytes(cell->budget[SL_TIER_HOST], a));
+    if (r->status == SL_OK)
+        snprintf(speed, sizeof speed, "%s tok/s", sl_cli_speed((s->run ? r->measured : r->predicted).tokens_per_s, a));
+    else
+        snprintf(speed, sizeof speed, "%s", r->status == SL_E_DOES_NOT_FIT ? "does not fit" : "failed");
+    snprintf(left_text, sizeof left_text, "left %s", sl_format_seconds(pace * (double) left, a));
+    const sl_cli_field fields[] = {{at, 6}, {what, 3}, {device, 4}, {host, 2}, {speed, 5}, {left_text, 1}};
+    sl_cli_fit(fields, (int) SL_COUNT(fields), sl_cli_width(), line);
     if (sl_cli_is_terminal() && left > 0)
         sl_cli_status_line(line);
     else if (s->finished % every == 0 || left == 0) {

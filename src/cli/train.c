@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,15 +100,6 @@ static void print_plan(const sl_trainer_view *v)
     fflush(stdout);
 }
 
-static void format_left(double seconds, char out[32])
-{
-    int64_t s = isfinite(seconds) && seconds > 0 ? (int64_t) (seconds + 0.5) : 0;
-    if (s >= 3600)
-        snprintf(out, 32, "%lldh%02lldm", (long long) (s / 3600), (long long) (s / 60 % 60));
-    else
-        snprintf(out, 32, "%lldm%02llds", (long long) (s / 60), (long long) (s % 60));
-}
-
 /* What the command line remembers of a run from step to step. */
 typedef struct run_state {
     bool quiet;
@@ -126,13 +116,19 @@ static void print_progress(const sl_trainer_view *v, const sl_step_result *r, ru
     bool stays = r->step % every == 0 || r->step == v->first_step + 1 || r->done || now - state->last_line >= 60;
     if (state->quiet || (!stays && !sl_cli_is_terminal()))
         return;
-    char line[256], steps[32], speed[32], left[32], memory[32];
-    int digits = snprintf(steps, sizeof steps, "%lld", (long long) v->steps);
-    format_left(v->seconds_left, left);
-    snprintf(line, sizeof line, "step %*lld/%s  loss %.4f%s  lr %.1e  %s tok/s  MFU %.0f %%  device %s  left %s",
-             digits, (long long) r->step, steps, r->loss, r->skipped ? " (skipped)" : "", r->learning_rate,
-             sl_cli_speed(r->tokens_per_s, speed), 100 * v->measured.mfu,
-             sl_format_bytes(v->measured.peak_bytes[SL_TIER_DEVICE], memory), left);
+    char line[SL_CLI_LINE];
+    const sl_cli_progress progress = {
+        .step = r->step,
+        .steps = v->steps,
+        .loss = r->loss,
+        .learning_rate = r->learning_rate,
+        .tokens_per_s = r->tokens_per_s,
+        .mfu = v->measured.mfu,
+        .seconds_left = v->seconds_left,
+        .device_bytes = v->measured.peak_bytes[SL_TIER_DEVICE],
+        .skipped = r->skipped,
+    };
+    sl_cli_progress_line(&progress, sl_cli_width(), line);
     if (stays) {
         sl_cli_status_clear();
         printf("%s\n", line);

@@ -428,6 +428,26 @@ TEST(data_lines)
 
 /* ---- budgets and figures ---- */
 
+/* Lines of progress do not wrap. */
+TEST(progress)
+{
+    static const char *const commands[] = {
+        TRAIN "--steps 1000000 --config ends.conf --lr 1e-10 --min-lr 1e-10",
+        "sweep --model byte-test --hw h100 --seqlen 64 --device-mem 100GiB,200GiB --host-mem 1000GiB --force"};
+    static const char *const begins[] = {"step ", "cell "};
+    write_text("ends.conf", "device-mem = 1000MiB\nhost-mem = 1000MiB\n");
+    for (int64_t i = 0; i < SL_COUNT(commands); i++) {
+        int64_t lines = 0;
+        sluice_with("timeout -s INT 2", commands[i]);
+        for (const char *line = out; *line; line += strcspn(line, "\n") + 1)
+            if (strncmp(line, begins[i], 5) == 0) {
+                lines++;
+                CHECK_MSG(strcspn(line, "\n") <= 79, "%.120s", line);
+            }
+        CHECK_MSG(lines > 0, "no line of progress: %s", out);
+    }
+}
+
 TEST(figures)
 {
     static const char *const train[] = {"loss",
@@ -747,6 +767,7 @@ int main(int argc, char **argv)
     RUN(data);
     RUN(data_that_does_not_match);
     RUN(data_lines);
+    RUN(progress);
     RUN(figures);
     RUN(budgets);
     RUN(folders);
