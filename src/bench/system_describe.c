@@ -73,7 +73,7 @@ static void software_table(const sl_machine *m, const sl_system_config *config, 
     static const sl_column columns[] = {
         {"software", "", 0, false}, {"version", "", 0, false}, {"for_this_machine", "", 0, false}};
     sl_table *t = SL_TABLE(results, "software", "Software, and whether it is built for this machine", columns);
-    const sl_device_class *classes[SL_DEVICE_CLASSES], *class;
+    const sl_device_class *classes[SL_DEVICE_CLASSES];
     char text[160];
     SL_ROW(t, sl_cell_text("sluice"), sl_cell_text(sl_version()), sl_cell_none());
     SL_ROW(t, sl_cell_text("kernel"), sl_cell_text(m->kernel), sl_cell_text(m->architecture));
@@ -100,7 +100,7 @@ static void software_table(const sl_machine *m, const sl_system_config *config, 
                sl_cell_text("yes: the kernels named here are taken"));
         sl_device_close(device);
     }
-    if (sl_device_find("cuda", &class) != SL_OK)
+    if (count < SL_DEVICE_CLASSES)
         SL_ROW(t, sl_cell_text("device cuda"), sl_cell_none(), sl_cell_text("no plugin, or no GPU that it can use"));
     SL_ROW(t, sl_cell_text("GPU driver"), sl_cell_text(m->driver[0] ? m->driver : "none"), sl_cell_none());
 }

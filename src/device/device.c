@@ -63,7 +63,7 @@ int64_t sl_device_classes(const sl_device_class *out[SL_DEVICE_CLASSES])
     const char *why_not;
     out[0] = &sl_device_cpu;
     out[1] = &sl_device_sim; /* never chosen by itself */
-    out[2] = sl_plugin_find(&why_not);
+    out[2] = sl_plugin_find(false, &why_not);
     return out[2] ? 3 : 2;
 }
 
@@ -85,8 +85,8 @@ sl_status sl_device_find(const char *name, const sl_device_class **class)
     for (int i = 0; i < (int) SL_COUNT(built_in); i++)
         if (strcmp(name, built_in[i]->name) == 0)
             return *class = built_in[i], SL_OK;
-    const sl_device_class *plugin = sl_plugin_find(&why_not);
     const bool any = strcmp(name, "auto") == 0;
+    const sl_device_class *plugin = sl_plugin_find(!any, &why_not);
     if (plugin && (any || strcmp(name, plugin->name) == 0))
         return *class = plugin, SL_OK;
     if (any) {

@@ -1,7 +1,8 @@
 /*
  * Finding and loading device plugins. Looked for in $SLUICE_PLUGINS alone where that is set; else beside the library or program that
- * holds this code, and where an installation puts libraries as seen from there. Loaded once, kept until the process ends. Why a
- * plugin is not there is remembered, so that `--device cuda` can say it and `auto` can tell why the CPU is used.
+ * holds this code, and where an installation puts libraries as seen from there. Loaded once, kept until the process ends; not
+ * loaded at all where there is no GPU and nobody named one. Why a plugin is not there is remembered, so that `--device cuda` and `auto`
+ * can report it.
  */
 #include "device/plugin.h"
 
@@ -18,6 +19,7 @@
 #include "core/memory_limit.h"
 #include "core/pool.h"
 #include "device/cpu/kernel.h"
+#include "device/nvidia.h"
 
 /* ---- what plugins may use: ops beside host memory with the CPU's kernels ---- */
 
@@ -163,8 +165,12 @@ static void load(void)
         snprintf(reason, sizeof reason, "%s", sl_error_message());
 }
 
-const sl_device_class *sl_plugin_find(const char **why_not)
+const sl_device_class *sl_plugin_find(bool named, const char **why_not)
 {
+    if (!named && !getenv("SLUICE_PLUGINS") && !sl_nvidia_present("")) {
+        *why_not = "this machine has no NVIDIA GPU, or this container may not use it";
+        return NULL;
+    }
     pthread_once(&once, load);
     *why_not = reason;
     return loaded;

@@ -40,8 +40,9 @@ typedef struct sl_plugin_host {
 #define SL_PLUGIN_ENTRY "sluice_plugin"
 typedef sl_status (*sl_plugin_entry)(const sl_plugin_host *host, const sl_device_class **class);
 
-/* The CUDA plugin's device, loaded on first call; NULL when it cannot be had, with the reason in one sentence. */
-const sl_device_class *sl_plugin_find(const char **why_not);
+/* The CUDA plugin's device, loaded on first call; NULL when it cannot be had, with the reason in one sentence. Its libraries map 200 MB,
+ * so unless the user `named` the device or set $SLUICE_PLUGINS, the plugin is loaded only where there is an NVIDIA GPU. */
+const sl_device_class *sl_plugin_find(bool named, const char **why_not);
 /* After sl_plugin_find() gave NULL: is there something to put right, so that the user should hear of it unasked? */
 bool sl_plugin_is_broken(void);
 

@@ -29,6 +29,22 @@ mkdir "$dir/beside" # where nobody names a folder: beside the program, and a sec
 cp "$sluice" "$dir/beside/sluice" && cp "$dir/text/libsluice_cuda.so" "$dir/beside/"
 said=$(env -u SLUICE_PLUGINS "$dir/beside/sluice" "${job[@]}" --device cuda 2>&1 > /dev/null)
 [[ $said == *"does not load"* ]] || { echo "beside the program: \"$said\""; failures=$((failures + 1)); }
+# Without a GPU nobody who does not ask for one loads the plugin and its libraries. Only where there is none: elsewhere it is wanted.
+gpu=no
+grep -qs 0x10de /sys/bus/pci/devices/*/vendor || [ -e /dev/nvidiactl ] || [ -e /dev/nvidia0 ] || [ -e /dev/dxg ] && gpu=maybe
+if [ $gpu = no ] && command -v cc > /dev/null; then
+    echo '#include <stdio.h>
+    #include <stdlib.h>
+    __attribute__((constructor)) static void loaded(void) { FILE *file = fopen(getenv("LOADED"), "w"); if (file) fclose(file); }' > "$dir/loaded.c"
+    cc -shared -fPIC -o "$dir/beside/libsluice_cuda.so" "$dir/loaded.c" || exit 1
+    beside() { LOADED=$dir/loaded env -u SLUICE_PLUGINS "$dir/beside/sluice" "$@" 2>&1 > /dev/null; }
+    said=$(beside "${job[@]}" --device auto --verbose)
+    [[ ! -e $dir/loaded && $said == *"the CPU is used: this machine has no NVIDIA GPU"* ]] || { echo "auto, no GPU: \"$said\", $(ls "$dir")"; failures=$((failures + 1)); }
+    beside system --probe > /dev/null || { echo "system without a GPU: fails"; failures=$((failures + 1)); }
+    [[ ! -e $dir/loaded ]] || { echo "system loads the plugin where there is no GPU"; failures=$((failures + 1)); }
+    said=$(beside "${job[@]}" --device cuda)
+    [[ -e $dir/loaded && $said == *"it is no plugin of Sluice"* ]] || { echo "--device cuda, no GPU: \"$said\""; failures=$((failures + 1)); }
+fi
 if [ -e "$build/libsluice.so" ]; then
     cp "$build/libsluice.so" "$dir/other/libsluice_cuda.so"
     expect other unasked "rebuild it"
