@@ -76,8 +76,8 @@ plan() {
 
 attention() { # what could fail comes last, in files' lines of their own
     rm -f "$out/attention.jsonl"
-    run attention.jsonl attention --parts leaderboard --warmup 5 --steps 200 --cell-seconds 4
-    run attention.jsonl attention --parts grid --warmup 3 --steps 20 --cell-seconds 0.6
+    run attention.jsonl attention --published --parts leaderboard --warmup 5 --steps 200 --cell-seconds 4
+    run attention.jsonl attention --published --parts grid --warmup 3 --steps 20 --cell-seconds 0.6
     run attention.jsonl attention --parts tiles --warmup 2 --steps 10 --cell-seconds 1
     run attention.jsonl attention --parts long --warmup 2 --steps 10 --cell-seconds 0.6
 }
@@ -86,8 +86,8 @@ lm() {
     rm -f "$out/lm.jsonl"
     local sizes=(--sizes "tiny,small,medium,large,xl,2.7b") contexts=(--contexts 256) others=(--contexts "128,512,1024") one=(--sizes small)
     [[ ${QUICK:-} ]] && sizes=() contexts=() others=(--contexts 48) one=()
-    run lm.jsonl lm --parts sizes,times "${sizes[@]}" "${contexts[@]}" --precisions f32,bf16 --warmup 3 --steps 10 --cell-seconds 2
-    run lm.jsonl lm --parts times "${sizes[@]}" "${others[@]}" --precisions bf16 --warmup 3 --steps 10 --cell-seconds 2
+    run lm.jsonl lm --published --parts sizes,times "${sizes[@]}" "${contexts[@]}" --precisions f32,bf16 --warmup 3 --steps 10 --cell-seconds 2
+    run lm.jsonl lm --published --parts times "${sizes[@]}" "${others[@]}" --precisions bf16 --warmup 3 --steps 10 --cell-seconds 2
     run lm.jsonl lm --parts warmup,profile "${one[@]}" "${contexts[@]}"
 }
 
@@ -100,7 +100,7 @@ ops() {
 
 precision() {
     rm -f "$out/precision.jsonl"
-    run precision.jsonl precision --warmup 3 --steps 10
+    run precision.jsonl precision --published --warmup 3 --steps 10
 }
 
 for part in "${parts[@]}"; do

@@ -33,6 +33,7 @@ static const sl_option options[] = {
     {"device-mem", "BYTES", SL_OPT_BYTES, NULL, "LM", "budget of device memory; default: what there is"},
     {"host-mem", "BYTES", SL_OPT_BYTES, NULL, "LM", "budget of host memory; default: what there is"},
     {"parts", "NAME,...", SL_OPT_STRING, PARTS, "LM", "which tables to make"},
+    SL_OPTION_PUBLISHED,
 };
 
 typedef struct lm {
@@ -262,7 +263,8 @@ static sl_status time_table(const lm *l)
                 SL_TRY(time_row(l, size, l->contexts[c], &p, &base_loss, t));
             }
         }
-    sl_published_lm(l->results);
+    if (sl_options_flag(l->job->options, "published"))
+        sl_published_lm(l->results);
     return SL_OK;
 }
 

@@ -23,6 +23,7 @@ static const sl_option options[] = {
      "models to train a few steps of; default: small,medium,large"},
     {"seqlen", "TOKENS", SL_OPT_I64, NULL, "Precision", "sequence length; default: 256"},
     {"batch", "N", SL_OPT_I64, "4", "Precision", "sequences per step"},
+    SL_OPTION_PUBLISHED,
 };
 
 /* ---- B6 ---- */
@@ -325,7 +326,8 @@ static sl_status speed_table(const sl_bench_job *job, sl_results *results)
     SL_TRY(sl_tf32_offered(job->device, &has_tf32));
     while (sl_list_next(&models, name))
         SL_TRY(speed_rows(job, name, seqlen, has_tf32, t, results));
-    sl_published_precision(results);
+    if (sl_options_flag(job->options, "published"))
+        sl_published_precision(results);
     return SL_OK;
 }
 

@@ -213,6 +213,7 @@ TEST(too_long_is_a_row)
                        "--quick --device cpu --threads 1 --parts grid --dims 16 --seqlens 512,65536 --batch 1 "
                        "--dtypes f32 --cell-seconds 0.01"));
     CHECK_I64(sl_table_rows(bench_table("grid")), 4);
+    CHECK(!sl_results_find(bench_results, "published"));
     for (int64_t r = 2; r < 4; r++)
         CHECK_MSG(strncmp(bench_text("grid", r, "verdict"), "left out: about ", 16) == 0, "%s",
                   bench_text("grid", r, "verdict"));
@@ -227,7 +228,7 @@ int main(int argc, char **argv)
     RUN(wrong_rows_are_seen);
     RUN(plain_tiles);
     RUN(formulas);
-    CHECK_OK(bench_try("attention", "--quick --device cpu --threads 2"));
+    CHECK_OK(bench_try("attention", "--quick --device cpu --threads 2 --published"));
     RUN(grid);
     RUN(memory_over_length);
     RUN(tiles_and_leaderboard);

@@ -150,6 +150,7 @@ TEST(too_large_is_a_row)
         CHECK_STR(bench_text("times", r, "device_memory"), "out of memory");
     /* Less device memory than everything takes, and room beside it: offloaded, and the loss of the first step stays. */
     CHECK_OK(bench_try("lm", "--quick --device cpu --threads 2 --contexts 32 --parts times --precisions f32"));
+    CHECK(!sl_results_find(bench_results, "published")); /* others' figures only where they are wanted */
     double loss = bench_number("times", 0, "loss");
     CHECK_OK(bench_try("lm", "--quick --device cpu --threads 2 --contexts 32 --parts times --precisions f32 "
                              "--device-mem 4MiB"));
@@ -193,7 +194,8 @@ TEST(short_rows)
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
-    CHECK_OK(bench_try("lm", "--quick --device cpu --threads 2"));
+    CHECK_OK(bench_try("lm", "--quick --device cpu --threads 2 --published"));
+    CHECK(sl_results_find(bench_results, "published") != NULL);
     RUN(sizes);
     RUN(times);
     RUN(warmup);

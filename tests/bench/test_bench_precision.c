@@ -125,6 +125,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(rounding);
     CHECK_OK(bench_try("precision", "--quick --device cpu --threads 2"));
+    CHECK(!sl_results_find(bench_results, "published"));
     RUN(sums);
     RUN(facts);
     RUN(audit);
