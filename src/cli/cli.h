@@ -61,6 +61,9 @@ enum { SL_CLI_BUDGET = 96 };
 const char *sl_cli_budget(size_t bytes, size_t unlimited, char out[SL_CLI_BUDGET]);
 const char *sl_cli_plural(int64_t count); /* "s" unless it is one */
 
+/* Plans a job and prints the page, or with --json the object, of `sluice plan`. Returns the exit code. (plan.c) */
+int sl_cli_show_plan(const sl_job *job);
+
 /* The list of commands that `sluice --help` prints. (help.c) */
 void sl_cli_overview(FILE *out);
 

@@ -111,6 +111,29 @@ static void compare_with_machine(const sl_forecast_view *f)
                 sl_format_bytes(there, a), sl_format_bytes(taken, b));
 }
 
+int sl_cli_show_plan(const sl_job *job)
+{
+    sl_forecast *forecast;
+    sl_forecast_view view;
+    sl_cli_status_line(sl_options_is_set(job->options, "hw")
+                           ? "planning ..."
+                           : "measuring this machine and planning ... (--hw NAME plans for another, unmeasured)");
+    sl_status status = sl_forecast_create(job, &forecast);
+    sl_cli_status_clear();
+    if (status != SL_OK)
+        return sl_cli_fail(status);
+    sl_forecast_look(forecast, &view);
+    if (view.feasible && !sl_options_is_set(job->options, "hw"))
+        compare_with_machine(&view);
+    if (sl_options_flag(job->options, "json"))
+        printf("%s\n", sl_forecast_json(forecast));
+    else
+        print_page(&view);
+    int code = view.feasible ? 0 : 3;
+    sl_forecast_destroy(forecast);
+    return code;
+}
+
 static int command(int argc, char **argv)
 {
     int64_t count;
@@ -118,32 +141,15 @@ static int command(int argc, char **argv)
     if (sl_cli_explain(table, count, usage, argc, argv))
         return 0;
     sl_job *job = NULL;
-    sl_forecast *forecast = NULL;
-    int code = 0;
+    int code;
     sl_status status = sl_job_create(&job);
     if (status == SL_OK)
         status = sl_job_parse(job, argc, argv);
     if (status == SL_OK) {
         sl_cli_log_level(job->options);
-        sl_cli_status_line(sl_options_is_set(job->options, "hw")
-                               ? "planning ..."
-                               : "measuring this machine and planning ... (--hw NAME plans for another, unmeasured)");
-        status = sl_forecast_create(job, &forecast);
-        sl_cli_status_clear();
-    }
-    if (status == SL_OK) {
-        sl_forecast_view view;
-        sl_forecast_look(forecast, &view);
-        if (view.feasible && !sl_options_is_set(job->options, "hw"))
-            compare_with_machine(&view);
-        if (sl_options_flag(job->options, "json"))
-            printf("%s\n", sl_forecast_json(forecast));
-        else
-            print_page(&view);
-        code = view.feasible ? 0 : 3;
+        code = sl_cli_show_plan(job);
     } else
         code = sl_cli_fail(status);
-    sl_forecast_destroy(forecast);
     sl_job_destroy(job);
     return code;
 }

@@ -17,10 +17,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/child.h"
 #include "cli/cli.h"
 #include "cli/sweep.h"
 #include "core/clock.h"
@@ -67,8 +67,8 @@ typedef struct sweep {
 /* The grid, the files and how many at a time do not change what a cell is. */
 static bool is_identity(const char *name)
 {
-    static const char *const others[] = {"model", "seqlen", "device-mem", "host-mem", "jobs",    "out",
-                                         "csv",   "force",  "config",     "quiet",    "verbose", "threads"};
+    static const char *const others[] = {"model", "seqlen", "device-mem", "host-mem", "jobs",    "out",    "csv",
+                                         "force", "config", "quiet",      "verbose",  "threads", "dry-run"};
     for (int64_t i = 0; i < SL_COUNT(others); i++)
         if (strcmp(others[i], name) == 0)
             return false;
@@ -250,61 +250,6 @@ static void show_end(const sweep *s, const char *csv)
     printf("see it  sluice report %s\n", s->path);
 }
 
-/* ---- processes ---- */
-
-/* Forks: *pid is 0 in the child, which writes to *end what this process reads there. */
-static sl_status spawn(const sweep *s, pid_t *pid, int *end)
-{
-    int ends[2];
-    pid_t parent = getpid();
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return sl_fail(SL_E_IO, "cannot start a cell: %s", strerror(errno));
-    fflush(stdout);
-    *pid = fork();
-    if (*pid == 0) {
-        close(ends[0]);
-        if (s->lock >= 0)
-            close(s->lock);               /* or it would outlive a killed sweep by a cell's time */
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a sweep that is killed leaves nobody behind */
-        if (getppid() != parent)
-            _exit(1);
-        *end = ends[1];
-        return SL_OK;
-    }
-    close(ends[1]);
-    if (*pid < 0) {
-        close(ends[0]);
-        return sl_fail(SL_E_MEMORY, "cannot start a process for a cell: %s; try --jobs 1", strerror(errno));
-    }
-    *end = ends[0];
-    return SL_OK;
-}
-
-/* The end of a child. */
-static void answer(int end, const void *bytes, size_t length)
-{
-    ssize_t wrote = write(end, bytes, length); /* less than a pipe takes at once */
-    _exit(wrote == (ssize_t) length ? 0 : 1);
-}
-
-/* Waits for a child's answer and its end; where there is no answer, says why in `error`. */
-static bool receive(pid_t pid, int end, void *bytes, size_t length, char error[128])
-{
-    ssize_t got;
-    int status = 0;
-    do
-        got = read(end, bytes, length);
-    while (got < 0 && errno == EINTR);
-    close(end);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        continue;
-    if (got == (ssize_t) length)
-        return true;
-    snprintf(error, 128, WIFSIGNALED(status) ? "the cell's process was ended by signal %d" : "exit code %d",
-             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    return false;
-}
-
 /* ---- workers ---- */
 
 static sl_status start(sweep *s, worker *w)
@@ -315,12 +260,12 @@ static sl_status start(sweep *s, worker *w)
         s->next++;
     if (s->next == s->grid.count)
         return SL_OK;
-    SL_TRY(spawn(s, &pid, &end));
+    SL_TRY(sl_child_spawn(s->lock, &pid, &end)); /* a child that kept the lock would outlive a killed sweep with it */
     if (pid == 0) {
         sl_sweep_result result;
         sl_log_set(NULL, NULL, SL_LOG_ERROR);
         sl_sweep_cell_run(s->options, &s->grid.cells[s->next], s->run, &result);
-        answer(end, &result, sizeof result);
+        sl_child_answer(end, &result, sizeof result);
     }
     *w = (worker){pid, end, s->next++};
     return SL_OK;
@@ -331,7 +276,7 @@ static sl_status finish(sweep *s, worker *w)
     sl_sweep_cell *cell = &s->grid.cells[w->cell];
     sl_sweep_result r;
     char error[128];
-    if (!receive(w->pid, w->pipe, &r, sizeof r, error)) {
+    if (!sl_child_receive(w->pid, w->pipe, &r, sizeof r, error)) {
         r = (sl_sweep_result){.status = SL_E_INTERNAL};
         snprintf(r.error, sizeof r.error, "%s", error);
     }
@@ -423,12 +368,12 @@ static sl_status check_jobs(sweep *s)
     int end;
     check c;
     char error[128];
-    SL_TRY(spawn(s, &pid, &end));
+    SL_TRY(sl_child_spawn(s->lock, &pid, &end));
     if (pid == 0) {
         check_cells(s, &c);
-        answer(end, &c, sizeof c);
+        sl_child_answer(end, &c, sizeof c);
     }
-    if (!receive(pid, end, &c, sizeof c, error))
+    if (!sl_child_receive(pid, end, &c, sizeof c, error))
         return sl_fail(SL_E_INTERNAL, "the cells cannot be checked: %s", error);
     if (c.status != SL_OK)
         return sl_fail(c.status, "%s", c.error);
@@ -475,6 +420,11 @@ static sl_status sweep_all(sl_options *options)
         return status;
     }
     SL_TRY_GOTO(check_jobs(s), done);
+    if (sl_options_flag(options, "dry-run")) {
+        printf("%lld cell%s, %d at a time; nothing is planned or written\n", (long long) s->grid.count,
+               sl_cli_plural(s->grid.count), s->n_workers);
+        goto done;
+    }
     if (csv)
         SL_TRY_GOTO(sl_cli_check_writable(csv), done);
     SL_TRY_GOTO(open_file(s), done);

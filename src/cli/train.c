@@ -239,6 +239,13 @@ static void catch_signals(sl_trainer *trainer)
     sigaction(SIGTERM, &action, NULL);
 }
 
+static int dry_run(const sl_job *job)
+{
+    sl_cli_log_level(job->options);
+    sl_status status = sl_trainer_check(job);
+    return status == SL_OK ? sl_cli_show_plan(job) : sl_cli_fail(status);
+}
+
 static int command(int argc, char **argv)
 {
     int64_t count;
@@ -253,6 +260,11 @@ static int command(int argc, char **argv)
     sl_status status = sl_job_create(&job);
     if (status == SL_OK)
         status = sl_job_parse(job, argc, argv);
+    if (status == SL_OK && sl_options_flag(job->options, "dry-run")) {
+        int code = dry_run(job);
+        sl_job_destroy(job);
+        return code;
+    }
     if (status == SL_OK) {
         sl_cli_log_level(job->options);
         if (sl_options_is_set(job->options, "out"))

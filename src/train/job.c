@@ -144,6 +144,8 @@ static const sl_option table[] = {
     {"config", "FILE", SL_OPT_STRING, NULL, "Files",
      "Read options from a file: JSON ({\"steps\": 100}) or lines of `key = value`. The command line overrides it."},
 
+    {"dry-run", NULL, SL_OPT_FLAG, "false", "Output",
+     "Check options, data, weights and --out, print the plan and stop: nothing is trained or written."},
     {"json", NULL, SL_OPT_FLAG, "false", "Output", "Put one JSON object with all figures on the last line of stdout."},
     {"quiet", NULL, SL_OPT_FLAG, "false", "Output", "Only warnings, errors and the result."},
     {"verbose", NULL, SL_OPT_FLAG, "false", "Output", "Say more about what happens and why."},

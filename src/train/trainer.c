@@ -88,6 +88,16 @@ static sl_status check_folder(const sl_trainer *t)
                        "%s holds a run that has reached step %" PRId64
                        ": give --resume to go on with it, or another --out",
                        out, newest);
+    if (access(out, F_OK) == 0 && access(out, W_OK | X_OK) != 0)
+        return sl_io_failed("write", out, errno, 0);
+    return SL_OK;
+}
+
+static sl_status make_folder(const sl_trainer *t)
+{
+    const char *out = t->setup.out;
+    if (!out)
+        return SL_OK;
     SL_TRY(sl_dir_create(out));
     return access(out, W_OK | X_OK) == 0 ? SL_OK : sl_io_failed("write", out, errno, 0);
 }
@@ -199,20 +209,36 @@ static sl_status begin_or_resume(sl_trainer *t)
     return SL_OK;
 }
 
+/* What takes no time and writes nothing. */
+static sl_status begin(const sl_job *job, sl_trainer *t)
+{
+    t->val_step = t->checkpoint_step = -1;
+    SL_TRY(sl_options_copy(job->options, &t->options));
+    t->job.options = t->options;
+    SL_TRY(sl_setup_resolve(&t->job, &t->setup));
+    t->setup.runs = true;
+    SL_TRY(check_device(&t->setup));
+    SL_TRY(open_data(t));
+    SL_TRY(check_folder(t));
+    return check_weights(t);
+}
+
+sl_status sl_trainer_check(const sl_job *job)
+{
+    sl_trainer *t;
+    SL_TRY(sl_alloc(&t, 1, sizeof *t));
+    sl_status status = begin(job, t);
+    sl_trainer_destroy(t);
+    return status;
+}
+
 sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
 {
     sl_trainer *t;
     sl_status status;
     SL_TRY(sl_alloc(&t, 1, sizeof *t));
-    t->val_step = t->checkpoint_step = -1;
-    SL_TRY_GOTO(sl_options_copy(job->options, &t->options), fail);
-    t->job.options = t->options;
-    SL_TRY_GOTO(sl_setup_resolve(&t->job, &t->setup), fail);
-    t->setup.runs = true;
-    SL_TRY_GOTO(check_device(&t->setup), fail);
-    SL_TRY_GOTO(open_data(t), fail);
-    SL_TRY_GOTO(check_folder(t), fail);
-    SL_TRY_GOTO(check_weights(t), fail);
+    SL_TRY_GOTO(begin(job, t), fail);
+    SL_TRY_GOTO(make_folder(t), fail);
     SL_TRY_GOTO(sl_prepare(&t->setup, &t->prepared), fail);
     SL_TRY_GOTO(open_folder(t), fail);
     double start = sl_clock_s();

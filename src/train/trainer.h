@@ -43,6 +43,9 @@ typedef struct sl_trainer_view {
 
 /* Host memory of the process itself, beside what the budgets count: code, libraries and what they allocate, stacks. */
 size_t sl_trainer_process_bytes(const sl_trainer *trainer);
+/* Is there anything wrong with the job but perhaps its plan: options, device, data, --out, weights? Writes nothing. */
+sl_status sl_trainer_check(const sl_job *job);
+
 /* Points into the trainer; valid until its next call. No allocation. */
 void sl_trainer_look(const sl_trainer *trainer, sl_trainer_view *view);
 

@@ -428,6 +428,25 @@ TEST(data_lines)
 
 /* ---- budgets and figures ---- */
 
+/* Everything is checked and planned, nothing is trained or written. */
+TEST(dry_run)
+{
+    CHECK_I64(sluice(TRAIN "--steps 3 --out dry --dry-run"), 0);
+    CHECK_CONTAINS(out, "fits: ");
+    CHECK(!strstr(out, "step  1/"));
+    CHECK(access(test_path("dry"), F_OK) != 0);
+    CHECK_I64(sluice(TRAIN "--dry-run --json"), 0);
+    CHECK(sl_json_get(last_line(), "feasible")->boolean);
+    CHECK_I64(sluice(TRAIN "--dry-run --device-mem 1KiB"), 3);
+    refused(1, "train " JOB "--data nosuch --dry-run", "nosuch");
+    refused(1, TRAIN "--init-from nosuch --dry-run", "cannot read nosuch");
+    refused(2, TRAIN "--hw h100 --device cuda --dry-run", "--hw h100 plans for another machine");
+    CHECK_I64(sluice("sweep --model byte-test --hw h100 --seqlen 64,128 --out dry.jsonl --dry-run"), 0);
+    CHECK_CONTAINS(out, "2 cells, ");
+    CHECK(access(test_path("dry.jsonl"), F_OK) != 0);
+    refused(2, "sweep --model byte-tset --hw h100 --dry-run", "did you mean \"byte-test\"?");
+}
+
 /* Lines of progress do not wrap. */
 TEST(progress)
 {
@@ -767,6 +786,7 @@ int main(int argc, char **argv)
     RUN(data);
     RUN(data_that_does_not_match);
     RUN(data_lines);
+    RUN(dry_run);
     RUN(progress);
     RUN(figures);
     RUN(budgets);
