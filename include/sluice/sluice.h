@@ -8,11 +8,37 @@
  *  - create/destroy come in pairs; destroy accepts NULL.
  *  - The library never prints and never exits. It reports through sl_log_set().
  *
- *     sl_job *job; sl_trainer *trainer; sl_step_result result;
- *     sl_job_create(&job);
- *     sl_job_set(job, "model", "llama-tiny");  sl_job_set(job, "data", "corpus/");  sl_job_set(job, "device-mem", "64MiB");
- *     sl_trainer_create(job, &trainer);
- *     while (sl_trainer_step(trainer, &result) == SL_OK && !result.done) printf("%f\n", result.loss);
+ * A training run (cc example.c -lsluice):
+ *
+ *     #include <sluice/sluice.h>
+ *     #include <stdio.h>
+ *
+ *     static sl_status train(sl_job *job, sl_trainer **trainer)
+ *     {
+ *         sl_step_result result = {0};
+ *         sl_status status = sl_job_set(job, "model", "byte-nano");
+ *         if (status == SL_OK) status = sl_job_set(job, "data", "corpus/");
+ *         if (status == SL_OK) status = sl_job_set(job, "steps", "20");
+ *         if (status == SL_OK) status = sl_job_set(job, "device-mem", "64MiB");
+ *         if (status == SL_OK) status = sl_trainer_create(job, trainer);
+ *         while (status == SL_OK && !result.done) {
+ *             status = sl_trainer_step(*trainer, &result);
+ *             if (status == SL_OK) printf("step %lld: loss %.4f\n", (long long) result.step, result.loss);
+ *         }
+ *         return status;
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         sl_job *job = NULL;
+ *         sl_trainer *trainer = NULL;
+ *         sl_status status = sl_job_create(&job);
+ *         if (status == SL_OK) status = train(job, &trainer);
+ *         if (status != SL_OK) fprintf(stderr, "%s\n", sl_error_message());
+ *         sl_trainer_destroy(trainer);
+ *         sl_job_destroy(job);
+ *         return status != SL_OK;
+ *     }
  */
 #ifndef SLUICE_SLUICE_H
 #define SLUICE_SLUICE_H
