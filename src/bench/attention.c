@@ -512,7 +512,7 @@ static sl_status run(const sl_bench_job *job, sl_results *results)
 
 const sl_bench_def sl_bench_attention = {
     .name = "attention",
-    .question = "what does tiled attention save over the naive one, in time and memory",
+    .question = "what does tiled attention save over naive, in time and memory",
     .options = options,
     .n_options = SL_COUNT(options),
     .warmup = 10,

@@ -27,7 +27,7 @@ static const sl_option options[] = {
      "sequence lengths; default: 128,256 on a CPU, 128,256,512,1024 on a GPU"},
     {"batch", "N", SL_OPT_I64, "4", "LM", "sequences"},
     {"precisions", "NAME,...", SL_OPT_STRING, "f32,bf16", "LM",
-     "f32, tf32 (f32 with the device's TF32 products), bf16, bf16-master"},
+     "f32, tf32 (f32 with the device's TF32 matmuls), bf16, bf16-master"},
     {"cell-seconds", "S", SL_OPT_F64, "0", "LM",
      "most seconds for a row's steps, three of them at least (0: no limit); the row says how many there were"},
     {"device-mem", "BYTES", SL_OPT_BYTES, NULL, "LM", "budget of device memory; default: what there is"},

@@ -354,7 +354,7 @@ static sl_status run(const sl_bench_job *job, sl_results *results)
 
 const sl_bench_def sl_bench_memory = {
     .name = "memory",
-    .question = "what does a step keep in memory, when, and which tensors are largest",
+    .question = "what is in memory during a step, and which tensors are largest",
     .options = options,
     .n_options = SL_COUNT(options),
     .steps = 1,

@@ -343,7 +343,7 @@ static sl_status run(const sl_bench_job *job, sl_results *results)
 
 const sl_bench_def sl_bench_precision = {
     .name = "precision",
-    .question = "what do number formats cost and bring: sums, ranges, dtypes, speed, loss",
+    .question = "what do number formats cost and bring: sums, ranges, speed, loss",
     .options = options,
     .n_options = SL_COUNT(options),
     .warmup = 5,

@@ -9,10 +9,11 @@
 #include "core/file.h"
 #include "core/suggest.h"
 
-static const char usage[] = "usage: sluice bench NAME [--quick] [--warmup N] [--steps N] [--json] [--out FILE] ...\n"
+static const char usage[] = "usage: sluice bench NAME [--quick] [--warmup N] [--steps N] [--json]\n"
+                            "                    [--out FILE] ...\n"
                             "\n"
-                            "One benchmark per question, on any machine and device. A result that differs from its\n"
-                            "baseline is refused: its speed is withheld and the exit code is 1.";
+                            "One benchmark per question, on any machine and device. A result that differs\n"
+                            "from its baseline is refused: its speed is withheld and the exit code is 1.";
 
 static void print_list(FILE *out)
 {
@@ -21,7 +22,7 @@ static void print_list(FILE *out)
     fprintf(out, "%s\n\n", usage);
     for (int64_t i = 0; i < count; i++)
         fprintf(out, "  %-10s %s\n", defs[i]->name, defs[i]->question);
-    fputs("\n  sluice bench NAME --help explains its options; `sluice report FILE` draws what --out wrote.\n", out);
+    fputs("\n  sluice bench NAME --help explains its options, `sluice report FILE` draws\n  what --out wrote.\n", out);
 }
 
 static sl_status find_bench(const char *name, const sl_bench_def **def)

@@ -22,7 +22,7 @@ static const char usage[] = "usage: sluice completion bash|zsh|fish [--out FILE]
                             "Prints a script that completes commands, options and their values. To load it:\n"
                             "\n"
                             "  bash: eval \"$(sluice completion bash)\" in ~/.bashrc\n"
-                            "  zsh:  sluice completion zsh --out DIR/_sluice, with DIR in $fpath before compinit runs\n"
+                            "  zsh:  sluice completion zsh --out DIR/_sluice, with DIR in $fpath\n"
                             "  fish: sluice completion fish --out ~/.config/fish/completions/sluice.fish\n"
                             "\n"
                             "`make install` puts all three where the shells look for them.";

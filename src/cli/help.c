@@ -9,16 +9,17 @@ static const char usage[] = "usage: sluice help [COMMAND]\n"
 
 void sl_cli_overview(FILE *out)
 {
-    fputs("Sluice trains neural networks larger than the accelerator's memory at nearly the speed\n"
-          "they would have if they fitted.\n\n"
+    fputs("Sluice trains neural networks larger than the accelerator's memory at nearly\n"
+          "the speed they would have if they fitted.\n\n"
           "usage: sluice COMMAND [options]\n\n",
           out);
 #define SL_COMMAND(name, summary) fprintf(out, "  %-11s %s\n", #name, summary);
 #include "cli/commands.def"
 #undef SL_COMMAND
-    fputs("\n  sluice COMMAND --help explains a command's options, sluice man COMMAND is its manual page.\n"
+    fputs("\n  sluice COMMAND --help explains a command's options, sluice man COMMAND prints\n"
+          "  its manual page.\n"
           "\nexamples:\n"
-          "  sluice train --model byte-tiny --data . --seqlen 256 --steps 100 --device-mem 64MiB\n"
+          "  sluice train --model byte-tiny --data . --seqlen 256 --device-mem 64MiB\n"
           "  sluice plan --model llama3-8b --seqlen 8192 --tokens-per-step 512k --hw h200 \\\n"
           "      --precision bf16 --device-mem 24GiB --host-mem 100GiB\n",
           out);

@@ -11,15 +11,15 @@
 #include "model/model.h"
 #include "train/store.h"
 
-static const char usage[] =
-    "usage: sluice init --model M --out DIR [--weights [--seed N] [--precision P]]\n"
-    "\n"
-    "Writes DIR/config.json for a model known by name (see `sluice models`) or for another config.json,\n"
-    "with every key that its arithmetic depends on spelled out, and max_position_embeddings where it is\n"
-    "given. Ids of special tokens are kept, tokenizer files are not copied. Edit it and pass DIR as\n"
-    "--model.\n"
-    "With --weights it also writes DIR/model.safetensors, the weights that `sluice train --seed N` would\n"
-    "begin with: then `sluice train --model DIR --seed N` uses them and runs to the same bits.";
+static const char usage[] = "usage: sluice init --model M --out DIR [--weights [--seed N] [--precision P]]\n"
+                            "\n"
+                            "Writes DIR/config.json for a model known by name (see `sluice models`) or for\n"
+                            "another config.json, with every key that its arithmetic depends on spelled out,\n"
+                            "and max_position_embeddings where it is given. Ids of special tokens are kept,\n"
+                            "tokenizer files are not copied. Edit it and pass DIR as --model. With --weights\n"
+                            "it also writes DIR/model.safetensors, the weights that `sluice train --seed N`\n"
+                            "would begin with: then `sluice train --model DIR --seed N` uses them and runs to\n"
+                            "the same bits.";
 
 static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model", "a name from `sluice models`, or a config.json or its folder"},
@@ -27,7 +27,7 @@ static const sl_option table[] = {
     {"seed", "N", SL_OPT_I64, "1", "Model", "--weights: what fixes them, as in `sluice train`"},
     {"precision", "f32|bf16|bf16-master", SL_OPT_CHOICE, "f32", "Model",
      "--weights: bf16 writes 2 bytes for each weight, enough to begin a bf16 run; the others 4, enough for every run"},
-    {"out", "DIR", SL_OPT_STRING, NULL, "Output", "folder to write to; made if missing"},
+    {"out", "DIR", SL_OPT_STRING, NULL, "Output", "folder to write to; created if missing"},
     {"force", NULL, SL_OPT_FLAG, "false", "Output", "replace files that are already there"},
 };
 

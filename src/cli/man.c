@@ -10,8 +10,8 @@
 
 static const char usage[] = "usage: sluice man [COMMAND] [--all DIR]\n"
                             "\n"
-                            "Prints the manual page of Sluice or of a command, for man: sluice man train | man -l -\n"
-                            "`make install` puts all of them where man looks for them.";
+                            "Prints the manual page of Sluice or of a command: `sluice man train | man -l -`\n"
+                            "shows it. `make install` puts all of them where man looks for them.";
 
 static const sl_option table[] = {
     {"all", "DIR", SL_OPT_STRING, NULL, "Output",

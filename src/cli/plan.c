@@ -7,15 +7,17 @@
 #include "core/memory_limit.h"
 #include "train/forecast.h"
 
-static const char usage[] =
-    "usage: sluice plan --model M --seqlen S [--tokens-per-step T] [--hw NAME|FILE]\n"
-    "                   [--device-mem BYTES|PERCENT] [--host-mem BYTES|PERCENT] [--json] ...\n"
-    "\n"
-    "Says whether a training job fits two memory budgets, how fast it will be and what limits it,\n"
-    "without running it and without the accelerator: --hw h200 plans for a machine elsewhere. Takes the\n"
-    "options of `sluice train`. Those about data and the run's folder (--data, --out, --resume, ...) are\n"
-    "accepted, so that one --config serves both, but not read; --val-every counts, since it takes memory.\n"
-    "Exit code 0: it fits; 3: it does not, and the smallest budgets that would work are named.";
+static const char usage[] = "usage: sluice plan --model M --seqlen S [--tokens-per-step T] [--hw NAME|FILE]\n"
+                            "                   [--device-mem BYTES|PERCENT] [--host-mem BYTES|PERCENT]\n"
+                            "                   [--json] ...\n"
+                            "\n"
+                            "Reports whether a training job fits two memory budgets, how fast it will be and\n"
+                            "what limits it, without running it and without the accelerator: --hw h200 plans\n"
+                            "for a machine elsewhere. Takes the options of `sluice train`. Those about data\n"
+                            "and the run's folder (--data, --out, --resume, ...) are accepted, so that one\n"
+                            "--config serves both, but not read; --val-every counts, since it takes memory.\n"
+                            "Exit code 0: it fits; 3: it does not, and the smallest budgets that would work\n"
+                            "are named.";
 
 static const char *const tier_names[SL_TIER_COUNT] = {"device", "host"};
 

@@ -8,14 +8,15 @@
 #include "core/file.h"
 #include "report/report.h"
 
-static const char usage[] =
-    "usage: sluice report FILE|DIR... [--out PAGE.html] [--trace TRACE.json] [--csv TABLE.csv]\n"
-    "\n"
-    "Shows what other commands wrote: the folder of a run (or its events.jsonl), a sweep, the JSON of a\n"
-    "bench or of `sluice system`. Writes one HTML page with all pictures inside, which opens anywhere and\n"
-    "needs no network. Several files become one page. A run that is still going can be looked at too.\n"
-    "With --trace it writes the streams of a step for https://ui.perfetto.dev or chrome://tracing, with\n"
-    "--csv a run's steps or the table's rows.";
+static const char usage[] = "usage: sluice report FILE|DIR... [--out PAGE.html] [--trace TRACE.json]\n"
+                            "                     [--csv TABLE.csv]\n"
+                            "\n"
+                            "Shows what other commands wrote: the folder of a run (or its events.jsonl), a\n"
+                            "sweep, the JSON of a bench or of `sluice system`. Writes one HTML page with all\n"
+                            "pictures inside, which opens anywhere and needs no network. Several files\n"
+                            "become one page. A run that is still going can be looked at too. With --trace\n"
+                            "it writes the streams of a step for https://ui.perfetto.dev or\n"
+                            "chrome://tracing, with --csv a run's steps or the table's rows.";
 
 static const sl_option table[] = {
     {"out", "FILE", SL_OPT_STRING, NULL, "Output",

@@ -31,14 +31,15 @@
 #include "core/log.h"
 #include "report/report.h"
 
-static const char usage[] =
-    "usage: sluice sweep --model M[,...] --seqlen S[,...] --device-mem BYTES[,...] --host-mem BYTES[,...]\n"
-    "                    [--hw NAME|FILE] [--run --data D --steps N] [--out FILE] [--csv FILE] ...\n"
-    "\n"
-    "Plans (or with --run trains) every combination and writes a line for each: speed, MFU, memory, what\n"
-    "limits it. What does not fit is a line too, with the budgets that would do. Takes the other options\n"
-    "of `sluice train` for all cells. A sweep that was killed goes on where it was; `sluice report FILE`\n"
-    "draws its heat maps.";
+static const char usage[] = "usage: sluice sweep --model M[,...] --seqlen S[,...] --device-mem BYTES[,...]\n"
+                            "                    --host-mem BYTES[,...] [--hw NAME|FILE]\n"
+                            "                    [--run --data D --steps N] [--out FILE] [--csv FILE] ...\n"
+                            "\n"
+                            "Plans (or with --run trains) every combination and writes a line for each:\n"
+                            "speed, MFU, memory, what limits it. What does not fit is a line too, with the\n"
+                            "budgets that would work. Takes the other options of `sluice train` for all\n"
+                            "cells. A sweep that was killed continues where it stopped; `sluice report FILE`\n"
+                            "draws its heat maps.";
 
 enum { MOST_JOBS = 256 };
 
@@ -149,7 +150,7 @@ static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
             theirs = t->facts[i].value.text;
     if (strcmp(theirs, id) != 0)
         return sl_fail(SL_E_USAGE,
-                       "%s holds a sweep with other options: give another --out, or --force to begin it anew", s->path);
+                       "%s holds a sweep with other options: give another --out, or --force to start it over", s->path);
     int64_t key = sl_grid_find(t->grids, "cell"), speed = sl_grid_find(t->grids, "tokens_per_s");
     for (int64_t row = 0; row < t->grids->n_rows; row++)
         for (int64_t i = 0; i < s->grid.count; i++) {

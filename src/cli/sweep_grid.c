@@ -21,10 +21,9 @@ static const sl_option own[] = {
     {"jobs", "N", SL_OPT_I64, "0", "Grid",
      "Cells planned at the same time; 0: one per core. Runs and measured costs take one."},
     {"out", "FILE", SL_OPT_STRING, "sweep.jsonl", "Files",
-     "A line for each finished cell. A sweep that was stopped goes on where it was; the same file takes a larger grid "
-     "too."},
+     "A line for each finished cell. A sweep that was stopped continues; the same file takes a larger grid too."},
     {"csv", "FILE", SL_OPT_STRING, NULL, "Files", "Write all cells of the file as CSV at the end."},
-    {"force", NULL, SL_OPT_FLAG, "false", "Files", "Begin --out anew."},
+    {"force", NULL, SL_OPT_FLAG, "false", "Files", "Start --out over."},
 };
 
 /* A sweep writes no run folders. */

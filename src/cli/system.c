@@ -7,13 +7,13 @@
 #include "core/file.h"
 #include "core/pool.h"
 
-static const char usage[] =
-    "usage: sluice system [--json] [--out FILE] [--quick] [--probe]\n"
-    "\n"
-    "Describes this machine and measures it: arithmetic per dtype, memory, the link in both directions,\n"
-    "storage, each beside the nominal figure where that is known; ridge points, and what limits typical\n"
-    "operations here. The JSON holds a hardware profile: `sluice system --out this.json` here, then\n"
-    "`sluice plan --hw this.json ...` anywhere.";
+static const char usage[] = "usage: sluice system [--json] [--out FILE] [--quick] [--probe]\n"
+                            "\n"
+                            "Describes this machine and measures it: arithmetic per dtype, memory, the link\n"
+                            "in both directions, storage, each beside the nominal figure where that is\n"
+                            "known; ridge points, and what limits typical operations here. The JSON holds a\n"
+                            "hardware profile: `sluice system --out this.json` here, then `sluice plan --hw\n"
+                            "this.json ...` anywhere.";
 
 static const sl_option table[] = {
     {"quick", NULL, SL_OPT_FLAG, "false", "Run", "shorter measurements: about a quarter of a minute on two cores"},
@@ -35,7 +35,7 @@ static sl_status run(const sl_options *options)
     SL_TRY(sl_pool_check_threads(threads));
     SL_TRY(sl_device_find(sl_options_string(options, "device"), &class));
     if (strcmp(disk, "none") != 0 && !sl_dir_exists(disk))
-        return sl_fail(SL_E_USAGE, "--disk %s is no folder: name one with room, or give --disk none", disk);
+        return sl_fail(SL_E_USAGE, "--disk %s is no folder: name one with free space, or give --disk none", disk);
     if (out)
         SL_TRY(sl_cli_check_writable(out));
     sl_system_config config = {

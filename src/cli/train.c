@@ -17,17 +17,18 @@
 #include "core/file.h"
 #include "train/trainer.h"
 
-static const char usage[] =
-    "usage: sluice train --model M --data D --seqlen S --steps N [--tokens-per-step T]\n"
-    "                    [--device-mem BYTES|PERCENT] [--host-mem BYTES|PERCENT]\n"
-    "                    [--out DIR] [--resume] [--json] ...\n"
-    "\n"
-    "Trains a model under hard memory budgets. Placement never changes bits: any budget gives the same\n"
-    "losses and weights. A run that is killed at any moment goes on with --resume, under the same or\n"
-    "another budget, to the same bits. Every option can stand in a config file (--config FILE: a JSON\n"
-    "object, or lines of `key = value`) and in the environment (SLUICE_DEVICE_MEM=2GiB); the command\n"
-    "line wins over the file, the file over the environment.\n"
-    "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 does not fit.";
+static const char usage[] = "usage: sluice train --model M --data D --seqlen S --steps N\n"
+                            "                    [--tokens-per-step T] [--device-mem BYTES|PERCENT]\n"
+                            "                    [--host-mem BYTES|PERCENT] [--out DIR] [--resume] [--json]\n"
+                            "                    ...\n"
+                            "\n"
+                            "Trains a model under hard memory budgets. Placement never changes bits: any\n"
+                            "budget gives the same losses and weights. A run that is killed at any moment\n"
+                            "continues with --resume, under the same or another budget, to the same bits.\n"
+                            "Every option can stand in a config file (--config FILE: a JSON object, or lines\n"
+                            "of `key = value`) and in the environment (SLUICE_DEVICE_MEM=2GiB); the command\n"
+                            "line wins over the file, the file over the environment.\n"
+                            "Exit codes: 0 done, 1 failure, 2 wrong usage, 3 does not fit.";
 
 static sl_trainer *volatile running;
 static volatile sig_atomic_t signals, saves; /* saves: a stop writes a checkpoint */
@@ -208,8 +209,8 @@ static sl_status run(sl_trainer *trainer, bool quiet)
     if (view.step > view.first_step)
         print_end(trainer, &view, &state);
     if (view.interrupted)
-        printf("stopped as asked after step %lld; %s\n", (long long) view.step,
-               !view.out                          ? "without --out there was no place for a checkpoint"
+        printf("stopped on request after step %lld; %s\n", (long long) view.step,
+               !view.out                          ? "without --out no checkpoint is written"
                : view.setup->checkpoint_every < 0 ? "--checkpoint-every -1 writes no checkpoint"
                                                   : "go on with --resume");
     return SL_OK;

@@ -59,7 +59,7 @@ sl_budget sl_options_budget(const sl_options *options, const char *name);
 bool sl_options_flag(const sl_options *options, const char *name);
 /* Every option with its value in force as members of the open object, for the run's record; parse_file reads it. */
 void sl_options_put(const sl_options *options, sl_json_writer *w);
-/* What --help prints below the usage line: groups, defaults, wrapped at 100 columns. */
+/* What --help prints below the usage line: groups, defaults, wrapped at 80 columns. */
 void sl_options_help(const sl_option *table, int64_t count, sl_text *out);
 
 #endif

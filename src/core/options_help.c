@@ -9,7 +9,7 @@
 
 #include "core/options.h"
 
-enum { COLUMNS = 100, HELP_COLUMN = 30 };
+enum { COLUMNS = 80, HELP_COLUMN = 28 };
 
 /* The words of `help`, wrapped between HELP_COLUMN and COLUMNS; the cursor stands at `column`. */
 static void put_wrapped(sl_text *out, const char *help, int column)

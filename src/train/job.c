@@ -68,7 +68,7 @@ static const sl_option table[] = {
     {"optimizer", "adamw|sgd", SL_OPT_CHOICE, "adamw", "Training",
      "AdamW (decoupled weight decay) or SGD with momentum."},
     {"lr", "RATE", SL_OPT_F64, "3e-4", "Training",
-     "Peak learning rate. Small models bear more: 1e-3 at 10M parameters."},
+     "Peak learning rate. Small models tolerate more: 1e-3 at 10M parameters."},
     {"schedule", "constant|cosine|wsd", SL_OPT_CHOICE, "cosine", "Training",
      "How the learning rate goes from its peak to --min-lr: never, along half a cosine, or (warm-up, stable, decay) in "
      "a straight "
@@ -87,11 +87,12 @@ static const sl_option table[] = {
      "them "
      "as they are, and every layer is updated as soon as its gradient is there instead of after the last one."},
     {"on-nan", "stop|skip", SL_OPT_CHOICE, "stop", "Training",
-     "When a loss or gradient is not finite: stop and say which task and tensor began it, or leave that step out."},
+     "When a loss or gradient is not finite: stop and report which task and tensor began it, or leave that step out."},
     {"any-order", NULL, SL_OPT_FLAG, "false", "Training",
-     "Let attention's backward add in whatever order its blocks end: faster and with less memory of its own where it "
-     "is cuDNN's (on an H100 or H200 with heads of 64 or 128 it is not, and nothing changes), but two runs then differ "
-     "in the last bits."},
+     "Allow a nondeterministic reduction order in attention's backward: faster and with less memory where it is "
+     "cuDNN's, but two runs then differ in the last bits. On an H100 or H200 with heads of 64 or 128 it is not "
+     "cuDNN's, "
+     "and nothing changes."},
     {"seed", "N", SL_OPT_I64, "1", "Training", "Fixes initial weights, data order, dropout and rounding noise."},
     {"val-every", "STEPS", SL_OPT_I64, "0", "Training",
      "Validate after every so many steps and after the last; 0: never."},
@@ -110,8 +111,8 @@ static const sl_option table[] = {
      "Default: "
      "as --device-mem."},
     {"workspace-mem", "BYTES", SL_OPT_BYTES, NULL, "Machine and memory",
-     "The most device memory a kernel takes for itself where it has the choice (attention's backward): time against "
-     "room for the rest, never a bit of the result. Default: a "
+     "The most device memory a kernel's workspace takes where it has the choice (attention's backward): faster with "
+     "more, which the rest of the step then lacks. Changes no bit of the result. Default: a "
      "twentieth of --device-mem, a tenth of small ones."},
     {"threads", "N", SL_OPT_I64, "0", "Machine and memory",
      "CPU threads; 0: one per core. Changes no bit of the result."},
@@ -126,9 +127,9 @@ static const sl_option table[] = {
      "Plan for another machine: h200, h100, a100, rtx5090, rtx3090, this, or a JSON profile. Implies --costs "
      "roofline."},
     {"costs", "roofline|measured", SL_OPT_CHOICE, NULL, "Machine and memory",
-     "Where the planner's times come from: arithmetic on the machine's profile, or each kind of task timed once (kept "
+     "Where the planner's times come from: arithmetic on the machine's profile, or each distinct task timed once (kept "
      "in "
-     "$XDG_CACHE_HOME/sluice). Default: measured for the device at hand, roofline for --hw."},
+     "$XDG_CACHE_HOME/sluice). Default: measured for this machine, roofline for --hw."},
 
     {"out", "DIR", SL_OPT_STRING, NULL, "Files",
      "The run's folder: event log and checkpoints. Without it nothing is written."},
@@ -148,7 +149,7 @@ static const sl_option table[] = {
      "Check options, data, weights and --out, print the plan and stop: nothing is trained or written."},
     {"json", NULL, SL_OPT_FLAG, "false", "Output", "Put one JSON object with all figures on the last line of stdout."},
     {"quiet", NULL, SL_OPT_FLAG, "false", "Output", "Only warnings, errors and the result."},
-    {"verbose", NULL, SL_OPT_FLAG, "false", "Output", "Say more about what happens and why."},
+    {"verbose", NULL, SL_OPT_FLAG, "false", "Output", "Report more about what happens and why."},
 };
 
 const sl_option *sl_job_table(int64_t *count)

@@ -111,8 +111,14 @@ static void check_help(const char *command, const sl_option *table, int64_t coun
         CHECK_MSG(strstr(out, flag) != NULL, "sluice %s does not tell of %s", args, flag);
     }
     CHECK_CONTAINS(out, "usage: sluice ");
+}
+
+/* Help fits a terminal of 80 columns. */
+static void check_columns(const char *args)
+{
+    CHECK_I64(sluice(args), 0);
     for (const char *line = out; *line; line += strcspn(line, "\n") + 1)
-        CHECK_MSG(strcspn(line, "\n") <= 100, "sluice %s: a line of %zu columns", args, strcspn(line, "\n"));
+        CHECK_MSG(strcspn(line, "\n") <= 80, "sluice %s: a line of %zu columns", args, strcspn(line, "\n"));
 }
 
 TEST(help)
@@ -139,6 +145,12 @@ TEST(help)
     static const char *const commands[] = {"train", "plan", "init", "models", "sweep", "report", "version"};
     for (int64_t i = 0; i < SL_COUNT(commands); i++)
         CHECK_CONTAINS(out, commands[i]);
+    static const char *const pages[] = {"--help",        "train --help",  "plan --help",  "init --help",
+                                        "models --help", "system --help", "bench --help", "sweep --help",
+                                        "report --help", "help --help",   "man --help",   "completion --help",
+                                        "version --help"};
+    for (int64_t i = 0; i < SL_COUNT(pages); i++)
+        check_columns(pages[i]);
     CHECK_I64(sluice("--version"), 0);
     CHECK_STR(out, "sluice " SL_VERSION "\n");
     CHECK_I64(sluice("version"), 0);
@@ -688,7 +700,7 @@ TEST(one_signal)
     kill(child, SIGTERM);
     CHECK_I64(finish(child), 0);
     CHECK_CONTAINS(out, "finishing the step and writing a checkpoint");
-    CHECK_CONTAINS(out, "stopped as asked after step");
+    CHECK_CONTAINS(out, "stopped on request after step");
     CHECK_CONTAINS(out, "stopped/checkpoints/step-");
     CHECK_I64(sluice(TRAIN "--steps 1000000 --device-mem 100KiB --out stopped --resume"), 3);
 }
@@ -705,7 +717,7 @@ TEST(deaf_signal)
     wait_for("step       1/");
     kill(child, SIGTERM);
     CHECK_I64(finish(child), 0);
-    CHECK_CONTAINS(out, "stopped as asked after step");
+    CHECK_CONTAINS(out, "stopped on request after step");
     CHECK_CONTAINS(out, "deaf/checkpoints/step-");
 }
 
