@@ -4,7 +4,7 @@
 #include "test.h"
 #include "train/forecast.h"
 
-enum { JOBS = 200 };
+enum { JOBS = 120 };
 
 typedef struct combination {
     int64_t seqlen, tokens, chunk, round; /* 0: not given */
@@ -52,7 +52,7 @@ static combination any(void)
 {
     static const char *const memories[] = {NULL, "64MiB", "2MiB", "1", "1GiB"}, *const machines[] = {"h100", "h200"};
     combination c = {.seqlen = pick(0, 3) ? (int64_t) 16 << pick(0, 5) : pick(1, 300)};
-    int64_t sequences = pick(0, 5) ? pick(1, 6) : pick(7, 60); /* large steps are planned by some of their rounds */
+    int64_t sequences = pick(0, 5) ? pick(1, 6) : pick(7, 40); /* large steps are planned by some of their rounds */
     c.tokens = pick(0, 9) ? sequences * c.seqlen : pick(-1, 1500);
     int64_t least = SL_MAX(c.seqlen / 24, 1);
     switch (pick(0, 3)) {
@@ -69,7 +69,10 @@ static combination any(void)
         break;
     }
     const int64_t slices = c.chunk ? SL_DIV_UP(c.seqlen, SL_MIN(c.chunk, c.seqlen)) : 1;
-    c.round = pick(0, 2) == 0 ? 0 : pick(0, 1) ? slices * pick(1, 8) : pick(-1, 40);
+    c.round = pick(0, 2) == 0            ? 0
+              : slices > 1 && pick(0, 1) ? pick(1, slices)
+              : pick(0, 1)               ? slices * pick(1, 8)
+                                         : pick(-1, 40);
     c.device_mem = memories[pick(0, SL_COUNT(memories) - 1)];
     c.hw = machines[pick(0, 1)];
     return c;
