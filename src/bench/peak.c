@@ -5,24 +5,10 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/pool.h"
-
-static sl_peak_fn best_kernel(int bits)
-{
-    const sl_peak_kernel *kernel = NULL;
-#ifdef SL_HAVE_AVX2
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        kernel = &sl_peak_avx2;
-#endif
-#ifdef SL_HAVE_AVX512
-    if (__builtin_cpu_supports("avx512f"))
-        kernel = &sl_peak_avx512;
-#endif
-    return !kernel ? NULL : bits == 64 ? kernel->f64 : kernel->f32;
-}
+#include "device/throughput.h"
 
 typedef struct peak_job {
-    sl_peak_fn fn;
+    sl_fma_fn fn;
     int64_t rounds;
     double *flops, *sums; /* by tile; sums keep the work from being left out */
 } peak_job;
@@ -48,7 +34,7 @@ double sl_peak_measure(int bits, int threads, double seconds)
 {
     sl_pool *pool;
     double *memory, best = 0, began = sl_clock_s();
-    peak_job job = {.fn = best_kernel(bits), .rounds = 20000};
+    peak_job job = {.fn = sl_fma_here(bits), .rounds = 20000};
     if (!job.fn || sl_pool_create(threads, &pool) != SL_OK)
         return 0;
     int64_t tiles = 8 * (int64_t) sl_pool_threads(pool); /* more than threads: one that was held up hands over */

@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/pages.h"
 #include "core/pool.h"
+#include "device/throughput.h"
 
 static sl_cell rate_cell(double rate, double unit)
 {
@@ -62,7 +63,8 @@ static sl_status peak_row(const sl_system_config *c, sl_rig *rig, sl_dtype dtype
 }
 
 /* Registers alone give the CPU's own nominal figure: its clock goes above the one it is sold with. */
-static sl_status cpu_peaks(const sl_system_config *c, sl_rig *rig, sl_table *t, sl_system_figures *f)
+static sl_status cpu_peaks(const sl_system_config *c, sl_rig *rig, sl_results *results, sl_table *t,
+                           sl_system_figures *f)
 {
     double vector[2];
     for (int i = 0; i < 2; i++)
@@ -72,23 +74,30 @@ static sl_status cpu_peaks(const sl_system_config *c, sl_rig *rig, sl_table *t, 
         SL_TRY(peak_row(c, rig, (sl_dtype) dtype, sl_dtype_name((sl_dtype) dtype),
                         measured ? vector[0] : rig->hardware.peak_flops[dtype],
                         measured ? "; nominal: the vector units as measured below"
-                                 : "; nominal: lanes, units and nominal clock",
+                                 : "; nominal: FLOP per cycle, cores and nominal clock",
                         t, &f->best_flops[dtype]));
     }
     for (int i = 0; i < 2 && vector[0] > 0; i++)
         SL_ROW(t, sl_cell_text(i ? "f64" : "f32"), rate_cell(vector[i], 1e12), sl_cell_none(), sl_cell_none(),
                sl_cell_text("multiply-adds on registers, all cores"));
+    sl_cpu_throughput per_cycle;
+    SL_TRY(sl_cpu_throughput_here(&per_cycle));
+    sl_results_note(
+        results,
+        "A core does %.0f f32 FLOP per cycle (%s; FMAs on registers: %.1f) and %.0f in bf16: the nominal figures "
+        "are these times the nominal clock and cores.",
+        per_cycle.f32, per_cycle.source, per_cycle.measured, per_cycle.bf16);
     return SL_OK;
 }
 
-static sl_status rig_peaks(const sl_system_config *c, bool hot, sl_table *t, sl_system_figures *f)
+static sl_status rig_peaks(const sl_system_config *c, bool hot, sl_results *results, sl_table *t, sl_system_figures *f)
 {
     sl_rig rig;
     size_t bytes = c->quick ? (size_t) 512 << 20 : product_bytes();
     SL_TRY(hot ? sl_rig_open_hot(c->device, c->threads, bytes, &rig) : sl_rig_open(c->device, c->threads, bytes, &rig));
     sl_status status = SL_OK;
     if (rig.hardware.shared_cores)
-        status = cpu_peaks(c, &rig, t, f);
+        status = cpu_peaks(c, &rig, results, t, f);
     for (int dtype = SL_F32; dtype <= SL_BF16 && !rig.hardware.shared_cores && status == SL_OK; dtype++)
         status = peak_row(c, &rig, (sl_dtype) dtype, sl_dtype_name((sl_dtype) dtype), rig.hardware.peak_flops[dtype],
                           hot ? ", under load" : ", rested: the best of a few short runs", t, &f->best_flops[dtype]);
@@ -122,9 +131,9 @@ static sl_status peak_table(const sl_system_config *c, bool cpu, sl_results *res
 {
     sl_table *t = SL_TABLE(results, "peaks", "Arithmetic", peak_columns);
     sl_system_figures rested;
-    SL_TRY(rig_peaks(c, true, t, f));
+    SL_TRY(rig_peaks(c, true, results, t, f));
     if (!cpu)
-        SL_TRY(rig_peaks(c, false, t, &rested));
+        SL_TRY(rig_peaks(c, false, results, t, &rested));
     SL_TRY(tf32_peak(c, t));
     SL_ROW(t, sl_cell_text(cpu ? "f16, int8, fp8" : "f64, f16, int8, fp8"), sl_cell_none(), sl_cell_none(),
            sl_cell_none(), sl_cell_text("not offered: no dtypes of Sluice"));

@@ -6,6 +6,7 @@
 #include "bench/system.h"
 #include "core/file.h"
 #include "device/cpu/kernel.h"
+#include "device/throughput.h"
 #include "run_bench.h"
 
 static void check_command(const char *command, double want, const char *what)
@@ -157,6 +158,25 @@ static void check_limits(void)
         CHECK_STR(bench_text("limiter", 3, "limited_by"), "memory");
 }
 
+/* The nominal figure is what the cores can do at least: FLOP per cycle at the nominal clock, or what registers alone reached. */
+static void check_arithmetic(void)
+{
+    sl_cpu_throughput per_cycle;
+    sl_device *device;
+    sl_hardware hw = {0};
+    sl_device_config config = {.threads = 2, .max_commands = 1, .max_events = 1};
+    CHECK_OK(sl_cpu_throughput_here(&per_cycle));
+    CHECK_OK(sl_device_open("cpu", &config, &device));
+    device->class->hardware(device, &hw);
+    sl_device_close(device);
+    double nominal = bench_number("peaks", 0, "nominal"), registers = 0;
+    for (int64_t r = 2; r < 4; r++)
+        if (strcmp(bench_text("peaks", r, "dtype"), "f32") == 0)
+            registers = bench_number("peaks", r, "tflops");
+    CHECK_NEAR(nominal, SL_MAX(1e-12 * hw.peak_flops[SL_F32], registers), 1e-9 * nominal);
+    CHECK(fmod(per_cycle.f32, 2) == 0 && per_cycle.bf16 >= per_cycle.f32);
+}
+
 TEST(measured)
 {
     sl_system_config config = {.device = "cpu", .threads = 2, .quick = true, .disk = test_dir()};
@@ -173,6 +193,7 @@ TEST(measured)
     for (int64_t r = 0; r < 4; r++) /* V100's verdicts as published */
         CHECK_STR(bench_text("limiter", r, "limited_by_on_v100"), r == 0 ? "arithmetic" : "memory");
     check_limits();
+    check_arithmetic();
     CHECK_NEAR(bench_number("ridges", bench_row("ridges", "machine", "V100, f16, nominal"), "ridge_flop_per_byte"),
                138.9, 0.05);
     CHECK_NEAR(bench_number("ridges", bench_row("ridges", "machine", "H200, bf16, nominal"), "ridge_flop_per_byte"),

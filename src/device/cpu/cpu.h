@@ -3,6 +3,7 @@
 #define SL_DEVICE_CPU_CPU_H
 
 #include "device/cpu/kernel.h"
+#include "device/cpu/throughput.h"
 #include "device/device.h"
 
 /* One entry of a stream's queue. */
@@ -35,8 +36,8 @@ uint64_t sl_cpu_streams_host_waits(const sl_cpu_streams *streams);
 /* memcpy for blocks larger than the caches. */
 void sl_cpu_copy(void *to, const void *from, size_t bytes);
 
-/* Rough figures of this machine for the CPU device, by instruction set, cores and frequency. */
-void sl_cpu_profile(sl_isa isa, int threads, sl_hardware *hardware);
+/* Rough figures of this machine for the CPU device, by instruction set, cores, frequency and what a core does per cycle. */
+void sl_cpu_profile(sl_isa isa, int threads, const sl_cpu_throughput *per_cycle, sl_hardware *hardware);
 
 extern const sl_device_class sl_device_cpu;
 /* The same counter through the device. */

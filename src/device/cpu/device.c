@@ -205,7 +205,8 @@ static sl_status cpu_read(sl_device *device, sl_tier tier, void *to, const void 
 static void cpu_hardware(sl_device *device, sl_hardware *hardware)
 {
     cpu_device *cpu = self(device);
-    sl_cpu_profile(cpu->isa, sl_pool_threads(cpu->compute_pool), hardware);
+    sl_cpu_throughput per_cycle = sl_cpu_throughput_of(cpu->isa);
+    sl_cpu_profile(cpu->isa, sl_pool_threads(cpu->compute_pool), &per_cycle, hardware);
 }
 
 static const char *cpu_numerics(sl_device *device)

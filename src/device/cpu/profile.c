@@ -1,5 +1,5 @@
-/* A guess at this machine from what the system says of it: enough to plan with before anything was measured. Arithmetic per
- * cycle and core: multiply-add counts two, two vector units of 8 or 16 f32 lanes; AMX does 1024 bf16 operations. */
+/* A guess at this machine from what the system says of it: enough to plan with before anything was measured. The peak is arithmetic
+ * per cycle and core (throughput.h) times the nominal clock. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,14 +27,12 @@ static double core_frequency(void)
     return mhz > 0 ? mhz * 1e6 : 2.5e9;
 }
 
-void sl_cpu_profile(sl_isa isa, int threads, sl_hardware *hardware)
+void sl_cpu_profile(sl_isa isa, int threads, const sl_cpu_throughput *per_cycle, sl_hardware *hardware)
 {
-    static const double f32_per_cycle[SL_ISA_COUNT] = {2, 32, 64, 64};
-    static const double bf16_per_cycle[SL_ISA_COUNT] = {2, 32, 64, 1024};
     int cores = SL_MIN(threads, sl_pool_cores()); /* more threads than cores share what there is */
     double cycles = core_frequency() * cores;
     *hardware = (sl_hardware){
-        .peak_flops = {[SL_F32] = f32_per_cycle[isa] * cycles, [SL_BF16] = bf16_per_cycle[isa] * cycles},
+        .peak_flops = {[SL_F32] = per_cycle->f32 * cycles, [SL_BF16] = per_cycle->bf16 * cycles},
         .matmul_efficiency = {[SL_F32] = isa == SL_ISA_AMX ? 0.5 : 0.75, [SL_BF16] = isa == SL_ISA_AMX ? 0.5 : 0.75},
         .attention_efficiency = {[SL_F32] = {0.4, 0.35}, [SL_BF16] = {0.4, 0.35}},
         .memory_bandwidth = {8e9 * cores + 4e9, 8e9 * cores + 4e9},

@@ -1,6 +1,6 @@
 /* One file per instruction set sets the macros and includes this. Twelve chains, each in a register of its own: two
- * units, latency four, and some room. (As an array they would live in memory.) */
-#include "bench/peak.h"
+ * units with a latency of four cycles need eight. (As an array they would live in memory.) */
+#include "device/cpu/throughput.h"
 
 #define CHAINS(X) \
     X(0)          \
@@ -17,7 +17,7 @@
     X(11)
 #define CHAIN_COUNT 12
 
-static double peak_f32(int64_t rounds, double *flops)
+static double fma_f32(int64_t rounds, double *flops)
 {
     const int64_t lanes = sizeof(VF32) / sizeof(float);
     VF32 factor = SET_F32(0.999999f), add = SET_F32(1e-6f);
@@ -40,7 +40,7 @@ static double peak_f32(int64_t rounds, double *flops)
     return sum;
 }
 
-static double peak_f64(int64_t rounds, double *flops)
+static double fma_f64(int64_t rounds, double *flops)
 {
     const int64_t lanes = sizeof(VF64) / sizeof(double);
     VF64 factor = SET_F64(0.999999), add = SET_F64(1e-6);

@@ -1,4 +1,4 @@
-#include "bench/peak.h"
+#include "device/cpu/throughput.h"
 
 #include <immintrin.h>
 #define VF32 __m512
@@ -9,5 +9,5 @@
 #define FMA_F64 _mm512_fmadd_pd
 #define STORE_F32 _mm512_storeu_ps
 #define STORE_F64 _mm512_storeu_pd
-#include "bench/peak_kernel.h"
-const sl_peak_kernel sl_peak_avx512 = {peak_f32, peak_f64};
+#include "device/cpu/fma_kernel.h"
+const sl_fma_kernel sl_fma_avx512 = {fma_f32, fma_f64};
