@@ -11,6 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "bench/disk_kind.h"
 #include "core/clock.h"
 #include "core/mem.h"
 #include "core/rng.h"
@@ -129,7 +130,7 @@ static sl_status small_reads(const char *path, size_t bytes, double seconds, int
 static void describe(const char *folder, char out[64])
 {
     struct stat info;
-    char line[1024], device[64] = "", type[64] = "unknown", rotates[8] = "";
+    char line[1024], device[64] = "", type[64] = "unknown", number[32];
     snprintf(out, 64, "unknown");
     if (stat(folder, &info) != 0)
         return;
@@ -145,15 +146,15 @@ static void describe(const char *folder, char out[64])
     }
     if (file)
         fclose(file);
-    char path[128];
-    snprintf(path, sizeof path, "/sys/dev/block/%u:%u/queue/rotational", major(info.st_dev), minor(info.st_dev));
-    file = fopen(path, "r");
-    if (file && fgets(rotates, sizeof rotates, file))
-        snprintf(out, 64, "%.24s on %.24s (%s)", type, device, rotates[0] == '0' ? "solid" : "rotating");
+    bool guest = sl_disk_in_guest("/proc/cpuinfo", "/sys");
+    snprintf(number, sizeof number, "%u:%u", major(info.st_dev), minor(info.st_dev));
+    sl_disk_kind kind = sl_disk_kind_of("/sys", number, guest);
+    if (kind == SL_DISK_UNKNOWN && device[0]) /* btrfs has numbers of its own */
+        kind = sl_disk_kind_of("/sys", device, guest);
+    if (kind != SL_DISK_UNKNOWN)
+        snprintf(out, 64, "%.24s on %.24s (%s)", type, device, sl_disk_kind_name(kind));
     else
         snprintf(out, 64, "%.24s%s%.24s", type, device[0] ? " on " : "", device);
-    if (file)
-        fclose(file);
 }
 
 static sl_status measure(const char *path, size_t bytes, double seconds, unsigned char *buffer, double *times,
