@@ -74,7 +74,7 @@ static sl_status cpu_peaks(const sl_system_config *c, sl_rig *rig, sl_results *r
         SL_TRY(peak_row(c, rig, (sl_dtype) dtype, sl_dtype_name((sl_dtype) dtype),
                         measured ? vector[0] : rig->hardware.peak_flops[dtype],
                         measured ? "; nominal: the vector units as measured below"
-                                 : "; nominal: FLOP per cycle, cores and nominal clock",
+                                 : "; nominal: FLOP per cycle, cores and clock",
                         t, &f->best_flops[dtype]));
     }
     for (int i = 0; i < 2 && vector[0] > 0; i++)
@@ -82,11 +82,11 @@ static sl_status cpu_peaks(const sl_system_config *c, sl_rig *rig, sl_results *r
                sl_cell_text("multiply-adds on registers, all cores"));
     sl_cpu_throughput per_cycle;
     SL_TRY(sl_cpu_throughput_here(&per_cycle));
-    sl_results_note(
-        results,
-        "A core does %.0f f32 FLOP per cycle (%s; FMAs on registers: %.1f) and %.0f in bf16: the nominal figures "
-        "are these times the nominal clock and cores.",
-        per_cycle.f32, per_cycle.source, per_cycle.measured, per_cycle.bf16);
+    sl_results_note(results,
+                    "A core does %.0f f32 FLOP per cycle (%s; FMAs on registers: %.1f) and %.0f in bf16; its clock "
+                    "under that load: "
+                    "%.1f GHz.",
+                    per_cycle.f32, per_cycle.source, per_cycle.measured, per_cycle.bf16, 1e-9 * per_cycle.hz);
     return SL_OK;
 }
 

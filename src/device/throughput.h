@@ -7,6 +7,7 @@
 typedef struct sl_cpu_throughput {
     double f32, bf16;   /* FLOP per cycle and core; an FMA counts two */
     double measured;    /* f32 as measured, not rounded; 0: no measurement */
+    double hz;          /* the clock of a busy core as measured, in steps of 100 MHz; 0: no measurement */
     const char *source; /* "measured", "known for this CPU model", "assumed for the instruction set" */
 } sl_cpu_throughput;
 

@@ -7,7 +7,7 @@
 #include "device/cpu/throughput.h"
 
 #include <math.h>
-#include <stdatomic.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "core/clock.h"
@@ -16,7 +16,7 @@
 #include <cpuid.h>
 #endif
 
-enum { FMA_ROUNDS = 2000, CHAIN_ROUNDS = 500, CHAIN_UNROLL = 8, CHAIN_LATENCY = 3, SLICES = 200 };
+enum { FMA_ROUNDS = 6000, CHAIN_ROUNDS = 1500, CHAIN_UNROLL = 8, CHAIN_LATENCY = 3, SLICES = 200 };
 #define WARM_UP_SECONDS 1e-3 /* until the frequency has settled for wide vectors */
 
 const sl_fma_kernel *sl_fma_kernel_find(sl_isa isa)
@@ -130,11 +130,12 @@ static double time_chain(void)
     return sl_clock_s() - start;
 }
 
-double sl_cpu_throughput_measure(sl_isa isa)
+double sl_cpu_throughput_measure(sl_isa isa, double *hz)
 {
     const sl_fma_kernel *kernel = sl_fma_kernel_find(isa);
     double fma_s = INFINITY, chain_s = INFINITY, flops = 0;
     volatile double kept; /* what the arithmetic comes to */
+    *hz = 0;
     if (!kernel)
         return 0;
     for (double began = sl_clock_s(); sl_clock_s() - began < WARM_UP_SECONDS;)
@@ -146,8 +147,8 @@ double sl_cpu_throughput_measure(sl_isa isa)
         chain_s = fmin(chain_s, time_chain());
     }
     (void) kept;
-    double cycles = fma_s / chain_s * (CHAIN_ROUNDS * CHAIN_UNROLL * CHAIN_LATENCY);
-    return flops / cycles;
+    *hz = CHAIN_ROUNDS * CHAIN_UNROLL * CHAIN_LATENCY / chain_s;
+    return flops / (fma_s * *hz);
 }
 #else
 void sl_cpu_identify(sl_cpu_identity *cpu)
@@ -155,24 +156,36 @@ void sl_cpu_identify(sl_cpu_identity *cpu)
     *cpu = (sl_cpu_identity){.family = 0};
 }
 
-double sl_cpu_throughput_measure(sl_isa isa)
+double sl_cpu_throughput_measure(sl_isa isa, double *hz)
 {
     (void) isa;
+    *hz = 0;
     return 0;
 }
 #endif
 
+typedef struct measurement {
+    bool done;
+    double f32, hz;
+} measurement;
+
 sl_cpu_throughput sl_cpu_throughput_of(sl_isa isa)
 {
-    static _Atomic double measured[SL_ISA_COUNT]; /* 0: not yet */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static measurement measured[SL_ISA_COUNT];
     sl_cpu_identity cpu;
-    double value = atomic_load(&measured[isa]);
-    if (value <= 0) {
-        value = sl_cpu_throughput_measure(isa);
-        atomic_store(&measured[isa], value);
+    pthread_mutex_lock(&lock);
+    measurement *m = &measured[isa];
+    if (!m->done) {
+        m->f32 = sl_cpu_throughput_measure(isa, &m->hz);
+        m->done = true;
     }
+    measurement found = *m;
+    pthread_mutex_unlock(&lock);
     sl_cpu_identify(&cpu);
-    return sl_cpu_throughput_decide(isa, &cpu, value);
+    sl_cpu_throughput t = sl_cpu_throughput_decide(isa, &cpu, found.f32);
+    t.hz = 1e8 * nearbyint(1e-8 * found.hz);
+    return t;
 }
 
 sl_status sl_cpu_throughput_here(sl_cpu_throughput *throughput)

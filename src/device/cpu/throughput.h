@@ -34,7 +34,7 @@ sl_cpu_throughput sl_cpu_throughput_decide(sl_isa isa, const sl_cpu_identity *cp
 sl_cpu_throughput sl_cpu_throughput_of(sl_isa isa);
 /* By cpuid; zeros where there is none. */
 void sl_cpu_identify(sl_cpu_identity *cpu);
-/* f32 FLOP per cycle of one core; 0 where it cannot be measured. */
-double sl_cpu_throughput_measure(sl_isa isa);
+/* f32 FLOP per cycle of one core, and its clock; 0 where it cannot be measured. */
+double sl_cpu_throughput_measure(sl_isa isa, double *hz);
 
 #endif
