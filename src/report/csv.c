@@ -7,8 +7,8 @@
 
 static void put_text(sl_text *out, const char *text)
 {
-    /* A text that begins like a formula would be run by a spreadsheet. */
-    bool formula = text[0] && strchr("=+-@", text[0]);
+    /* A spreadsheet runs what begins like a formula, also behind a tab or a line break. */
+    bool formula = text[0] && strchr("=+-@\t\r\n", text[0]);
     if (!formula && !strpbrk(text, ",\"\r\n")) {
         sl_text_printf(out, "%s", text);
         return;
