@@ -5,53 +5,100 @@
 
 #include "report/chart.h"
 
-/* A text cut to a width, with an ellipsis. */
-static const char *cut(const char *text, double width, double size, char out[128])
+/* The longest beginning of `text` that fits the width and ends before a space, or inside a word that is too long; at least one
+ * character. */
+static size_t fitting(const char *text, double width, double size)
 {
-    snprintf(out, 128, "%s", text);
-    while (sl_text_width(out, size) > width && out[0]) {
-        size_t end = strlen(out);
-        if (end >= 3 && strcmp(out + end - 3, "…") == 0)
-            end -= 3;
-        do
-            end--;
-        while (end > 0 && ((unsigned char) out[end] & 0xc0) == 0x80);
-        out[end] = 0;
-        if (end < 120)
-            strcat(out, "…");
-        if (end == 0)
-            break;
+    char piece[256];
+    size_t length = 0, best = 0;
+    while (text[length]) {
+        size_t next = length + 1;
+        while (((unsigned char) text[next] & 0xc0) == 0x80)
+            next++;
+        snprintf(piece, sizeof piece, "%.*s", (int) SL_MIN(next, sizeof piece - 1), text);
+        if (length > 0 && (next >= sizeof piece || sl_text_width(piece, size) > width))
+            return best ? best : length;
+        length = next;
+        if (text[length] == ' ' || !text[length])
+            best = length;
     }
-    return out;
+    return length;
+}
+
+/* Draws `text` from (x, y) downwards in lines of at most `width`, or only counts them (out NULL). */
+static int wrapped(sl_text *out, const char *text, double x, double y, double width, double size, double line_height)
+{
+    int lines = 0;
+    do {
+        size_t length = fitting(text, width, size);
+        char piece[256];
+        snprintf(piece, sizeof piece, "%.*s", (int) SL_MIN(length, sizeof piece - 1), text);
+        if (out)
+            sl_svg_text(out, x, y + lines * line_height, "start", "lab", piece);
+        lines++;
+        text += length;
+        text += strspn(text, " ");
+    } while (*text);
+    return lines;
+}
+
+/* Names stand beside their bars, or where one is too long for that, all of them above, in as many lines as they need: a name that
+ * is cut off says nothing. */
+typedef struct bar_layout {
+    bool above;
+    double left, room; /* where bars begin, and the length of the longest */
+} bar_layout;
+
+enum { BAR_ROW = 22, BAR_TEXT = 12, BAR_LINE = 15, BAR_GAP = 6 };
+
+static void bar_number(const sl_bars *bars, int i, char out[64])
+{
+    char shown[32];
+    snprintf(out, 64, "%s%s%.24s", sl_show_as(bars->bars[i].value, bars->quantity, shown), *bars->unit ? " " : "",
+             bars->unit);
+}
+
+static bar_layout lay_out_bars(const sl_bars *bars, double width)
+{
+    double names = 0, numbers = 0;
+    char number[64];
+    for (int i = 0; i < bars->n_bars; i++) {
+        bar_number(bars, i, number);
+        names = fmax(names, sl_text_width(bars->bars[i].label, BAR_TEXT));
+        numbers = fmax(numbers, sl_text_width(number, BAR_TEXT));
+    }
+    bool above = names > 0.42 * width;
+    double left = above ? 2 : names + 10;
+    return (bar_layout){above, left, fmax(width - left - numbers - 12, 20)};
 }
 
 void sl_draw_bars(sl_text *out, const void *what, double width)
 {
     const sl_bars *bars = what;
-    enum { ROW = 22, SIZE = 12 };
-    double largest = 0, names = 0, height = ROW * bars->n_bars + 4, numbers = 0;
-    char text[128], number[64], shown[32];
+    bar_layout layout = lay_out_bars(bars, width);
+    double largest = 0, height = 4, y = 2;
+    char number[64];
     for (int i = 0; i < bars->n_bars; i++) {
         largest = isfinite(bars->bars[i].value) ? fmax(largest, bars->bars[i].value) : largest;
-        names = fmax(names, sl_text_width(bars->bars[i].label, SIZE));
-        snprintf(number, sizeof number, "%s%s%s", sl_show_as(bars->bars[i].value, bars->quantity, shown),
-                 *bars->unit ? " " : "", bars->unit);
-        numbers = fmax(numbers, sl_text_width(number, SIZE));
+        height += BAR_ROW;
+        if (layout.above)
+            height += BAR_GAP + BAR_LINE * wrapped(NULL, bars->bars[i].label, 0, 0, width - 4, BAR_TEXT, BAR_LINE);
     }
-    names = fmin(names, 0.42 * width);
-    double left = names + 10, room = fmax(width - left - numbers - 12, 20);
     sl_svg_begin(out, width, height, bars->name);
     for (int i = 0; i < bars->n_bars; i++) {
         const sl_bar *bar = &bars->bars[i];
-        double y = 2 + ROW * i, length = largest > 0 && bar->value > 0 ? room * (bar->value / largest) : 0;
-        sl_svg_text(out, left - 8, y + 15, "end", "lab", cut(bar->label, names, SIZE, text));
+        double length = fmax(largest > 0 && bar->value > 0 ? layout.room * (bar->value / largest) : 0, 1);
+        if (layout.above)
+            y += BAR_GAP + BAR_LINE * wrapped(out, bar->label, 2, y + BAR_GAP + 11, width - 4, BAR_TEXT, BAR_LINE);
+        else
+            sl_svg_text(out, layout.left - 8, y + 15, "end", "lab", bar->label);
         sl_text_printf(out, "<rect class=\"f %s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" rx=\"2\"><title>",
-                       bar->color, left, y + 2, fmax(length, 1), ROW - 6);
+                       bar->color, layout.left, y + 2, length, BAR_ROW - 6);
         sl_html(out, bar->label);
         sl_text_printf(out, "</title></rect>");
-        snprintf(number, sizeof number, "%s%s%s", sl_show_as(bar->value, bars->quantity, shown), *bars->unit ? " " : "",
-                 bars->unit);
-        sl_svg_text(out, left + fmax(length, 1) + 6, y + 15, "start", "num", number);
+        bar_number(bars, i, number);
+        sl_svg_text(out, layout.left + length + 6, y + 15, "start", "num", number);
+        y += BAR_ROW;
     }
     sl_svg_end(out);
 }

@@ -114,6 +114,54 @@ TEST(escapes)
     sl_text_free(&text);
 }
 
+/* Names of bars are never cut: one that is too long for its place wraps above the bars. */
+TEST(bar_names)
+{
+    static const char *const names[] = {
+        "short", "f32 matrix multiply 4096 x 1024 with a bias and an activation behind it, batch 512",
+        "averyveryveryveryverylongwordthatnobodycanbreakanywhere_but_must_be_broken_somewhere",
+        "größe ü größe ü größe ü größe ü größe ü größe"};
+    sl_bar bars[4];
+    for (int i = 0; i < 4; i++)
+        bars[i] = (sl_bar){names[i], "s0", i + 1.0};
+    for (int n = 1; n <= 4; n += 3) {
+        sl_text out = {0};
+        sl_draw_bars(&out, &(sl_bars){"bars", "ms", SL_PLAIN, bars, n}, 340);
+        CHECK(!strstr(out.data, "…"));
+        char joined[1024] = "";
+        int labels = 0;
+        double last_y = 0, height = 0;
+        CHECK_I64(sscanf(out.data, "<svg viewBox=\"0 0 340 %lf\"", &height), 1);
+        for (const char *at = out.data; (at = strstr(at, "<text ")); at++) {
+            const char *class = strstr(at, "class=\""), *text = strchr(at, '>') + 1, *end = strstr(text, "</text>");
+            char piece[256];
+            double x, y;
+            CHECK_I64(sscanf(at, "<text x=\"%lf\" y=\"%lf\"", &x, &y), 2);
+            CHECK(y > 0 && y < height);
+            snprintf(piece, sizeof piece, "%.*s", (int) (end - text), text);
+            if (strncmp(class, "class=\"lab\"", 11) != 0)
+                continue;
+            CHECK_MSG(sl_text_width(piece, 12) <= 340, "\"%s\" is too wide", piece);
+            CHECK_MSG(y >= last_y + 12, "\"%s\" lies on the text above", piece);
+            CHECK_MSG(sl_utf8_length(piece, piece + strlen(piece)) > 0, "\"%s\" begins inside a character", piece);
+            strcat(joined, piece);
+            last_y = y;
+            labels++;
+        }
+        CHECK(n == 1 ? labels == 1 : labels >= 6);
+        /* Nothing but the spaces where lines were broken is missing. */
+        const char *got = joined;
+        for (int i = 0; i < n; i++)
+            for (const char *want = names[i]; *want; want++)
+                if (*got == *want)
+                    got++;
+                else
+                    CHECK_MSG(*want == ' ', "at \"%s\" there is \"%s\"", want, got);
+        CHECK(*got == 0);
+        sl_text_free(&out);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -122,5 +170,6 @@ int main(int argc, char **argv)
     RUN(widen);
     RUN(words);
     RUN(escapes);
+    RUN(bar_names);
     return test_end();
 }
