@@ -27,7 +27,7 @@ static const char *const meanings[SL_BOUND_COUNT] = {
 };
 
 static const char *const advice[SL_BOUND_COUNT] = {
-    "The machine is used as it should be. Faster: lower precision, or kernels nearer to the roof (see the roofline).",
+    NULL, /* depends on how much of the peak is reached: advise_compute */
     "Fuse or enlarge small ops; larger chunks (--chunk-tokens) put more arithmetic on each byte of weights.",
     "Give more --device-mem, or more --host-mem to keep activations in; smaller --chunks-per-round needs less.",
     "Put the data on a faster disk, or checkpoint less often (--checkpoint-every).",
@@ -101,6 +101,50 @@ static void add_plan(const sl_run_log *log, double *seconds)
     add_waits(&log->predicted, seconds);
 }
 
+/* How fast the run's own GEMMs were while they ran, as a share of the peak; NaN: not known. */
+static double gemm_share(const sl_run_log *log)
+{
+    double flops = 0, seconds = 0;
+    for (int64_t i = 0; i < log->n_ops; i++)
+        if (log->ops[i].stream == 0 && strcmp(log->ops[i].name, "matmul") == 0) {
+            flops += known(log->ops[i].flops);
+            seconds += known(log->ops[i].measured_s);
+        }
+    return seconds > 0 && log->hardware.peak_flops > 0 ? flops / seconds / log->hardware.peak_flops : (double) NAN;
+}
+
+/*
+ * A step that is limited by arithmetic can still use little of the machine. Two ratios tell where the rest is:
+ *
+ *   GEMM rate / peak    what the kernels leave. Large GEMMs sustain 0.65 to 0.95 of the peak on the machines we measured
+ *                       (docs/performance.md), so under 0.6 kernels or machine are at fault.
+ *   step rate / GEMM    what everything beside the GEMMs costs. A step cannot be faster than its GEMMs, so this is its own measure; from
+ *                       0.75 there is little to gain.
+ */
+static void advise_compute(const sl_run_log *log, char *out, size_t size)
+{
+    const double good_kernels = 0.6, good_step = 0.75;
+    double gemm = gemm_share(log), mfu = isfinite(log->measured.mfu) ? log->measured.mfu : log->predicted.mfu;
+    double hfu = isfinite(log->measured.hfu) ? log->measured.hfu : fmax(mfu, 0);
+    char a[32], b[32];
+    if (!isfinite(gemm) || !(mfu > 0)) {
+        snprintf(out, size, "Faster: lower precision, or kernels nearer to the roof (see the roofline).");
+        return;
+    }
+    int length =
+        snprintf(out, size, "The run reaches %s of the peak arithmetic (MFU), its matrix multiplications alone %s. ",
+                 sl_show_as(mfu, SL_SHARE, a), sl_show_as(gemm, SL_SHARE, b));
+    const char *rest = gemm < good_kernels
+                           ? "Most is left by the kernels: look for other programs on the machine, small or odd shapes "
+                             "(larger --chunk-tokens), or a clock below the nominal one."
+                       : hfu < good_step * gemm
+                           ? "Ops beside the matrix multiplications take the difference: the table of ops names them."
+                           : "That is close to what its kernels can do: faster only with lower precision or better "
+                             "kernels (see the roofline).";
+    if (length > 0 && (size_t) length < size)
+        snprintf(out + length, size - (size_t) length, "%s", rest);
+}
+
 /* Far slower than its own measured costs say: no advice on the job helps before that is understood. */
 static void advise(const sl_run_log *log, sl_verdict *v)
 {
@@ -112,6 +156,8 @@ static void advise(const sl_run_log *log, sl_verdict *v)
                  "A step took %s times as long as predicted from measured costs: look first for what else used the "
                  "machine, or did when they were measured. %s",
                  sl_show(ratio, times), v->limit == SL_BOUND_COMPUTE ? "" : advice[v->limit]);
+    else if (v->limit == SL_BOUND_COMPUTE)
+        advise_compute(log, v->advice, sizeof v->advice);
     else
         snprintf(v->advice, sizeof v->advice, "%s", advice[v->limit]);
 }

@@ -86,10 +86,65 @@ TEST(slower_than_measured)
         sl_input *input = read_log(text.data);
         REQUIRE(sl_limits(input->log, &v));
         CHECK((strstr(v.advice, "2 times as long as predicted") != NULL) == cases[i].told);
-        CHECK((strstr(v.advice, "used as it should be") != NULL) == !cases[i].told);
+        CHECK((strstr(v.advice, "of the peak arithmetic") != NULL) == !cases[i].told);
         sl_input_destroy(input);
         sl_text_free(&text);
     }
+}
+
+/* How well arithmetic is used is said by two ratios: GEMMs to the peak, and the step to its GEMMs. */
+TEST(use_of_the_peak)
+{
+    static const struct {
+        double mfu, gemm; /* shares of the peak */
+        const char *share, *reason;
+    } cases[] = {
+        {0.32, 0.45, "reaches 32.0 % of the peak arithmetic (MFU), its matrix multiplications alone 45.0 %.",
+         "Most is left by the kernels"},
+        {0.32, 0.59, "32.0 %", "Most is left by the kernels"},
+        {0.32, 0.61, "alone 61.0 %", "Ops beside the matrix multiplications take the difference"},
+        {0.59, 0.8, "59.0 %", "Ops beside the matrix multiplications take the difference"},
+        {0.61, 0.8, "61.0 %", "close to what its kernels can do"},
+        {0.9, 0.95, "90.0 %", "close to what its kernels can do"},
+    };
+    for (int64_t i = 0; i < SL_COUNT(cases); i++) {
+        sl_text text = {0};
+        sl_verdict v;
+        make_log(&(made_step){.matmul_s = 0.9}, &text);
+        /* Elementwise work and other streams are no GEMMs. */
+        sl_text_printf(
+            &text,
+            "{\"event\":\"end\",\"t\":3,\"mfu\":%g,\"ops\":[{\"op\":\"matmul\",\"stream\":\"compute\",\"measured_s\":"
+            "0.5,\"flops\":%g,\"bytes\":1},{\"op\":\"matmul\",\"stream\":\"compute\",\"measured_s\":0.3,\"flops\":%g,"
+            "\"bytes\":1},{\"op\":\"attention\",\"stream\":\"compute\",\"measured_s\":0.1,\"flops\":9e11,\"bytes\":1},"
+            "{\"op\":\"matmul\",\"stream\":\"host\",\"measured_s\":0.1,\"flops\":9e11,\"bytes\":1}]}\n",
+            cases[i].mfu, 0.7 * cases[i].gemm * 0.8e12, 0.3 * cases[i].gemm * 0.8e12);
+        sl_input *input = read_log(text.data);
+        REQUIRE(sl_limits(input->log, &v));
+        CHECK_I64(v.limit, SL_BOUND_COMPUTE);
+        CHECK_CONTAINS(v.advice, cases[i].share);
+        CHECK_CONTAINS(v.advice, cases[i].reason);
+        CHECK(!strstr(v.advice, "as it should be"));
+        sl_input_destroy(input);
+        sl_text_free(&text);
+    }
+}
+
+/* Recomputation is work of the machine, too: HFU counts where it is known. */
+TEST(use_with_recomputation)
+{
+    sl_text text = {0};
+    sl_verdict v;
+    make_log(&(made_step){.matmul_s = 0.9}, &text);
+    sl_text_printf(
+        &text, "{\"event\":\"end\",\"t\":3,\"mfu\":0.5,\"hfu\":0.65,\"ops\":[{\"op\":\"matmul\",\"stream\":\"compute\","
+               "\"measured_s\":0.9,\"flops\":7.2e11,\"bytes\":1}]}\n");
+    sl_input *input = read_log(text.data);
+    REQUIRE(sl_limits(input->log, &v));
+    CHECK_CONTAINS(v.advice, "reaches 50.0 %");
+    CHECK_CONTAINS(v.advice, "close to what its kernels can do");
+    sl_input_destroy(input);
+    sl_text_free(&text);
 }
 
 /* A log without an end is judged by its plan. */
@@ -150,6 +205,8 @@ int main(int argc, char **argv)
     RUN(communication);
     RUN(overhead);
     RUN(slower_than_measured);
+    RUN(use_of_the_peak);
+    RUN(use_with_recomputation);
     RUN(from_the_plan);
     RUN(nothing_to_say);
     RUN(ridge);
