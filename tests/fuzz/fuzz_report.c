@@ -34,9 +34,11 @@ static void check_views(sl_input *input)
     sl_report_page(&page, (const sl_input *const[]){input}, 1);
     FUZZ_REQUIRE(sl_text_status(&page) == SL_OK);
     const char *why = wellformed(page.data);
+    if (!why)
+        why = finite_numbers(page.data);
     if (why)
         fprintf(stderr, "%s\n", why);
-    FUZZ_REQUIRE(!why && !strstr(page.data, "=\"nan\"") && !strstr(page.data, "Mnan"));
+    FUZZ_REQUIRE(!why);
     if (sl_report_trace(&trace, input) == SL_OK) {
         sl_region *region;
         const sl_json *root;

@@ -74,4 +74,28 @@ static inline const char *wellformed(const char *text)
     return depth ? snprintf(why, sizeof why, "<%s> is not closed", stack[depth - 1]), why : NULL;
 }
 
+/* Are the numbers of drawings numbers? Looks only at attributes that the page computes; texts may say what they like. NULL when all is
+ * well. */
+static inline const char *finite_numbers(const char *text)
+{
+    static const char *const keys[] = {" x=\"",     " y=\"",      " x1=\"",      " y1=\"",   " x2=\"",
+                                       " y2=\"",    " cx=\"",     " cy=\"",      " r=\"",    " d=\"",
+                                       " width=\"", " height=\"", " viewBox=\"", " style=\""};
+    static char why[160];
+    for (const char *tag = text; (tag = strchr(tag, '<')); tag++) {
+        size_t length = strcspn(tag, ">");
+        for (int64_t k = 0; k < SL_COUNT(keys); k++)
+            for (const char *at = tag; (at = strstr(at, keys[k])) && at < tag + length; at++) {
+                const char *value = at + strlen(keys[k]);
+                size_t end = strcspn(value, "\"");
+                for (size_t i = 0; i + 3 <= end; i++)
+                    if (strncmp(value + i, "nan", 3) == 0 || strncmp(value + i, "inf", 3) == 0)
+                        return snprintf(why, sizeof why, "no number in%.*s", (int) SL_MIN(end + strlen(keys[k]), 100),
+                                        at),
+                               why;
+            }
+    }
+    return NULL;
+}
+
 #endif
