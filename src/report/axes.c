@@ -76,7 +76,7 @@ void sl_axes_draw(sl_text *out, const sl_axes_config *c, sl_axes *a)
     for (int i = 0; i < n; i++)
         widest = fmax(widest, sl_text_width(sl_show_short(ticks[i], number), NUMBER));
     a->left = ceil(widest) + 12;
-    a->top = 24;
+    a->top = 24 + c->head;
     a->right = c->width - 14;
     a->bottom = c->height - 40;
     a->x = (sl_scale){x_low, x_high, a->left, a->right, c->log_x};

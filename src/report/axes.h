@@ -16,6 +16,7 @@ typedef struct sl_axes_config {
     double x_low, x_high, y_low, y_high;
     bool log_x, log_y;
     double width, height;
+    double head; /* kept free above the frame, for texts there */
 } sl_axes_config;
 
 /* Draws grid lines, numbers and labels, and tells where things go. */

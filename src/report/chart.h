@@ -26,13 +26,22 @@ void sl_svg_text(sl_text *out, double x, double y, const char *anchor, const cha
 double sl_text_width(const char *text, double size);
 
 typedef enum sl_series_style { SL_LINE, SL_DASHED, SL_DOTS, SL_FAINT } sl_series_style;
+enum { SL_DASHES = 4 };
 typedef struct sl_series {
     const char *name;  /* in the legend; NULL: not there */
     const char *color; /* class */
     const double *x, *y;
     int64_t n;
     sl_series_style style;
+    int dash;         /* pattern of the line, 0 (solid) to SL_DASHES - 1 */
+    const char *mark; /* a short text on the line, for eyes that cannot tell colours apart; NULL: none */
 } sl_series;
+
+/* Something that happened at x: a dashed line from top to bottom with a short text above it. */
+typedef struct sl_event_mark {
+    double x;
+    const char *text;
+} sl_event_mark;
 
 typedef struct sl_lines {
     const char *name, *x_label, *y_label;
@@ -40,6 +49,8 @@ typedef struct sl_lines {
     bool log_x, log_y, zero_y;
     const sl_series *series;
     int n_series;
+    const sl_event_mark *events;
+    int64_t n_events;
 } sl_lines;
 void sl_draw_lines(sl_text *out, const void *lines, double width);
 
@@ -80,6 +91,10 @@ void sl_draw_parts(sl_text *out, const void *parts, double width);
 /* A legend that wraps like text: colour squares and names. */
 void sl_legend_begin(sl_text *out);
 void sl_legend_item(sl_text *out, const char *color, const char *name);
+/* With a piece of the line as it is drawn, and its mark. */
+void sl_legend_line(sl_text *out, const sl_series *series);
+/* Of the events: a piece of their line. */
+void sl_legend_event(sl_text *out, const char *name);
 void sl_legend_end(sl_text *out);
 
 /* Points at (x, y) under a roof: y = min(peak, x * slope), on logarithmic axes. */

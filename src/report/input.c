@@ -238,6 +238,7 @@ void sl_input_destroy(sl_input *input)
         sl_free(input->log->ops);
         sl_free(input->log->actions);
         sl_free(input->log->places);
+        sl_free(input->log->sessions);
     }
     for (sl_grid *grid = input->tables ? input->tables->grids : NULL; grid; grid = grid->next)
         sl_free(grid->cells);

@@ -111,6 +111,13 @@ typedef struct sl_log_place {
     int64_t bytes, first, last; /* actions between which the bytes are taken */
 } sl_log_place;
 
+/* From one start or resume to the next. */
+typedef struct sl_log_session {
+    int64_t first_step; /* the step it went on from; 0 for the first */
+    double budget_bytes[SL_LOG_TIERS];
+    double predicted_tokens_per_s;
+} sl_log_session;
+
 typedef struct sl_log_hardware {
     const char *name;
     double peak_flops, memory_bandwidth;
@@ -129,8 +136,10 @@ typedef struct sl_run_log {
     sl_log_op *ops;
     sl_log_action *actions;
     sl_log_place *places;
-    int64_t n_steps, n_validations, n_ops, n_actions, n_places;
+    sl_log_session *sessions; /* those of which steps are left; the last one is the plan's */
+    int64_t n_steps, n_validations, n_ops, n_actions, n_places, n_sessions;
     int64_t resumed_at; /* steps before it are of runs that ended, with other plans perhaps */
+    double clip;        /* the gradient norm is limited to it; 0: it is not */
 } sl_run_log;
 
 /* ---- both ---- */

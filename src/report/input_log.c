@@ -51,6 +51,17 @@ static sl_status the_log(sl_reading *r, sl_run_log **out)
     return SL_OK;
 }
 
+/* A session that was resumed before its first step has left nothing. */
+static sl_status begin_session(sl_reading *r, sl_run_log *log, int64_t first)
+{
+    while (log->n_sessions > 0 && log->sessions[log->n_sessions - 1].first_step >= first)
+        log->n_sessions--;
+    SL_TRY(sl_reading_room(&log->sessions, log->n_sessions, &r->session_room, sizeof *log->sessions));
+    log->sessions[log->n_sessions++] = (sl_log_session){
+        .first_step = first, .budget_bytes = {(double) NAN, (double) NAN}, .predicted_tokens_per_s = (double) NAN};
+    return SL_OK;
+}
+
 static sl_status read_run(sl_reading *r, sl_run_log *log, const sl_json *line)
 {
     int64_t first;
@@ -58,6 +69,7 @@ static sl_status read_run(sl_reading *r, sl_run_log *log, const sl_json *line)
     while (log->n_steps > 0 && log->steps[log->n_steps - 1].step > first)
         log->n_steps--;
     log->resumed_at = log->n_steps;
+    SL_TRY(begin_session(r, log, first));
     while (log->n_validations > 0 && log->validations[log->n_validations - 1].step > first)
         log->n_validations--;
     log->n_ops = log->n_actions = log->n_places = 0;
@@ -69,6 +81,7 @@ static sl_status read_run(sl_reading *r, sl_run_log *log, const sl_json *line)
         if (!log->model)
             SL_TRY(sl_reading_text(r, options, "model", &log->model));
         SL_TRY(sl_reading_count(r, options, "steps", 0, &log->steps_wanted));
+        SL_TRY(sl_reading_number(r, options, "clip", 0, &log->clip));
     }
     SL_TRY(sl_reading_text(r, line, "sluice", &log->version));
     SL_TRY(sl_reading_text(r, line, "time", &log->time));
@@ -137,7 +150,13 @@ static sl_status read_plan(sl_reading *r, sl_run_log *log, const sl_json *line)
         SL_TRY(sl_reading_number(r, hardware, "peak_flops", 0, &log->hardware.peak_flops));
         SL_TRY(sl_reading_number(r, hardware, "memory_bandwidth", 0, &log->hardware.memory_bandwidth));
     }
-    return read_figures(r, line, &log->predicted);
+    SL_TRY(read_figures(r, line, &log->predicted));
+    if (log->n_sessions > 0) {
+        sl_log_session *s = &log->sessions[log->n_sessions - 1];
+        memcpy(s->budget_bytes, log->predicted.budget_bytes, sizeof s->budget_bytes);
+        s->predicted_tokens_per_s = log->predicted.tokens_per_s;
+    }
+    return SL_OK;
 }
 
 static sl_status read_step(sl_reading *r, sl_run_log *log, const sl_json *line)

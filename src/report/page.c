@@ -185,7 +185,8 @@ void sl_report_page(sl_text *out, const sl_input *const *inputs, int64_t count)
     for (const char *const *piece = sl_report_style; *piece; piece++)
         sl_text_append(out, *piece, strlen(*piece));
     sl_text_printf(out, "</style>\n</head>\n<body>\n<main>\n");
+    bool compared = sl_panels_compare(out, inputs, count);
     for (int64_t i = 0; i < count; i++)
-        append_input(out, inputs[i], i == 0);
+        append_input(out, inputs[i], i == 0 && !compared);
     sl_text_printf(out, "</main>\n</body>\n</html>\n");
 }

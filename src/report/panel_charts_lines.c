@@ -205,7 +205,12 @@ static void draw_chart(sl_text *out, const sl_grid *g, const walk *w, const line
     sl_table_short_name(&g->columns[x], x_name);
     sl_table_short_name(column, y_name);
     for (int i = 0; i < set->n; i++)
-        series[i] = (sl_series){set->names[i], sl_series_color(i), set->x[i], set->y[i], set->count[i], SL_LINE};
+        series[i] = (sl_series){.name = set->names[i],
+                                .color = sl_series_color(i),
+                                .x = set->x[i],
+                                .y = set->y[i],
+                                .n = set->count[i],
+                                .dash = i % SL_DASHES};
     snprintf(label, sizeof label, "%s%s%s", one ? y_name : "", one ? ", " : "", column->unit);
     snprintf(title, sizeof title, flops ? "FLOP scaling: %.150s" : "%.150s", g->title ? g->title : g->name);
     if (w->held >= 0) {
@@ -215,7 +220,7 @@ static void draw_chart(sl_text *out, const sl_grid *g, const walk *w, const line
     sl_panel_begin(out, id, full, title, w->held >= 0 ? sub : NULL);
     sl_legend_begin(out);
     for (int i = 0; i < set->n; i++)
-        sl_legend_item(out, series[i].color, set->names[i]);
+        sl_legend_line(out, &series[i]);
     sl_legend_end(out);
     sl_draw_twice(out, sl_draw_lines,
                   &(sl_lines){.name = title,

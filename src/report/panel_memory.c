@@ -65,7 +65,7 @@ static void draw_memory(sl_text *out, const void *what, double width)
     sl_svg_begin(out, width, height, d->name);
     sl_axes_draw(out,
                  &(sl_axes_config){"time in the step", "memory", SL_SECONDS, SL_BYTES, 0, d->end_s, 0,
-                                   1.08 * (near ? fmax(d->peak, d->budget) : d->peak), false, false, width, height},
+                                   1.08 * (near ? fmax(d->peak, d->budget) : d->peak), false, false, width, height, 0},
                  &a);
     for (int c = 0; c < SL_LOG_CLASSES; c++)
         if (has_class(d, c))

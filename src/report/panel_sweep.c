@@ -158,7 +158,8 @@ static void draw_curves(sl_text *out, const group *g, const char *id)
             continue;
         snprintf(names[n], sizeof names[n], "%s host",
                  isfinite(g->host[h]) ? sl_show_as(g->host[h], SL_BYTES, bytes) : "unlimited");
-        series[n] = (sl_series){names[n], sl_series_color(n), x[n], y[n], points, SL_LINE};
+        series[n] = (sl_series){
+            .name = names[n], .color = sl_series_color(n), .x = x[n], .y = y[n], .n = points, .dash = n % SL_DASHES};
         n++;
     }
     if (n == 0)
@@ -166,7 +167,7 @@ static void draw_curves(sl_text *out, const group *g, const char *id)
     sl_panel_begin(out, id, true, "Speed over device memory: where a line is flat, more memory brings nothing", NULL);
     sl_legend_begin(out);
     for (int i = 0; i < n; i++)
-        sl_legend_item(out, series[i].color, names[i]);
+        sl_legend_line(out, &series[i]);
     sl_legend_end(out);
     sl_draw_twice(out, sl_draw_lines,
                   &(sl_lines){.name = "Speed over device memory",

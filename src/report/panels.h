@@ -17,6 +17,7 @@ void sl_panels_run(sl_text *out, const sl_run_log *log);
 void sl_panel_timeline(sl_text *out, const sl_run_log *log);
 void sl_panel_memory(sl_text *out, const sl_run_log *log);
 void sl_panel_curves(sl_text *out, const sl_run_log *log);
+void sl_panel_sessions(sl_text *out, const sl_run_log *log); /* of a run that was resumed */
 void sl_panel_ops(sl_text *out, const sl_run_log *log);
 
 void sl_panels_tables(sl_text *out, const sl_tables *tables);
@@ -24,6 +25,9 @@ void sl_panels_sweep(sl_text *out, const sl_grid *grid);
 /* Charts and roofline of a bench table, where it has the columns for it. */
 void sl_panel_charts(sl_text *out, const sl_tables *tables, const sl_grid *grid, int number);
 void sl_panel_grid(sl_text *out, const sl_grid *grid, int number);
+
+/* Several runs in one: a table of their figures, and their curves in the same charts. false, and nothing, for fewer than two. */
+bool sl_panels_compare(sl_text *out, const sl_input *const *inputs, int64_t count);
 
 /* elementwise, reduction or dot-product; copies are "copy". */
 const char *sl_op_category(const char *op);

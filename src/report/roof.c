@@ -143,7 +143,7 @@ void sl_draw_roof(sl_text *out, const void *what, double width)
     sl_svg_begin(out, width, height, r->name);
     sl_axes_draw(out,
                  &(sl_axes_config){"arithmetic intensity (FLOP per byte)", "FLOP/s", SL_PLAIN, SL_PLAIN, x_low, x_high,
-                                   y_low, y_high, true, true, width, height},
+                                   y_low, y_high, true, true, width, height, 0},
                  &a);
     draw_roof(out, &a, r, x_low, x_high, y_low);
     draw_points(out, &a, r, heaviest);

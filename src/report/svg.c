@@ -85,6 +85,30 @@ void sl_legend_item(sl_text *out, const char *color, const char *name)
     sl_text_printf(out, "</li>");
 }
 
+void sl_legend_line(sl_text *out, const sl_series *series)
+{
+    sl_text_printf(out,
+                   "<li><svg class=\"key\" viewBox=\"0 0 30 10\"><path class=\"l %s d%d%s\" d=\"M0 5L30 5\"/></svg>",
+                   series->color, series->dash, series->style == SL_FAINT ? " faint" : "");
+    if (series->mark) {
+        sl_text_printf(out, "<b>");
+        sl_html(out, series->mark);
+        sl_text_printf(out, "</b> ");
+    }
+    sl_text_printf(out, "<span>");
+    sl_html(out, series->name);
+    sl_text_printf(out, "</span></li>");
+}
+
+void sl_legend_event(sl_text *out, const char *name)
+{
+    sl_text_printf(out,
+                   "<li><svg class=\"key\" viewBox=\"0 0 30 15\"><line class=\"event\" x1=\"15\" y1=\"0\" x2=\"15\" "
+                   "y2=\"15\"/></svg><span>");
+    sl_html(out, name);
+    sl_text_printf(out, "</span></li>");
+}
+
 void sl_legend_end(sl_text *out)
 {
     sl_text_printf(out, "</ul>\n");
