@@ -9,6 +9,7 @@ that is too pale to read, and on numbers that differ from the event log the page
 import base64
 import json
 import os
+import select
 import shutil
 import signal
 import statistics
@@ -63,6 +64,12 @@ LOOK = r"""
         if (table.closest('#ops, #figures') && table.scrollWidth > table.clientWidth + 1)
             wrong.push('the table of ' + table.closest('.panel').id + ' is cut off');
     }
+    for (const bar of document.querySelectorAll('section[id^=bars] svg')) {  // each bar's title is its whole name
+        if (!visible(bar)) continue;
+        const shown = [...bar.querySelectorAll('.lab')].map(t => t.textContent).join('').replace(/\s/g, '');
+        const whole = [...bar.querySelectorAll('rect title')].map(t => t.textContent).join('').replace(/\s/g, '');
+        if (shown !== whole) wrong.push(bar.closest('.panel').id + ': names of bars are not complete');
+    }
     const tiles = {};
     for (const t of document.querySelectorAll('.tile')) tiles[t.id] = t.querySelector('b').textContent;
     const ops = [...document.querySelectorAll('#ops tbody tr')].map(r => [...r.children].map(c => c.textContent.trim()));
@@ -71,6 +78,9 @@ LOOK = r"""
             figures: [...document.querySelectorAll('script.figures')].map(s => JSON.parse(s.textContent))};
 })()
 """
+
+
+SILENT_SECONDS = 60  # a browser that hangs fails the test instead of outlasting it
 
 
 class Browser:
@@ -96,6 +106,9 @@ class Browser:
 
     def message(self):
         while b"\0" not in self.buffer:
+            if not select.select([self.of], [], [], SILENT_SECONDS)[0]:
+                self.close()
+                raise SystemExit("the browser has said nothing for %d s" % SILENT_SECONDS)
             more = os.read(self.of, 1 << 20)
             if not more:
                 raise SystemExit("the browser has gone")
@@ -169,9 +182,14 @@ def check_run(page, seen, events):
     steps = [e for e in lines if e["event"] == "step"]
     end = [e for e in lines if e["event"] == "end"][-1]
     run = [e for e in lines if e["event"] == "run"][-1]
-    for panel in ("limit", "timeline", "memory-device", "memory-host", "loss", "throughput", "roofline", "ops", "figures"):
+    for panel in ("limit", "timeline", "memory-device", "memory-host", "loss", "throughput", "grad-norm", "learning-rate", "roofline", "ops",
+                  "figures"):
         check(panel in seen["panels"], "%s has no panel %s" % (page, panel))
-    median = statistics.median(s["seconds"] for s in (steps[1:] or steps))
+    first = run["first_step"]  # figures are about the steps since the last resume; those it did again are in the log twice
+    begin = max(i for i, e in enumerate(lines) if e["event"] == "run")
+    last = [e for e in lines[begin:] if e["event"] == "step"]
+    median = statistics.median(s["seconds"] for s in (last[1:] or last))
+    check(("sessions" in seen["panels"]) == (first > 0), "%s: a table of sessions" % page)
     tiles, figures = seen["tiles"], seen["figures"][0]
     check(near(tiles["tile-speed"], run["tokens_per_step"] / median), "speed: " + tiles["tile-speed"])
     check(near(tiles["tile-last-loss"], steps[-1]["loss"]), "loss: " + tiles["tile-last-loss"])

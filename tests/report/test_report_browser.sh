@@ -18,6 +18,20 @@ timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-s
 "$SLUICE" report run --trace trace.json --csv steps.csv --quiet >report.log
 grep -q '^page    run/report.html$' report.log
 
+# Resumed under another budget, and two runs beside each other.
+"$SLUICE" train --model byte-test --data "$SLUICE_SOURCE/README.md" --seqlen 64 --tokens-per-step 512 --steps 20 --clip 1 \
+    --chunk-tokens 128 --threads 2 --device-mem 3MiB --out again --checkpoint-every 10 --quiet >/dev/null
+"$SLUICE" train --model byte-test --data "$SLUICE_SOURCE/README.md" --seqlen 64 --tokens-per-step 512 --steps 45 --clip 1 \
+    --chunk-tokens 128 --threads 2 --device-mem 12MiB --out again --resume --quiet >/dev/null
+"$SLUICE" report again --quiet >/dev/null
+"$SLUICE" report run again --out both.html --quiet >/dev/null
+for part in 'id="sessions"' 'id="grad-norm"' 'id="learning-rate"' '>device 12.0 MiB</text>' 'resumed with another budget'; do
+    grep -q "$part" again/report.html || { echo "the resumed run's page has no $part"; exit 1; }
+done
+for panel in compare-loss compare-throughput compare-grad-norm compare-learning-rate compared; do
+    grep -q "id=\"$panel\"" both.html || { echo "the page of two runs has no panel $panel"; exit 1; }
+done
+
 # A mouthful of everything that could end an attribute, an element or a script too early.
 sed 's/"model":"byte-test"/"model":"<b>\\"\&amp;'"'"'<\/script><img src=x>"/' run/events.jsonl >odd.jsonl
 "$SLUICE" report odd.jsonl --quiet >/dev/null
@@ -44,6 +58,12 @@ with open("sweep.jsonl", "w") as out:
                 print(json.dumps(cell), file=out)
 END
 "$SLUICE" report sweep.jsonl --quiet >/dev/null
+# Names that are far too long for a phone.
+cat >bars.json <<'END'
+{"kind":"bench","name":"names","columns":["what",{"name":"time","unit":"ms"}],"rows":[["one",1.5],
+["matrix multiply 4096 x 1024, batch 512",3],["attention with many heads, long slices",2.25]]}
+END
+"$SLUICE" report bars.json --quiet >/dev/null
 "$SLUICE" bench flops --quick --json >flops.json
 "$SLUICE" report flops.json --quiet >/dev/null
 for panel in heat-tokens_per_s-1 heat-tflops-1 heat-mfu-1 heat-hfu-2 speed-1 table-1; do
@@ -72,4 +92,5 @@ rows = open("steps.csv", newline="").read().split("\r\n")
 assert rows[0].startswith("step,loss,") and len(rows) == 62, len(rows)
 print("trace and csv: ok")
 END
-python3 "$SLUICE_SOURCE/tests/report/browser.py" "$browser" run/report.html=run/events.jsonl odd.html=- sweep.html=- flops.html=- ${SHOTS:+--shots "$SHOTS"}
+python3 "$SLUICE_SOURCE/tests/report/browser.py" "$browser" run/report.html=run/events.jsonl again/report.html=again/events.jsonl both.html=- odd.html=- sweep.html=- \
+    flops.html=- bars.html=- ${SHOTS:+--shots "$SHOTS"}
