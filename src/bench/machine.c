@@ -101,8 +101,7 @@ static void probe_frequency(sl_machine *m)
         m->hz = 1e6 * atof(line);
 }
 
-/* How many threads a list such as "0-3,8" names. */
-static int count_list(const char *list)
+int sl_machine_count_list(const char *list)
 {
     int count = 0, first, last;
     while (*list) {
@@ -112,6 +111,11 @@ static int count_list(const char *list)
         list += *list == ',';
     }
     return count;
+}
+
+size_t sl_machine_cache_bytes(const char *size)
+{
+    return (size_t) atol(size) << (strchr(size, 'M') ? 20 : strchr(size, 'K') ? 10 : 0);
 }
 
 static void probe_caches(sl_machine *m)
@@ -125,9 +129,9 @@ static void probe_caches(sl_machine *m)
             !read_line(shared, sizeof shared, format, i, "shared_cpu_list"))
             break;
         sl_cache *cache = &m->caches[m->n_caches++];
-        *cache = (sl_cache){.level = atoi(level), .threads = SL_MAX(count_list(shared), 1)};
+        *cache = (sl_cache){.level = atoi(level), .threads = SL_MAX(sl_machine_count_list(shared), 1)};
         cache->kind = type[0] == 'D' ? 'd' : type[0] == 'I' ? 'i' : 'u';
-        cache->bytes = (size_t) atol(size) << (strchr(size, 'M') ? 20 : 10);
+        cache->bytes = sl_machine_cache_bytes(size);
         cache->count = SL_MAX(m->threads / cache->threads, 1);
     }
 }
@@ -200,8 +204,17 @@ static void name_gpu(sl_pci *pci)
         fclose(file);
 }
 
-/* Bytes per second of a link: transfers per second and lane, 8b/10b up to generation 2, 128b/130b to 5, nothing lost
- * since. */
+double sl_machine_link_rate(double gigatransfers, int lanes, int *generation)
+{
+    static const double rates[] = {2.5, 5, 8, 16, 32, 64};
+    *generation = 0;
+    for (int g = 0; g < (int) SL_COUNT(rates); g++)
+        if (gigatransfers >= rates[g])
+            *generation = g + 1;
+    double coding = *generation <= 2 ? 0.8 : *generation <= 5 ? 128.0 / 130 : 1;
+    return gigatransfers * 1e9 / 8 * coding * lanes;
+}
+
 static void read_link(sl_pci *pci)
 {
     char speed[64], width[32];
@@ -209,13 +222,8 @@ static void read_link(sl_pci *pci)
     if (!read_pci(pci->address, "current_link_speed", speed, sizeof speed) ||
         !read_pci(pci->address, "current_link_width", width, sizeof width) || sscanf(speed, "%lf", &transfers) != 1)
         return;
-    static const double rates[] = {2.5, 5, 8, 16, 32, 64};
-    for (int g = 0; g < (int) SL_COUNT(rates); g++)
-        if (transfers >= rates[g])
-            pci->generation = g + 1;
     pci->lanes = atoi(width);
-    double coding = pci->generation <= 2 ? 0.8 : pci->generation <= 5 ? 128.0 / 130 : 1;
-    pci->link_bytes_per_s = transfers * 1e9 / 8 * coding * pci->lanes;
+    pci->link_bytes_per_s = sl_machine_link_rate(transfers, pci->lanes, &pci->generation);
 }
 
 static void probe_pci(sl_machine *m)

@@ -46,6 +46,12 @@ void sl_machine_probe(sl_machine *machine);
 /* The part that hwloc tells better (machine_hwloc.c); false: not built in, or it failed. */
 bool sl_machine_probe_hwloc(sl_machine *machine);
 
+/* How the files of sysfs are read: how many threads a list such as "0-3,8" names, a cache's "32K" or "4M" in bytes, and what a PCI link
+ * carries per second, one way: 8b/10b coding up to generation 2, 128b/130b to 5, nothing lost since. */
+int sl_machine_count_list(const char *list);
+size_t sl_machine_cache_bytes(const char *size);
+double sl_machine_link_rate(double gigatransfers, int lanes, int *generation);
+
 /* Bytes that may be taken now without swapping. */
 size_t sl_machine_available_bytes(void);
 

@@ -9,35 +9,40 @@
 /* A folder that cannot be written to is a row too: it does not take minutes of other figures along. */
 void sl_system_storage(const sl_system_config *c, sl_results *results)
 {
+    sl_disk_rates rates;
+    sl_status status =
+        sl_disk_measure(c->disk, c->quick ? (size_t) 32 << 20 : (size_t) 512 << 20, c->quick ? 0.2 : 1, &rates);
+    sl_system_storage_table(c->disk, status == SL_OK ? &rates : NULL, rates.kind, results);
+}
+
+void sl_system_storage_table(const char *folder, const sl_disk_rates *r, const char *kind, sl_results *results)
+{
     static const sl_column columns[] = {
         {"access", "", 0, false}, {"rate", "", 1, false}, {"unit", "", 0, false}, {"how", "", 0, false}};
-    sl_disk_rates r;
     char title[160], how[96];
-    sl_status status =
-        sl_disk_measure(c->disk, c->quick ? (size_t) 32 << 20 : (size_t) 512 << 20, c->quick ? 0.2 : 1, &r);
-    snprintf(title, sizeof title, "Storage of %.80s: %s", c->disk, r.kind);
+    snprintf(title, sizeof title, "Storage of %.80s: %s", folder, kind);
     sl_table *t = SL_TABLE(results, "disk", title, columns);
-    if (status != SL_OK) {
+    if (!r) {
         SL_ROW(t, sl_cell_text("not measured"), sl_cell_none(), sl_cell_none(), sl_cell_text(sl_error_message()));
         return;
     }
-    const char *cache = r.direct ? "past the page cache" : "page cache dropped first, where it can be";
-    SL_ROW(t, sl_cell_text("write in order"), sl_cell_number(1e-6 * r.write_bytes_per_s), sl_cell_text("MB/s"),
+    const char *cache = r->direct ? "past the page cache" : "page cache dropped first, where it can be";
+    SL_ROW(t, sl_cell_text("write in order"), sl_cell_number(1e-6 * r->write_bytes_per_s), sl_cell_text("MB/s"),
            sl_cell_text("4 MiB pieces, flush included"));
-    SL_ROW(t, sl_cell_text("read in order"), sl_cell_number(1e-6 * r.read_bytes_per_s), sl_cell_text("MB/s"),
+    SL_ROW(t, sl_cell_text("read in order"), sl_cell_number(1e-6 * r->read_bytes_per_s), sl_cell_text("MB/s"),
            sl_cell_text(cache));
     static const char *const readers[] = {"4 KiB anywhere, 1 reader", "4 KiB anywhere, 4 readers",
                                           "4 KiB anywhere, 16 readers"};
     for (int i = 0; i < 3; i++)
-        SL_ROW(t, sl_cell_text(readers[i]), sl_cell_number(r.small_per_s[i]), sl_cell_text("reads/s"),
+        SL_ROW(t, sl_cell_text(readers[i]), sl_cell_number(r->small_per_s[i]), sl_cell_text("reads/s"),
                sl_cell_text(cache));
-    snprintf(how, sizeof how, "std %.1f, from %.1f to %.1f", 1e6 * r.small_s.std, 1e6 * r.small_s.min,
-             1e6 * r.small_s.max);
-    SL_ROW(t, sl_cell_text("one 4 KiB read"), sl_cell_number(1e6 * r.small_s.mean), sl_cell_text("us"),
+    snprintf(how, sizeof how, "std %.1f, from %.1f to %.1f", 1e6 * r->small_s.std, 1e6 * r->small_s.min,
+             1e6 * r->small_s.max);
+    SL_ROW(t, sl_cell_text("one 4 KiB read"), sl_cell_number(1e6 * r->small_s.mean), sl_cell_text("us"),
            sl_cell_text(how));
 }
 
-static void calibration_table(const sl_calibration *c, sl_results *results)
+void sl_system_sustained_table(const sl_calibration *c, sl_results *results)
 {
     static const sl_column columns[] = {
         {"tasks", "", 0, false}, {"f32", "", -1, false}, {"bf16", "", -1, false}, {"unit", "", 0, false}};
@@ -81,7 +86,7 @@ static sl_status measure(const sl_system_config *c, const sl_machine *m, sl_resu
     if (c->progress)
         c->progress("training steps");
     SL_TRY(sl_calibrate(c->device, c->threads, c->quick, &calibration));
-    calibration_table(&calibration, results);
+    sl_system_sustained_table(&calibration, results);
     if (c->disk) {
         if (c->progress)
             c->progress("storage");

@@ -8,7 +8,7 @@
 
 static bool same_budget(double a, double b)
 {
-    return (isnan(a) && isnan(b)) || (isinf(a) && isinf(b)) || a == b;
+    return (isnan(a) && isnan(b)) || a == b;
 }
 
 bool sl_session_changed(const sl_run_log *log, int64_t i)

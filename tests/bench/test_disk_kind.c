@@ -120,6 +120,20 @@ TEST(partitions_and_mappings)
     check_kind("253:1", false, "solid");
     link_to("devices/virtual/block/dm-1/slaves", "dm-0", "devices/virtual/block/dm-0");
     check_kind("253:1", false, "rotating");
+    for (int i = 0; i < 12; i++) { /* in whatever order a folder lists them */
+        char folder[64], below[80], number[16], name[16];
+        snprintf(folder, sizeof folder, "devices/virtual/block/dm-%d", 20 + i);
+        snprintf(below, sizeof below, "%s/slaves", folder);
+        snprintf(number, sizeof number, "253:%d", 20 + i);
+        put_disk(folder, number, "0", NULL, NULL);
+        for (int k = 0; k < 4; k++) {
+            snprintf(name, sizeof name, "%c%d", "qzak"[(i + k) % 4], i * k);
+            link_to(below, name,
+                    k == i % 4 ? "devices/pci0000:00/0000:00:17.0/ata1/block/sda"
+                               : "devices/pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1");
+        }
+        check_kind(number, false, "rotating");
+    }
     put_disk("devices/virtual/block/md0", "9:0", "1", NULL, NULL);
     link_to("devices/virtual/block/md0/slaves", "vdb", "devices/pci0000:00/0000:00:02.0/virtio1/block/vdb");
     link_to("devices/virtual/block/md0/slaves", "sda", "devices/pci0000:00/0000:00:17.0/ata1/block/sda");

@@ -1,6 +1,10 @@
 /* `sluice system`: the fields agree with the machine, the intensities are exact, and the profile plans. */
 #include "bench/calibrate.h"
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include "bench/disk.h"
+#include "bench/disk_kind.h"
 #include "bench/limiter.h"
 #include "bench/machine.h"
 #include "bench/system.h"
@@ -52,6 +56,54 @@ TEST(hwloc_agrees_with_sys)
     CHECK_MSG(m.threads == (int) sysconf(_SC_NPROCESSORS_ONLN), "hwloc: %d threads", m.threads);
 }
 
+TEST(sysfs_texts)
+{
+    int g;
+    CHECK_I64(sl_machine_count_list("0-3,8"), 5);
+    CHECK_I64(sl_machine_count_list("0"), 1);
+    CHECK_I64(sl_machine_count_list("0-1,4-7,9"), 7);
+    CHECK_I64(sl_machine_count_list(""), 0);
+    CHECK_I64((int64_t) sl_machine_cache_bytes("48K"), 48 << 10);
+    CHECK_I64((int64_t) sl_machine_cache_bytes("4M"), 4 << 20);
+    CHECK_NEAR(sl_machine_link_rate(2.5, 1, &g), 0.25e9, 1); /* as the standard says of generation 1 */
+    CHECK_I64(g, 1);
+    CHECK_NEAR(sl_machine_link_rate(5, 4, &g), 2e9, 1);
+    CHECK_I64(g, 2);
+    CHECK_NEAR(sl_machine_link_rate(8, 16, &g), 15.754e9, 1e6);
+    CHECK_I64(g, 3);
+    CHECK_NEAR(sl_machine_link_rate(32, 16, &g), 63.015e9, 1e6);
+    CHECK_I64(g, 5);
+    CHECK_NEAR(sl_machine_link_rate(64, 16, &g), 128e9, 1);
+    CHECK_I64(g, 6);
+}
+
+/* Each figure in its own row. */
+TEST(tables_of_figures)
+{
+    sl_disk_rates r = {.direct = true, .write_bytes_per_s = 1e9, .read_bytes_per_s = 2e9, .small_per_s = {3, 4, 5}};
+    r.small_s = (sl_stats){.n = 9, .mean = 6e-6, .std = 7e-6, .min = 8e-6, .max = 9e-6};
+    sl_calibration c = {
+        .model = "m",
+        .rates = {
+            [SL_F32] = {1e12, {2e12, 3e12}, 4e9, 5e9, 6e-6}, [SL_BF16] = {11e12, {12e12, 13e12}, 14e9, 15e9, 16e-6}}};
+    sl_results_destroy(bench_results);
+    CHECK_OK(sl_results_create("system", "system", &bench_results));
+    sl_system_storage_table("here", &r, "ext4 on vda (virtual)", bench_results);
+    sl_system_sustained_table(&c, bench_results);
+    CHECK_OK(sl_results_status(bench_results));
+    static const double disk[] = {1000, 2000, 3, 4, 5, 6};
+    for (int64_t i = 0; i < SL_COUNT(disk); i++)
+        CHECK_NEAR(bench_number("disk", i, "rate"), disk[i], 1e-9);
+    CHECK_STR(bench_text("disk", 5, "how"), "std 7.0, from 8.0 to 9.0");
+    CHECK_STR(bench_text("disk", 1, "how"), "past the page cache");
+    for (int64_t i = 0; i < 6; i++) {
+        CHECK_NEAR(bench_number("sustained", i, "f32"), (double) i + 1, 1e-9);
+        CHECK_NEAR(bench_number("sustained", i, "bf16"), (double) i + 11, 1e-9);
+    }
+    sl_results_destroy(bench_results);
+    bench_results = NULL;
+}
+
 TEST(intensities)
 {
     int64_t count;
@@ -74,6 +126,16 @@ TEST(disk)
     CHECK(r.write_bytes_per_s > 0 && r.read_bytes_per_s > 0 && r.small_s.n > 0);
     for (int i = 0; i < 3; i++)
         CHECK(r.small_per_s[i] > 0);
+    struct stat info;
+    char number[32];
+    CHECK_I64(stat(test_dir(), &info), 0);
+    snprintf(number, sizeof number, "%u:%u", major(info.st_dev), minor(info.st_dev));
+    sl_disk_kind kind = sl_disk_kind_of("/sys", number, sl_disk_in_guest("/proc/cpuinfo", "/sys"));
+    if (kind != SL_DISK_UNKNOWN) {
+        char want[32];
+        snprintf(want, sizeof want, "(%s)", sl_disk_kind_name(kind));
+        CHECK_CONTAINS(r.kind, want);
+    }
     CHECK_FAILS(sl_disk_measure("/no/such/folder", (size_t) 8 << 20, 0.05, &r), SL_E_IO);
 }
 
@@ -118,6 +180,22 @@ TEST(profile_carries_the_rates)
     CHECK_NEAR(gpu.peak_flops[SL_BF16] * gpu.matmul_efficiency[SL_BF16], 600e12, 1e6);
     CHECK_NEAR(gpu.peak_flops[SL_F32] * gpu.matmul_efficiency[SL_F32], 40e12, 1e6);
     CHECK_NEAR(gpu.peak_flops[SL_F32] * gpu.attention_efficiency[SL_F32][0], 20e12, 1e6);
+}
+
+/* A kind of task that never ran is taken at half of the peak, and nothing is faster than the peak. */
+TEST(profile_of_missing_rates)
+{
+    sl_calibration c = {.rates = {[SL_F32] = {0, {0, 9e12}, 0, 0, 0}, [SL_BF16] = {5e9, {1e9, 1e9}, 0, 0, 0}}};
+    double best[SL_DTYPE_COUNT] = {8e10, 1e9};
+    sl_hardware hw = {.shared_cores = true, .memory_bandwidth = {1e10, 2e10}, .launch_latency_s = 4e-6};
+    sl_calibrate_profile(&c, best, &hw);
+    CHECK_NEAR(hw.matmul_efficiency[SL_F32], 0.5, 0);
+    CHECK_NEAR(hw.attention_efficiency[SL_F32][0], 0.5, 0);
+    CHECK_NEAR(hw.attention_efficiency[SL_F32][1], 1, 0);
+    CHECK_NEAR(hw.peak_flops[SL_BF16], 5e9, 0); /* in steps it was faster than alone */
+    CHECK_NEAR(hw.memory_bandwidth[SL_TIER_DEVICE], 1e10, 0);
+    CHECK_NEAR(hw.host_optimizer_bandwidth, 2e10, 0);
+    CHECK_NEAR(hw.launch_latency_s, 4e-6, 0);
 }
 
 /* What rates leave unexplained of a small model's step is its launches'. */
@@ -177,6 +255,43 @@ static void check_arithmetic(void)
     CHECK(fmod(per_cycle.f32, 2) == 0 && per_cycle.bf16 >= per_cycle.f32);
 }
 
+#define CHECK_SAME(a, b) CHECK_NEAR(a, b, 1e-9 * fabs(b))
+
+/* Shares, ridges and the profile follow from the figures in the tables. */
+static void check_derived(const sl_hardware *hw, const char *json)
+{
+    for (int64_t r = 0; r < 2; r++)
+        CHECK_SAME(bench_number("peaks", r, "percent"),
+                   100 * bench_number("peaks", r, "tflops") / bench_number("peaks", r, "nominal"));
+    double device = SL_MAX(bench_number("bandwidth", 0, "gbps"), bench_number("bandwidth", 1, "gbps"));
+    double host = SL_MAX(bench_number("bandwidth", 2, "gbps"), bench_number("bandwidth", 3, "gbps"));
+    CHECK_SAME(1e-9 * hw->memory_bandwidth[SL_TIER_HOST], host);
+    for (int64_t r = 0; r < 2; r++) {
+        CHECK_SAME(bench_number("ridges", r, "tflops"), bench_number("peaks", r, "tflops"));
+        CHECK_SAME(bench_number("ridges", r, "gbps"), device);
+        CHECK_SAME(bench_number("ridges", r, "ridge_flop_per_byte"), 1e3 * bench_number("peaks", r, "tflops") / device);
+    }
+    char note[64];
+    snprintf(note, sizeof note, "below %.1f FLOP per byte memory limits",
+             bench_number("ridges", 1, "ridge_flop_per_byte"));
+    CHECK_CONTAINS(json, note);
+    for (int64_t d = 0; d < 2; d++)
+        CHECK_SAME(1e-9 * hw->link_bandwidth[d], bench_number("links", d, "gbps"));
+    CHECK_SAME(1e-9 * hw->link_bandwidth_both,
+               SL_MIN(bench_number("links", 2, "gbps"), bench_number("links", 3, "gbps")));
+    double aligned = 0;
+    for (int64_t r = 0; r < sl_table_rows(bench_table("alignment")); r++) {
+        aligned = r % 7 == 0 ? bench_number("alignment", r, "tflops") : aligned; /* seven rows for each dtype */
+        CHECK_SAME(bench_number("alignment", r, "of_aligned"), 100 * bench_number("alignment", r, "tflops") / aligned);
+    }
+    for (int64_t r = 0; r < sl_table_rows(bench_table("link_sizes")); r++)
+        CHECK_SAME(bench_number("link_sizes", r, "in_gbps"),
+                   1.024e-6 * bench_number("link_sizes", r, "kib") / (1e-6 * bench_number("link_sizes", r, "in_us")));
+    CHECK_SAME(hw->peak_flops[SL_F32],
+               1e12 * SL_MAX(bench_number("peaks", 0, "tflops"), bench_number("sustained", 0, "f32")));
+    CHECK(bench_number("sustained", 5, "f32") > 0);
+}
+
 TEST(measured)
 {
     sl_system_config config = {.device = "cpu", .threads = 2, .quick = true, .disk = test_dir()};
@@ -201,6 +316,7 @@ TEST(measured)
     sl_results_json(bench_results, &w);
     CHECK_OK(sl_hardware_parse("system.json", w.text.data, w.text.length, &hw));
     CHECK(hw.shared_cores && hw.peak_flops[SL_F32] > LEAST_FLOPS && hw.matmul_efficiency[SL_F32] <= 1);
+    check_derived(&hw, w.text.data);
     CHECK_OK(sl_file_write_atomic(test_path("p.json"), w.text.data, w.text.length));
     sl_text_free(&w.text);
     char command[1024];
@@ -215,10 +331,13 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(probe);
     RUN(hwloc_agrees_with_sys);
+    RUN(sysfs_texts);
+    RUN(tables_of_figures);
     RUN(intensities);
     RUN(disk);
     RUN(storage_that_cannot_be_written);
     RUN(profile_carries_the_rates);
+    RUN(profile_of_missing_rates);
     RUN(launch_latency);
     RUN(measured);
     sl_results_destroy(bench_results);

@@ -126,7 +126,12 @@ TEST(this_machine)
            cpu.model, t.f32, t.source, t.measured, 1e-9 * t.hz);
     CHECK(t.f32 == 16 || t.f32 == 32 || t.f32 == 64);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    CHECK_MSG(t.measured > 1 && t.measured < 1.15 * t.f32, "measured %.2f of %.0f", t.measured, t.f32);
+    /* All of it, or half where a sibling thread is busy. */
+    double ratio = t.measured / t.f32, unused;
+    for (int i = 0; i < 20 && !(ratio > 0.9 && ratio < 1.1) && !(ratio > 0.4 && ratio < 0.65); i++)
+        ratio = sl_cpu_throughput_measure(isa, &unused) / t.f32;
+    CHECK_MSG((ratio > 0.9 && ratio < 1.1) || (ratio > 0.4 && ratio < 0.65), "measured %.2f of %.0f", ratio * t.f32,
+              t.f32);
 #endif
     CHECK_NEAR(sl_cpu_throughput_of(isa).measured, t.measured, 0); /* once per process */
     CHECK_MSG(t.hz > 4e8 && t.hz < 8e9, "%.3g Hz", t.hz);

@@ -52,6 +52,15 @@ TEST(files)
     CHECK_I64(v.limit, SL_BOUND_IO);
     CHECK_NEAR(v.seconds[SL_BOUND_IO], 0.7, 1e-12);
     CHECK_NEAR(v.step_s, 1, 1e-12);
+    sl_text text = {0}; /* several checkpoints count together: 0.5 s in three steps */
+    make_log(&(made_step){.matmul_s = 0.9, .checkpoint_s = 0.1}, &text);
+    sl_text_printf(&text, "{\"event\":\"checkpoint\",\"t\":2,\"step\":3,\"seconds\":0.2}\n");
+    sl_input *input = read_log(text.data);
+    REQUIRE(sl_limits(input->log, &v));
+    CHECK_NEAR(v.seconds[SL_BOUND_IO], (3 * 0.1 + 0.2) / 3, 1e-12);
+    CHECK_I64(input->log->n_checkpoints, 2);
+    sl_input_destroy(input);
+    sl_text_free(&text);
     v = verdict_of((made_step){.matmul_s = 0.9, .checkpoint_s = 2}); /* beside the step */
     CHECK_I64(v.limit, SL_BOUND_IO);
     CHECK_NEAR(v.step_s, 3, 1e-12);
@@ -62,6 +71,20 @@ TEST(communication)
     sl_verdict v = verdict_of((made_step){.matmul_s = 0.3, .wait_in_s = 0.6});
     CHECK_I64(v.limit, SL_BOUND_COMMUNICATION);
     CHECK_NEAR(v.seconds[SL_BOUND_COMMUNICATION], 0.6, 1e-12);
+    sl_text text = {0};
+    make_log(&(made_step){.matmul_s = 0.3}, &text);
+    sl_text_printf(
+        &text,
+        "{\"event\":\"end\",\"t\":3,\"wait_s\":{\"in\":0.2,\"out\":0.5,\"host\":0.1},\"ops\":[{\"op\":\"matmul\","
+        "\"stream\":\"compute\",\"measured_s\":0.15,\"recomputed_s\":0.4,\"flops\":1e12,\"bytes\":1}]}\n");
+    sl_input *input = read_log(text.data);
+    REQUIRE(sl_limits(input->log, &v));
+    CHECK_NEAR(v.seconds[SL_BOUND_COMMUNICATION], 0.7, 1e-12);
+    CHECK_NEAR(v.seconds[SL_BOUND_BANDWIDTH], 0.1, 1e-12);
+    CHECK_NEAR(v.seconds[SL_BOUND_SIZE], 0.15, 1e-12); /* no more than the op took */
+    CHECK_NEAR(v.seconds[SL_BOUND_COMPUTE], 0, 1e-12);
+    sl_input_destroy(input);
+    sl_text_free(&text);
 }
 
 TEST(overhead)
@@ -167,6 +190,10 @@ TEST(from_the_plan)
         REQUIRE(sl_limits(input->log, &v));
         CHECK_I64(v.limit, cases[i].limit);
         CHECK(!v.measured);
+        if (cases[i].limit == SL_BOUND_SIZE) { /* 1.5 times as much again: three fifths of it */
+            CHECK_NEAR(v.seconds[SL_BOUND_SIZE], 0.54, 1e-12);
+            CHECK_NEAR(v.seconds[SL_BOUND_COMPUTE], 0.36, 1e-12);
+        }
         CHECK_CONTAINS(v.sentence, "predicted");
         sl_input_destroy(input);
         sl_text_free(&text);

@@ -115,6 +115,10 @@ TEST(next_to_nothing)
     CHECK_PAGE(MADE_RUN MADE_PLAN
                "{\"event\":\"step\",\"t\":1,\"step\":1,\"loss\":3.5,\"seconds\":0.5,\"tokens_per_s\":4096}\n",
                "<b>4,096</b>", "loss at step 1");
+    /* Under way: half as fast as predicted, so half the MFU. */
+    CHECK_PAGE(MADE_RUN MADE_PLAN
+               "{\"event\":\"step\",\"t\":1,\"step\":1,\"loss\":3.5,\"seconds\":2,\"tokens_per_s\":1024}\n",
+               "id=\"tile-mfu\"><b>25.0 %</b>");
     /* Two steps: no mean to tell, and nothing between them. */
     CHECK_PAGE(MADE_RUN "{\"event\":\"step\",\"t\":1,\"step\":1,\"loss\":3.5,\"seconds\":0.5,\"tokens_per_s\":4096}\n"
                         "{\"event\":\"step\",\"t\":2,\"step\":2,\"loss\":2.5,\"seconds\":0.5,\"tokens_per_s\":4096}\n",
@@ -150,12 +154,17 @@ TEST(resumed)
     sl_text text = {0};
     sl_text_printf(&text, MADE_RUN);
     for (int i = 1; i <= 6; i++)
-        sl_text_printf(&text, "{\"event\":\"step\",\"t\":1,\"step\":%d,\"loss\":%d,\"seconds\":1}\n", i, 10 * i);
+        sl_text_printf(&text,
+                       "{\"event\":\"step\",\"t\":1,\"step\":%d,\"loss\":%d,\"seconds\":1}\n"
+                       "{\"event\":\"validation\",\"t\":1,\"step\":%d,\"loss\":%d}\n",
+                       i, 10 * i, i, i);
     sl_text_printf(&text, "{\"event\":\"run\",\"t\":0,\"model\":\"made\",\"first_step\":4}\n");
     for (int i = 5; i <= 7; i++)
         sl_text_printf(&text, "{\"event\":\"step\",\"t\":1,\"step\":%d,\"loss\":%d,\"seconds\":3}\n", i, 100 * i);
     sl_input *input = read_log(text.data);
     CHECK_I64(input->log->n_steps, 7);
+    CHECK_I64(input->log->n_validations, 4); /* those of the lost steps are lost */
+    CHECK_I64(input->log->validations[3].step, 4);
     CHECK_NEAR(sl_log_median_step(input->log), 3, 0); /* of the plan that the page shows */
     CHECK_NEAR(input->log->steps[3].loss, 40, 0);
     CHECK_NEAR(input->log->steps[4].loss, 500, 0);

@@ -149,6 +149,14 @@ TEST(bar_names)
             labels++;
         }
         CHECK(n == 1 ? labels == 1 : labels >= 6);
+        double width[4], x;
+        int bar = 0;
+        for (const char *at = out.data; (at = strstr(at, "<rect ")) && bar < 4; at++)
+            CHECK_I64(sscanf(strstr(at, "x=\""), "x=\"%lf\" y=\"%*f\" width=\"%lf\"", &x, &width[bar++]), 2);
+        CHECK_I64(bar, n);
+        for (int i = 0; i < n; i++)
+            CHECK_NEAR(width[i], width[n - 1] * (i + 1) / n, 0.11);
+        CHECK(x + width[n - 1] <= 340);
         /* Nothing but the spaces where lines were broken is missing. */
         const char *got = joined;
         for (int i = 0; i < n; i++)
