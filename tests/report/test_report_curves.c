@@ -281,6 +281,15 @@ TEST(compared)
     page = page_of((const char *const[]){data[0], "{\"kind\":\"bench\",\"columns\":[\"a\"],\"rows\":[[1]]}"}, 2);
     CHECK(!strstr(page.data, "id=\"comparison\""));
     sl_text_free(&page);
+    /* Two are enough, and so is a step. */
+    sl_text one = {0};
+    put_run(&one, 0, "");
+    put_steps(&one, 1, 1, 50);
+    page = page_of((const char *const[]){data[0], one.data}, 2);
+    CHECK_CONTAINS(page.data, "<h1>2 runs compared</h1>");
+    CHECK_CONTAINS(page.data, "2 runs/r2</th>");
+    sl_text_free(&page);
+    sl_text_free(&one);
     for (int i = 0; i < 3; i++)
         sl_text_free(&texts[i]);
 }
