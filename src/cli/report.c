@@ -14,9 +14,10 @@ static const char usage[] = "usage: sluice report FILE|DIR... [--out PAGE.html] 
                             "Shows what other commands wrote: the folder of a run (or its events.jsonl), a\n"
                             "sweep, the JSON of a bench or of `sluice system`. Writes one HTML page with all\n"
                             "pictures inside, which opens anywhere and needs no network. Several files\n"
-                            "become one page. A run that is still going can be looked at too. With --trace\n"
-                            "it writes the streams of a step for https://ui.perfetto.dev or\n"
-                            "chrome://tracing, with --csv a run's steps or the table's rows.";
+                            "become one page, which compares their runs in shared charts. A run that is\n"
+                            "still going can be looked at too. With --trace it writes the streams of a step\n"
+                            "for https://ui.perfetto.dev or chrome://tracing, with --csv a run's steps or\n"
+                            "the table's rows.";
 
 static const sl_option table[] = {
     {"out", "FILE", SL_OPT_STRING, NULL, "Output",

@@ -117,7 +117,7 @@ static double gemm_share(const sl_run_log *log)
  * A step that is limited by arithmetic can still use little of the machine. Two ratios tell where the rest is:
  *
  *   GEMM rate / peak    what the kernels leave. Large GEMMs sustain 0.65 to 0.95 of the peak on the machines we measured
- *                       (docs/performance.md), so under 0.6 kernels or machine are at fault.
+ *                       (`sluice system`), so under 0.6 kernels or machine are at fault.
  *   step rate / GEMM    what everything beside the GEMMs costs. A step cannot be faster than its GEMMs, so this is its own measure; from
  *                       0.75 there is little to gain.
  */

@@ -1,6 +1,6 @@
 /* Where drawings put things: positions are checked against the numbers they stand for. */
 #include "logs.h"
-#include "report/chart.h"
+#include "report/panels.h"
 #include "report/report.h"
 
 /* The n-th number behind each `key` in the text, in order. */
@@ -114,6 +114,12 @@ TEST(roof)
     CHECK_NEAR(r[1], 7, PIXEL);
     CHECK_NEAR(r[2], 3.5, PIXEL);
     sl_text_free(&out);
+    sl_draw_roof(&out, &(sl_roof){"roof", 1e12, 1e11, &points[1], 1},
+                 1110); /* the ridge and what is right of it stay in the picture */
+    REQUIRE(path_points(out.data, "l c-roof", line, 4) == 3);
+    CHECK_I64(numbers_behind(out.data, " cx=\"", cx, 8), 1);
+    CHECK(line[2][0] - line[1][0] > 0.6 * (line[1][0] - cx[0]));
+    sl_text_free(&out);
 }
 
 TEST(parts)
@@ -188,6 +194,62 @@ TEST(timeline)
     sl_input_destroy(input);
 }
 
+/* More actions than can be seen: columns as pale as they are empty, each stream in its colour. */
+TEST(timeline_in_columns)
+{
+    enum { N = 3000 };
+    sl_text text = {0}, page = {0};
+    sl_text_printf(&text, MADE_RUN "{\"event\":\"timeline\",\"t\":1,\"step\":3,\"first\":0,\"rows\":[");
+    for (int i = 0; i < N; i++) /* compute is busy a third of the time, copies are two thirds */
+        sl_text_printf(&text, "%s[\"%s\",\"x\",\"a\",\"%s\",0,%d,%d,%d,%d,0]", i ? "," : "",
+                       i % 3 == 0   ? "compute"
+                       : i % 3 == 1 ? "in"
+                                    : "out",
+                       i % 3 == 0 ? "backward" : "copy", 90 * (i / 3), 90 * (i / 3) + (i % 3 ? 60 : 30), 90 * (i / 3),
+                       90 * (i / 3) + (i % 3 ? 60 : 30));
+    sl_text_printf(&text, "]}\n");
+    sl_input *input = read_log(text.data);
+    sl_report_page(&page, (const sl_input *const[]){input}, 1);
+    const char *panel = strstr(page.data, " id=\"timeline\"");
+    REQUIRE(panel != NULL);
+    static const char *const lanes[][2] = {{"<rect class=\"f p-backward\"", "\".45\""},
+                                           {"<rect class=\"f p-in\"", "\".7\""},
+                                           {"<rect class=\"f p-out\"", "\".7\""}};
+    for (int64_t i = 0; i < SL_COUNT(lanes); i++) {
+        const char *at = strstr(panel, lanes[i][0]), *opacity = at ? strstr(at, "opacity=\"") : NULL;
+        CHECK_MSG(opacity && opacity < at + 100, "%s is not drawn in columns", lanes[i][0]);
+        if (opacity)
+            CHECK_CONTAINS(lanes[i][1], ((char[16]){opacity[8], opacity[9], opacity[10], opacity[11], 0}));
+    }
+    CHECK_CONTAINS(panel, "of it enlarged");
+    sl_text_free(&text);
+    sl_text_free(&page);
+    sl_input_destroy(input);
+}
+
+/* A moment shows its fullest instant, not its last. */
+TEST(fullest_moment)
+{
+    sl_memory moments[2];
+    double peak;
+    bool there;
+    sl_input *input = read_log(MADE_RUN "{\"event\":\"timeline\",\"t\":1,\"step\":3,\"first\":0,\"rows\":["
+                                        "[\"compute\",\"a\",\"a\",\"forward\",0,0,10,0,10,0],"
+                                        "[\"compute\",\"b\",\"b\",\"forward\",0,10,20,10,20,0],"
+                                        "[\"compute\",\"c\",\"c\",\"forward\",0,20,100,20,100,0]]}\n"
+                                        "{\"event\":\"places\",\"t\":1,\"step\":3,\"first\":0,\"rows\":["
+                                        "[\"device\",\"parameter\",100,-1,3],[\"device\",\"activation\",500,1,1],"
+                                        "[\"device\",\"gradient\",300,2,2],[\"host\",\"data\",9000,-1,3]]}\n");
+    CHECK_OK(sl_memory_over_time(input->log, 0, 2, moments, &peak, &there));
+    CHECK(there);
+    CHECK_NEAR(peak, 600, 0);
+    CHECK_NEAR(moments[0].bytes[3], 500, 0);
+    CHECK_NEAR(moments[0].bytes[1], 0, 0);
+    CHECK_NEAR(moments[1].bytes[1], 300, 0);
+    CHECK_NEAR(moments[1].bytes[0], 100, 0);
+    sl_input_destroy(input);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -198,5 +260,7 @@ int main(int argc, char **argv)
     RUN(parts);
     RUN(heat);
     RUN(timeline);
+    RUN(timeline_in_columns);
+    RUN(fullest_moment);
     return test_end();
 }
