@@ -19,8 +19,8 @@ typedef struct sl_curves {
 sl_status sl_curves_of(const sl_run_log *log, sl_curves *curves);
 void sl_curves_free(sl_curves *curves);
 
-/* An exponential moving average: each step counts 1 - 1 / window of the one behind it, corrected for the beginning, so the first value is
- * the first of `values`. Values that are not finite are left out. */
+/* An exponential moving average: each step counts 1 - 1 / window of the one behind it, corrected for the beginning, so the
+ * first value is the first of `values`. Values that are not finite are left out. */
 void sl_smooth(const double *values, int64_t n, double window, double *smooth);
 /* A fiftieth of the run, at least 4 steps. */
 double sl_smoothing_window(int64_t steps);

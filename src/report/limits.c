@@ -118,8 +118,8 @@ static double gemm_share(const sl_run_log *log)
  *
  *   GEMM rate / peak    what the kernels leave. Large GEMMs sustain 0.65 to 0.95 of the peak on the machines we measured
  *                       (`sluice system`), so under 0.6 kernels or machine are at fault.
- *   step rate / GEMM    what everything beside the GEMMs costs. A step cannot be faster than its GEMMs, so this is its own measure; from
- *                       0.75 there is little to gain.
+ *   step rate / GEMM    what everything beside the GEMMs costs. A step cannot be faster than its GEMMs, so this is
+ *                       its own measure; from 0.75 there is little to gain.
  */
 static void advise_compute(const sl_run_log *log, char *out, size_t size)
 {

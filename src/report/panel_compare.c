@@ -1,6 +1,6 @@
 /*
- * Several runs in the same charts. A run is told apart by its number, which stands on its line and in the legend, by the pattern of the
- * line and by its colour; any one of the three is enough.
+ * Several runs in the same charts. A run is told apart by its number, which stands on its line and in the legend, by the pattern
+ * of the line and by its colour; any one of the three is enough.
  */
 #include <math.h>
 #include <stdio.h>

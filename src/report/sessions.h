@@ -12,7 +12,8 @@ int64_t sl_session_last_step(const sl_run_log *log, int64_t session);
 /* Tokens per second: the median of its steps without the first, if it has others; NaN: it has none. */
 double sl_session_speed(const sl_run_log *log, int64_t session);
 
-/* Changes of a budget as marks for charts over the steps: between the last step under the old one and the first under the new one. */
+/* Changes of a budget as marks for charts over the steps: between the last step under the old budget and the first under the
+ * new one. */
 enum { SL_MOST_SESSION_MARKS = 16 };
 typedef struct sl_session_marks {
     sl_event_mark marks[SL_MOST_SESSION_MARKS];
