@@ -149,15 +149,11 @@ TEST(peak)
     sl_cpu_profile(SL_ISA_AVX512, 1, &zen5, &b);
     sl_cpu_profile(SL_ISA_AMX, 1, &tiles, &c);
     CHECK(here.hz >= 0 && fmod(here.hz, 1e8) == 0);
-    zen4.hz = 9e9; /* faster than any nominal clock */
-    sl_cpu_profile(SL_ISA_AVX512, 1, &zen4, &two);
-    CHECK_NEAR(two.peak_flops[SL_F32], 32 * 9e9, 1);
-    zen4.hz = 1e8; /* slower than all */
+    zen4.hz = 9e9; /* what the clock reaches at the moment must not change plans */
     sl_cpu_profile(SL_ISA_AVX512, 1, &zen4, &two);
     CHECK_NEAR(two.peak_flops[SL_F32] / a.peak_flops[SL_F32], 1, 0.5);
-    zen4.hz = 9e9;
     sl_cpu_profile(SL_ISA_AVX512, 2, &zen4, &two);
-    CHECK_NEAR(two.peak_flops[SL_F32], 32 * 9e9 * SL_MIN(2, sl_pool_cores()), 1);
+    CHECK_NEAR(two.peak_flops[SL_F32] / a.peak_flops[SL_F32], SL_MIN(2, sl_pool_cores()), 0.5);
     double hz = a.peak_flops[SL_F32] / 32; /* the clock is what is left, and may change between the calls */
     CHECK_MSG(hz > 4e8 && hz < 8e9, "%.3g Hz", hz);
     CHECK_NEAR(b.peak_flops[SL_F32] / a.peak_flops[SL_F32], 2, 0.5);
@@ -173,8 +169,6 @@ TEST(peak)
     sl_device_close(device);
     sl_cpu_profile(isa, 1, &here, &b);
     CHECK_NEAR(device_s.peak_flops[SL_F32] / b.peak_flops[SL_F32], 1, 0.1);
-    if (here.hz > 0)
-        CHECK(device_s.peak_flops[SL_F32] >= here.f32 * here.hz * (1 - 1e-12));
 }
 
 int main(int argc, char **argv)

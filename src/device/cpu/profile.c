@@ -1,7 +1,5 @@
 /* A guess at this machine from what the system says of it: enough to plan with before anything was measured. The peak is arithmetic
- * per cycle and core (throughput.h) times the
- * clock: the nominal one, or the one a busy core was seen to reach if that is higher. With the nominal clock alone a run could use more than
- * 100 % of the peak. */
+ * per cycle and core (throughput.h) times the nominal clock: the measured one changes from run to run, and a plan must not. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +30,7 @@ static double core_frequency(void)
 void sl_cpu_profile(sl_isa isa, int threads, const sl_cpu_throughput *per_cycle, sl_hardware *hardware)
 {
     int cores = SL_MIN(threads, sl_pool_cores()); /* more threads than cores share what there is */
-    double cycles = SL_MAX(core_frequency(), per_cycle->hz) * cores;
+    double cycles = core_frequency() * cores;
     *hardware = (sl_hardware){
         .peak_flops = {[SL_F32] = per_cycle->f32 * cycles, [SL_BF16] = per_cycle->bf16 * cycles},
         .matmul_efficiency = {[SL_F32] = isa == SL_ISA_AMX ? 0.5 : 0.75, [SL_BF16] = isa == SL_ISA_AMX ? 0.5 : 0.75},

@@ -1,9 +1,8 @@
 /*
  * The measurement needs the core's clock, which no user program can read directly (the time-stamp counter runs at a constant
  * rate). A chain of dependent 32-bit multiplications serves instead: each takes 3 cycles on Intel's cores since Nehalem and on
- * AMD's since Zen, whatever the sibling thread does. (On a small core that takes longer the clock comes out too low, and the
- * nominal one counts.) Slices of FMAs and of that chain alternate every few microseconds, so both see the same frequency, and
- * the shortest slice of each kind counts: interruptions only ever add time.
+ * AMD's since Zen, whatever the sibling thread does. Slices of FMAs and of that chain alternate every few microseconds, so
+ * both see the same frequency, and the shortest slice of each kind counts: interruptions only ever add time.
  */
 #include "device/cpu/throughput.h"
 
