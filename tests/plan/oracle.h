@@ -1,300 +1,276 @@
 /*
- * The best plan of a small chain, by trying everything. A chain is `n` forward tasks and their backwards in reverse:
+ * The best plan of a small chain (chain.h), by trying everything.
  *
- *     F0 F1 .. Fn-1 Bn-1 .. B0      Fi: A(i-1), Wi -> Ai        Bi: A(i-1), Wi, G(i+1) -> Gi
+ * Every weight lives on the device or in host memory, from where it is fetched as often as a plan likes. Everything the
+ * tasks make, gradients included, may leave the device at any time: released, with or without a copy out, and fetched or
+ * recomputed later. Memory is a counter without addresses, so no plan can be faster than the optimum, and the
+ * planner's can be a little slower for lack of a hole.
  *
- * The space: every weight lives on the device, or in host memory and is fetched for its forward and, unless kept over
- * the gap, again for its backward; every activation with a gap is kept, evicted (written back right after it was made)
- * or dropped and made again just before its backward; every fetch may be issued before any task since its gap began,
- * fetches run in that order (earlier deadline first within it), copies out in the order things were made. Memory is a
- * counter: no layout, so what the planner finds can be a little worse for lack of a hole. Everything starts as soon as
- * streams, inputs and bytes allow.
+ * Why the optimum is exact: order the actions of any schedule by their start. Starting each one in that order as early
+ * as stream, inputs and bytes allow, but no earlier than the one before it, ends no later. So all orders are tried, as far as
+ * a lower bound of what is left does not exclude them.
  */
 #ifndef SL_TESTS_PLAN_ORACLE_H
 #define SL_TESTS_PLAN_ORACLE_H
 
-#include <math.h>
-#include <string.h>
+#include "chain.h"
 
-#include "synthetic.h"
+/* What has been started so far, in the order of starts. Sets are bit masks: of weights, and of what tasks make, by task
+ * (task t of the program makes A(t) or G(2n-1-t)). */
+typedef struct chain_state {
+    int next;                         /* program task */
+    unsigned resident, weights, made; /* on the device or on the way there; resident: weights that stay all step */
+    unsigned host;                    /* made, and a copy to the host has been issued */
+    unsigned new_weights, new_made;   /* fetched or recomputed, and not used yet */
+    double weight_ready[CHAIN_MAX], made_ready[2 * CHAIN_MAX], host_ready[2 * CHAIN_MAX];
+    double weight_idle[CHAIN_MAX], made_idle[2 * CHAIN_MAX]; /* end of the last user so far */
+    double compute_free, in_free, out_free;
+    double last_start; /* of actions that take bytes: the next ones start no earlier */
+    double taken;      /* bytes, those not released yet included */
+    double release_time[4 * CHAIN_MAX], release_bytes[4 * CHAIN_MAX];
+    int n_releases;
+} chain_state;
 
-#define CHAIN_MAX 4
-enum { CHAIN_KEEP, CHAIN_EVICT, CHAIN_DROP };
+typedef struct chain_search {
+    const chain *c;
+    double best;
+    double rest_s[2 * CHAIN_MAX + 1]; /* compute of the program tasks from this one on */
+} chain_search;
 
-typedef struct chain {
-    int n;
-    double forward_s[CHAIN_MAX], backward_s[CHAIN_MAX];
-    double act[CHAIN_MAX], weight[CHAIN_MAX], grad[CHAIN_MAX]; /* bytes, multiples of SL_ALIGN */
-    double budget;
-} chain;
+typedef enum chain_action { CHAIN_TASK, CHAIN_RECOMPUTE, CHAIN_FETCH_WEIGHT, CHAIN_FETCH_MADE } chain_action;
 
-/* What is decided about one object; boundaries are program tasks (2n of them). */
-typedef struct chain_choice {
-    bool weight_home[CHAIN_MAX], weight_kept[CHAIN_MAX];
-    int weight_first[CHAIN_MAX], weight_again[CHAIN_MAX]; /* fetch issued before this task */
-    int act[CHAIN_MAX], act_again[CHAIN_MAX];             /* CHAIN_KEEP, ...; for Ai with a gap: i < n - 1 */
-} chain_choice;
-
-typedef struct chain_fetch {
-    int issue, deadline;
-    double bytes;
-    double ready; /* host copy complete */
-    double end;
-    int *done; /* set when it has arrived */
-    double *arrived;
-} chain_fetch;
-
-static inline int chain_tasks(const chain *c)
+static inline int chain_layer(const chain *c, int task)
 {
-    return 2 * c->n;
+    return task < c->n ? task : chain_tasks(c) - 1 - task;
 }
 
-/* Bytes that stay on the device from the start of step `task` for its own sake are counted by events: +bytes at a
- * time, -bytes at a time. The simulation advances tasks and fetches in the one order their issue boundaries allow. */
-typedef struct chain_events {
-    double time[64], bytes[64];
-    int count;
-    double capacity;
-} chain_events;
-
-/* Earliest time >= t from which `bytes` more always fit, given releases known so far. Releases are the only events
- * in the future: everything taken so far was taken before. INFINITY: never. */
-static inline double chain_wait(const chain_events *e, double t, double bytes)
+static inline double chain_seconds(const chain *c, int task)
 {
-    double used = 0;
-    for (int i = 0; i < e->count; i++)
-        used += e->bytes[i] > 0 || e->time[i] <= t ? e->bytes[i] : 0;
-    while (used + bytes > e->capacity + 1e-6) {
-        double next = INFINITY;
-        for (int i = 0; i < e->count; i++)
-            if (e->bytes[i] < 0 && e->time[i] > t && e->time[i] < next)
-                next = e->time[i];
-        if (next == INFINITY)
-            return INFINITY;
-        t = next;
-        used = 0;
-        for (int i = 0; i < e->count; i++)
-            used += e->bytes[i] > 0 || e->time[i] <= t ? e->bytes[i] : 0;
-    }
-    return t;
+    return task < c->n ? c->forward_s[task] : c->backward_s[chain_layer(c, task)];
 }
 
-static inline void chain_event(chain_events *e, double time, double bytes)
+static inline double chain_made_bytes(const chain *c, int task)
 {
-    if (e->count >= 64)
+    return task < c->n ? c->act[task] : c->grad[chain_layer(c, task)];
+}
+
+/* What a task reads of what others made. */
+static inline unsigned chain_inputs(const chain *c, int task)
+{
+    int i = chain_layer(c, task);
+    return (i > 0 ? 1u << (i - 1) : 0) | (task > c->n ? 1u << (task - 1) : 0);
+}
+
+/* The last program task that reads what `task` makes; -1: none. */
+static inline int chain_last_reader(const chain *c, int task)
+{
+    int tasks = chain_tasks(c);
+    if (task == c->n - 1 || task == tasks - 1)
+        return -1;
+    return task < c->n ? tasks - 2 - task : task + 1;
+}
+
+static inline void chain_release(chain_state *s, double time, double bytes)
+{
+    if (s->n_releases >= 4 * CHAIN_MAX)
         abort();
-    e->time[e->count] = time;
-    e->bytes[e->count++] = bytes;
+    s->release_time[s->n_releases] = time;
+    s->release_bytes[s->n_releases++] = bytes;
 }
 
-/* Step time of a choice; INFINITY: it does not fit. */
-static inline double chain_time(const chain *c, const chain_choice *x)
+/* Forgets releases that lie before every later start. */
+static inline void chain_settle(chain_state *s)
 {
-    int n = c->n, tasks = chain_tasks(c);
-    chain_events mem = {.capacity = c->budget};
-    chain_fetch fetches[3 * CHAIN_MAX];
-    int n_fetches = 0, next_fetch = 0;
-    double in_free = 0, out_free = 0, now = 0, end = 0;
-    double weight_at[CHAIN_MAX], act_at[CHAIN_MAX], act_host[CHAIN_MAX];
-    for (int i = 0; i < n; i++) {
-        weight_at[i] = act_at[i] = 0;
-        act_host[i] = INFINITY;
-        if (x->weight_home[i]) {
-            chain_event(&mem, 0, c->weight[i]);
+    int kept = 0;
+    for (int i = 0; i < s->n_releases; i++)
+        if (s->release_time[i] <= s->last_start) {
+            s->taken -= s->release_bytes[i];
+        } else {
+            s->release_time[kept] = s->release_time[i];
+            s->release_bytes[kept++] = s->release_bytes[i];
+        }
+    s->n_releases = kept;
+}
+
+/* Earliest start of something that takes `bytes`; INFINITY: never without releasing more. */
+static inline double chain_start(const chain *c, const chain_state *s, double earliest, double bytes)
+{
+    double t = fmax(earliest, s->last_start);
+    for (;;) {
+        double used = s->taken + bytes, next = INFINITY;
+        for (int i = 0; i < s->n_releases; i++)
+            if (s->release_time[i] <= t)
+                used -= s->release_bytes[i];
+            else
+                next = fmin(next, s->release_time[i]);
+        if (used <= c->budget || next == INFINITY)
+            return used <= c->budget ? t : INFINITY;
+        t = next;
+    }
+}
+
+/* No continuation ends earlier: compute in order, and weights that are not there have to cross the link first. */
+static inline double chain_bound(const chain_search *x, const chain_state *s)
+{
+    const chain *c = x->c;
+    double bound = fmax(s->compute_free + x->rest_s[s->next], s->out_free), in = s->in_free;
+    unsigned there = s->resident | s->weights;
+    for (int t = s->next; t < chain_tasks(c); t++) {
+        int i = chain_layer(c, t);
+        if (!(there >> i & 1)) {
+            in += c->weight[i];
+            there |= 1u << i;
+            bound = fmax(bound, in + x->rest_s[t]);
+        }
+    }
+    return bound;
+}
+
+static inline void chain_explore(chain_search *x, const chain_state *s, bool made);
+
+/* Ends the life of what no later task reads. */
+static inline void chain_bury(const chain *c, chain_state *s)
+{
+    int tasks = chain_tasks(c);
+    for (int i = 0; i < c->n; i++)
+        if (s->weights >> i & 1 && tasks - 1 - i < s->next) {
+            s->weights &= ~(1u << i);
+            chain_release(s, s->weight_idle[i], c->weight[i]);
+        }
+    for (int t = 0; t < tasks; t++)
+        if (s->made >> t & 1 && chain_last_reader(c, t) < s->next) {
+            s->made &= ~(1u << t);
+            chain_release(s, s->made_idle[t], chain_made_bytes(c, t));
+        }
+}
+
+/* `i`: the task, the weight, or the task that made what is fetched. */
+static inline void chain_perform(chain_search *x, const chain_state *before, chain_action action, int i, double start)
+{
+    const chain *c = x->c;
+    chain_state s = *before;
+    s.last_start = start;
+    if (action == CHAIN_FETCH_WEIGHT) {
+        s.weights |= 1u << i;
+        s.new_weights |= 1u << i;
+        s.taken += c->weight[i];
+        s.in_free = s.weight_ready[i] = s.weight_idle[i] = start + c->weight[i];
+    } else {
+        s.made |= 1u << i;
+        s.taken += chain_made_bytes(c, i);
+        s.made_ready[i] = start + (action == CHAIN_FETCH_MADE ? chain_made_bytes(c, i) : chain_seconds(c, i));
+        s.made_idle[i] = s.made_ready[i];
+        s.new_made |= (unsigned) (action != CHAIN_TASK) << i;
+        if (action == CHAIN_FETCH_MADE)
+            s.in_free = s.made_ready[i];
+    }
+    if (action <= CHAIN_RECOMPUTE) {
+        int layer = chain_layer(c, i);
+        double end = s.compute_free = s.made_ready[i];
+        s.weight_idle[layer] = end;
+        s.new_weights &= ~(1u << layer);
+        s.new_made &= ~chain_inputs(c, i);
+        for (int t = 0; t < chain_tasks(c); t++)
+            if (chain_inputs(c, i) >> t & 1)
+                s.made_idle[t] = fmax(s.made_idle[t], end);
+        s.next += action == CHAIN_TASK;
+    }
+    chain_bury(c, &s);
+    chain_settle(&s);
+    chain_explore(x, &s, action <= CHAIN_RECOMPUTE);
+}
+
+/* Starts an action as early as what is released for it allows: every set of objects that it does not need, that were
+ * used since they came, and of which each one makes the start earlier. Releasing later than others would is no loss: bytes are
+ * free from the end of their last user on, whenever that is decided. */
+static inline void chain_try(chain_search *x, const chain_state *s, chain_action action, int i)
+{
+    const chain *c = x->c;
+    unsigned weights = s->weights & ~s->new_weights, made = s->made & ~s->new_made;
+    double earliest = s->in_free, bytes = action == CHAIN_FETCH_WEIGHT ? c->weight[i] : chain_made_bytes(c, i);
+    if (action == CHAIN_FETCH_MADE)
+        earliest = fmax(earliest, s->host_ready[i]);
+    if (action <= CHAIN_RECOMPUTE) {
+        int layer = chain_layer(c, i);
+        unsigned inputs = chain_inputs(c, i);
+        if (!((s->resident | s->weights) >> layer & 1) || (s->made & inputs) != inputs)
+            return;
+        earliest = fmax(s->compute_free, s->weight_ready[layer]);
+        for (int t = 0; t < chain_tasks(c); t++)
+            if (inputs >> t & 1)
+                earliest = fmax(earliest, s->made_ready[t]);
+        weights &= ~(1u << layer);
+        made &= ~inputs;
+    }
+    unsigned candidates = weights | made << CHAIN_MAX;
+    double starts[1 << (3 * CHAIN_MAX)];
+    for (unsigned set = 0;; set = (set - candidates) & candidates) { /* subsets before their supersets */
+        chain_state after = *s;
+        for (int k = 0; k < 3 * CHAIN_MAX; k++)
+            if (set >> k & 1 && k < CHAIN_MAX)
+                chain_release(&after, after.weight_idle[k], c->weight[k]);
+            else if (set >> k & 1)
+                chain_release(&after, after.made_idle[k - CHAIN_MAX], chain_made_bytes(c, k - CHAIN_MAX));
+        after.weights &= ~set;
+        after.made &= ~(set >> CHAIN_MAX);
+        double start = starts[set] = chain_start(c, &after, earliest, bytes);
+        bool minimal = start < INFINITY;
+        for (int k = 0; minimal && k < 3 * CHAIN_MAX; k++)
+            minimal = !(set >> k & 1) || starts[set & ~(1u << k)] > start;
+        if (minimal)
+            chain_perform(x, &after, action, i, start);
+        if (set == candidates)
+            break;
+    }
+}
+
+/* `made`: the last action made something or copied it out. Copies out take no device bytes, so when they are issued
+ * matters only for their order: it is enough to issue them behind something made. */
+static inline void chain_explore(chain_search *x, const chain_state *s, bool made)
+{
+    const chain *c = x->c;
+    int tasks = chain_tasks(c);
+    if (s->next == tasks) {
+        x->best = fmin(x->best, fmax(s->compute_free, s->out_free));
+        return;
+    }
+    if (chain_bound(x, s) >= x->best * (1 - 1e-12))
+        return;
+    chain_try(x, s, CHAIN_TASK, s->next);
+    for (int i = 0; i < c->n; i++)
+        if (!((s->resident | s->weights) >> i & 1) && tasks - 1 - i >= s->next)
+            chain_try(x, s, CHAIN_FETCH_WEIGHT, i);
+    for (int t = 0; t < s->next; t++) {
+        if (s->made >> t & 1 || chain_last_reader(c, t) < s->next)
             continue;
-        }
-        fetches[n_fetches++] = (chain_fetch){x->weight_first[i], i, c->weight[i], 0, 0, NULL, &weight_at[i]};
-        if (!x->weight_kept[i])
-            fetches[n_fetches++] =
-                (chain_fetch){x->weight_again[i], tasks - 1 - i, c->weight[i], 0, 0, NULL, &weight_at[i]};
+        chain_try(x, s, CHAIN_RECOMPUTE, t);
+        if (s->host >> t & 1)
+            chain_try(x, s, CHAIN_FETCH_MADE, t);
     }
-    for (int i = 0; i + 1 < n; i++)
-        if (x->act[i] == CHAIN_EVICT)
-            fetches[n_fetches++] = (chain_fetch){x->act_again[i], tasks - 2 - i, c->act[i], -1, 0, NULL, &act_at[i]};
-    for (int i = 1; i < n_fetches; i++) /* by issue, then deadline */
-        for (int k = i;
-             k > 0 && (fetches[k].issue < fetches[k - 1].issue ||
-                       (fetches[k].issue == fetches[k - 1].issue && fetches[k].deadline < fetches[k - 1].deadline));
-             k--) {
-            chain_fetch swap = fetches[k];
-            fetches[k] = fetches[k - 1];
-            fetches[k - 1] = swap;
+    for (int t = 0; made && t < s->next; t++)
+        if (s->made >> t & 1 && !(s->host >> t & 1)) {
+            chain_state after = *s;
+            after.host |= 1u << t;
+            after.new_made &= ~(1u << t);
+            after.out_free = after.host_ready[t] = fmax(s->out_free, s->made_ready[t]) + chain_made_bytes(c, t);
+            after.made_idle[t] = fmax(s->made_idle[t], after.out_free);
+            chain_explore(x, &after, true);
         }
-    for (int t = 0; t < tasks; t++) {
-        for (; next_fetch < n_fetches && fetches[next_fetch].issue <= t; next_fetch++) {
-            chain_fetch *f = &fetches[next_fetch];
-            double ready = f->ready < 0 ? act_host[tasks - 2 - f->deadline] : 0;
-            if (ready == INFINITY)
-                return INFINITY;
-            double start = chain_wait(&mem, fmax(fmax(in_free, ready), t ? now : 0), f->bytes);
-            if (start == INFINITY)
-                return INFINITY;
-            chain_event(&mem, start, f->bytes);
-            in_free = start + f->bytes;
-            *f->arrived = in_free;
-        }
-        int i = t < n ? t : tasks - 1 - t;
-        bool forward = t < n;
-        if (!forward && i > 0 &&
-            x->act[i - 1] == CHAIN_DROP) { /* F(i-1) again: needs A(i-2) and W(i-1) on the device */
-            int k = i - 1;
-            bool weight_there = x->weight_home[k] || x->weight_kept[k] || x->weight_again[k] <= t;
-            bool input_there =
-                k == 0 || x->act[k - 1] == CHAIN_KEEP || (x->act[k - 1] == CHAIN_EVICT && x->act_again[k - 1] <= t);
-            if (!weight_there || !input_there)
-                return INFINITY;
-            double start = fmax(now, fmax(weight_at[k], k ? act_at[k - 1] : 0));
-            start = chain_wait(&mem, start, c->act[k]);
-            if (start == INFINITY)
-                return INFINITY;
-            chain_event(&mem, start, c->act[k]);
-            now = start + c->forward_s[k];
-            act_at[k] = now;
-        }
-        double start = fmax(now, weight_at[i]);
-        if (i > 0)
-            start = fmax(start, act_at[i - 1]);
-        double made = forward ? c->act[i] : c->grad[i];
-        start = chain_wait(&mem, start, made);
-        if (start == INFINITY)
-            return INFINITY;
-        chain_event(&mem, start, made);
-        now = start + (forward ? c->forward_s[i] : c->backward_s[i]);
-        end = fmax(end, now);
-        if (forward)
-            act_at[i] = now;
-        if (forward && i + 1 < n && x->act[i] == CHAIN_EVICT) {
-            out_free = fmax(out_free, now) + c->act[i];
-            act_host[i] = out_free;
-        }
-        /* What leaves now: weights between forward and backward, activations after their last use before a gap, all
-         * that is dead. */
-        if (!x->weight_home[i] && (!forward || !x->weight_kept[i]))
-            chain_event(&mem, now, -c->weight[i]);
-        if (forward && i > 0 && x->act[i - 1] != CHAIN_KEEP)
-            chain_event(&mem, x->act[i - 1] == CHAIN_EVICT ? fmax(now, act_host[i - 1]) : now, -c->act[i - 1]);
-        if (!forward && i > 0)
-            chain_event(&mem, now, -c->act[i - 1]);
-        if (forward && i == n - 1)
-            chain_event(&mem, now, -c->act[i]); /* nobody reads the last activation */
-        if (!forward && i < n - 1)
-            chain_event(&mem, now, -c->grad[i + 1]);
-        if (!forward && i == 0)
-            chain_event(&mem, now, -c->grad[0]);
-    }
-    return fmax(end, out_free);
-}
-
-/* Walks all choices; object by object. */
-static inline void chain_search(const chain *c, chain_choice *x, int object, double *best)
-{
-    int n = c->n, tasks = chain_tasks(c);
-    if (object == 2 * n) {
-        double time = chain_time(c, x);
-        if (time < *best)
-            *best = time;
-        return;
-    }
-    int i = object / 2;
-    if (object % 2 == 0) {
-        x->weight_home[i] = true;
-        chain_search(c, x, object + 1, best);
-        x->weight_home[i] = false;
-        for (x->weight_first[i] = 0; x->weight_first[i] <= i; x->weight_first[i]++) {
-            x->weight_kept[i] = true;
-            chain_search(c, x, object + 1, best);
-            x->weight_kept[i] = false;
-            for (x->weight_again[i] = i + 1; x->weight_again[i] <= tasks - 1 - i; x->weight_again[i]++)
-                chain_search(c, x, object + 1, best);
-        }
-        return;
-    }
-    x->act[i] = CHAIN_KEEP;
-    chain_search(c, x, object + 1, best);
-    if (i + 1 >= n)
-        return;
-    x->act[i] = CHAIN_DROP;
-    chain_search(c, x, object + 1, best);
-    x->act[i] = CHAIN_EVICT;
-    for (x->act_again[i] = i + 2; x->act_again[i] <= tasks - 2 - i; x->act_again[i]++)
-        chain_search(c, x, object + 1, best);
 }
 
 static inline double chain_optimum(const chain *c)
 {
-    chain_choice x = {0};
-    double best = INFINITY;
-    chain_search(c, &x, 0, &best);
-    return best;
-}
-
-/* The simple plans: everything moved for every use, just in time; everything kept that is not dropped; the farthest
- * next use leaves first (weights of the first layers, then of later ones, until it fits). */
-static inline double chain_simple(const chain *c)
-{
-    double best = INFINITY;
-    int n = c->n, tasks = chain_tasks(c);
-    for (int acts = CHAIN_KEEP; acts <= CHAIN_DROP; acts++)
-        for (int leaving = 0; leaving <= n; leaving++) {
-            chain_choice x = {0};
-            for (int i = 0; i < n; i++) {
-                x.weight_kept[i] = i >= leaving;
-                x.weight_first[i] = i;
-                x.weight_again[i] = tasks - 1 - i;
-                x.act[i] = i + 1 < n ? acts : CHAIN_KEEP;
-                x.act_again[i] = tasks - 2 - i;
-            }
-            best = fmin(best, chain_time(c, &x));
-        }
-    return best;
-}
-
-static inline chain chain_random(uint64_t seed)
-{
-    rng r = {seed};
-    chain c = {.n = 3};
-    double total = 0, need = 0;
-    for (int i = 0; i < c.n; i++) {
-        c.act[i] = SL_ALIGN * (1 + rng_below(&r, 8));
-        c.weight[i] = SL_ALIGN * (1 + rng_below(&r, 8));
-        c.grad[i] = SL_ALIGN * (1 + rng_below(&r, 4));
-        c.forward_s[i] = SL_ALIGN * (0.5 + 6 * rng_unit(&r));
-        c.backward_s[i] = c.forward_s[i] * (1 + 2 * rng_unit(&r));
-        total += c.act[i] + c.weight[i] + c.grad[i];
+    chain_search x = {.c = c, .best = INFINITY};
+    for (int t = chain_tasks(c) - 1; t >= 0; t--)
+        x.rest_s[t] = x.rest_s[t + 1] + chain_seconds(c, t);
+    for (unsigned resident = 0; resident < 1u << c->n; resident++) {
+        chain_state s = {.resident = resident};
+        for (int i = 0; i < c->n; i++)
+            s.taken += resident >> i & 1 ? c->weight[i] : 0;
+        if (s.taken <= c->budget)
+            chain_explore(&x, &s, false);
     }
-    for (int i = 0; i < c.n; i++) {
-        double in = i ? c.act[i - 1] : 0, next = i + 1 < c.n ? c.grad[i + 1] : 0;
-        need = fmax(need, fmax(in + c.weight[i] + c.act[i], in + c.weight[i] + c.grad[i] + next));
-    }
-    c.budget = need + SL_ALIGN * floor(rng_unit(&r) * (total - need) / SL_ALIGN);
-    return c;
-}
-
-/* The same chain for the planner. */
-static inline synthetic *chain_program(const chain *c)
-{
-    int n = c->n, tasks = chain_tasks(c);
-    synthetic *s = synthetic_new(4 * n, tasks, tasks);
-    int32_t act[CHAIN_MAX], weight[CHAIN_MAX], grad[CHAIN_MAX];
-    for (int i = 0; i < n; i++) {
-        weight[i] = synthetic_object(s, SL_CLASS_PARAMETER, (size_t) c->weight[i]);
-        act[i] = synthetic_object(s, SL_CLASS_ACTIVATION, (size_t) c->act[i]);
-        grad[i] = synthetic_object(s, SL_CLASS_HIDDEN, (size_t) c->grad[i]);
-    }
-    for (int t = 0; t < tasks; t++) {
-        int i = t < n ? t : tasks - 1 - t;
-        int32_t kind = synthetic_kind(s, t < n ? c->forward_s[i] : c->backward_s[i], INFINITY, 0);
-        synthetic_task(s, kind, t < n ? SL_PHASE_FORWARD : SL_PHASE_BACKWARD, i, 0, 0);
-        synthetic_in(s, t, weight[i]);
-        if (i > 0)
-            synthetic_in(s, t, act[i - 1]);
-        if (t >= n && i + 1 < n)
-            synthetic_in(s, t, grad[i + 1]);
-        synthetic_out(s, t, t < n ? act[i] : grad[i], false);
-    }
-    for (int32_t o = 0; o < s->program.n_objects; o++)
-        s->program.objects[o].group = s->program.objects[o].persistent ? o : -1;
-    return s;
+    return x.best;
 }
 
 #endif
