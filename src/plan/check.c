@@ -266,9 +266,8 @@ static sl_status check_operand(sl_checker *c, int32_t index, int i)
     SL_TRY(touch(c, place, index, i >= SL_MAX_IN));
     const sl_place *p = &c->plan->places[place];
     const sl_object *object = &c->program->objects[use->object];
-    if (p->object != use->object || (p->tier == SL_TIER_HOST) != (a->stream == SL_STREAM_HOST) ||
-        p->bytes < object->bytes)
-        BAD("action %d: operand %d (%s) at place %d of another object, tier or size", index, i, object->name, place);
+    if (p->object != use->object || (p->tier == SL_TIER_HOST) != (a->stream == SL_STREAM_HOST))
+        BAD("action %d: operand %d (%s) at place %d of another object or tier", index, i, object->name, place);
     int32_t want = c->task_version[(int64_t) a->task * OPERANDS + i], have = c->shadows[place].version;
     bool content = want > 0 || object->persistent || object->class == SL_CLASS_DATA;
     bool read = i < SL_MAX_IN || reads_output(task, i);
@@ -348,6 +347,9 @@ static sl_status check_places(sl_checker *c, const size_t budget[SL_TIER_COUNT])
         if ((int) p->tier < 0 || p->tier >= SL_TIER_COUNT || p->address % SL_ALIGN || !p->bytes || p->object < -1 ||
             p->object >= c->program->n_objects)
             BAD("place %d is malformed", i);
+        if (p->object >= 0 && p->bytes < c->program->objects[p->object].bytes)
+            BAD("place %d has %zu bytes for %s, which has %zu", i, p->bytes, c->program->objects[p->object].name,
+                c->program->objects[p->object].bytes);
         if (p->address > budget[p->tier] || p->bytes > budget[p->tier] - p->address)
             BAD("place %d ends at byte %zu of tier %d, whose budget is %zu", i, p->address + p->bytes, p->tier,
                 budget[p->tier]);

@@ -214,4 +214,73 @@ static inline synthetic *synthetic_random(uint64_t seed, int32_t n_tasks, int32_
     return s;
 }
 
+/* A step with much to recompute: forwards that each write a slice of a context and read the slices before it, then
+ * backwards in reverse that accumulate gradients, then updates. Some forwards write two activations, some write theirs in two
+ * parts. */
+static inline synthetic *synthetic_sliced(uint64_t seed, int32_t n)
+{
+    rng r = {seed};
+    const size_t slice = 256;
+    synthetic *s = synthetic_new(5 * n + 1, 4 * n, 4 * n);
+    int32_t context = synthetic_object(s, SL_CLASS_CONTEXT, (size_t) n * slice);
+    int32_t param[16], grad[16], act[16], second[16];
+    for (int32_t i = 0; i < n; i++) {
+        param[i] = synthetic_object(s, SL_CLASS_PARAMETER, (size_t) (1 + rng_below(&r, 8)) * 256);
+        grad[i] = synthetic_object(s, SL_CLASS_GRADIENT, s->program.objects[param[i]].bytes);
+        act[i] = synthetic_object(s, SL_CLASS_ACTIVATION, (size_t) (2 + rng_below(&r, 8)) * 256);
+        second[i] = rng_below(&r, 2) ? synthetic_object(s, SL_CLASS_ACTIVATION, 256) : -1;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int32_t t =
+            synthetic_task(s, synthetic_kind(s, 100 + 900 * rng_unit(&r), INFINITY, (size_t) rng_below(&r, 300)),
+                           SL_PHASE_FORWARD, i, 0, 0);
+        sl_task *task = &s->program.tasks[t];
+        synthetic_in(s, t, param[i]);
+        if (i > 0) {
+            synthetic_in(s, t, act[i - 1]);
+            synthetic_in(s, t, context);
+            task->in[2].type = sl_type_1d(SL_F32, (int64_t) ((size_t) i * slice / 4));
+        }
+        synthetic_out(s, t, act[i], false);
+        synthetic_out(s, t, context, false);
+        task->out[1].offset = (size_t) i * slice;
+        task->out[1].type = sl_type_1d(SL_F32, (int64_t) (slice / 4));
+        if (second[i] >= 0)
+            synthetic_out(s, t, second[i], false);
+        if (rng_below(&r, 4) == 0) { /* the rest of the activation comes later */
+            task->out[0].type = sl_type_1d(SL_F32, 64);
+            t = synthetic_task(s, synthetic_kind(s, 100, INFINITY, 0), SL_PHASE_FORWARD, i, 0, 0);
+            synthetic_in(s, t, param[i]);
+            synthetic_out(s, t, act[i], false);
+            s->program.tasks[t].out[0].offset = 256;
+            s->program.tasks[t].out[0].type = sl_type_1d(SL_F32, (int64_t) (s->program.objects[act[i]].bytes / 4) - 64);
+            s->program.objects[act[i]].producer = -1;
+        }
+    }
+    s->program.objects[context].producer = -1;
+    for (int32_t i = n - 1; i >= 0; i--) {
+        int32_t t =
+            synthetic_task(s, synthetic_kind(s, 200 + 900 * rng_unit(&r), INFINITY, (size_t) rng_below(&r, 300)),
+                           SL_PHASE_BACKWARD, i, 0, 0);
+        synthetic_in(s, t, param[i]);
+        synthetic_in(s, t, act[i]);
+        if (second[i] >= 0)
+            synthetic_in(s, t, second[i]);
+        if (i % 2)
+            synthetic_in(s, t, context);
+        synthetic_out(s, t, grad[i], i + 1 < n);
+        if (i > 0) /* the next backward adds to it */
+            synthetic_out(s, t, grad[i - 1], false);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int32_t t = synthetic_task(s, synthetic_kind(s, 100, 300, 0), SL_PHASE_OPTIMIZER, i, 0, 0);
+        synthetic_in(s, t, grad[i]);
+        synthetic_out(s, t, param[i], true);
+        s->program.tasks[t].host_allowed = true;
+    }
+    for (int32_t o = 0; o < s->program.n_objects; o++)
+        s->program.objects[o].group = s->program.objects[o].persistent ? o : -1;
+    return s;
+}
+
 #endif
