@@ -221,7 +221,8 @@ static inline synthetic *synthetic_sliced(uint64_t seed, int32_t n)
 {
     rng r = {seed};
     const size_t slice = 256;
-    synthetic *s = synthetic_new(5 * n + 1, 4 * n, 4 * n);
+    synthetic *s = synthetic_new(5 * n + 1, 5 * n, 5 * n);
+    bool down = rng_below(&r, 2);
     int32_t context = synthetic_object(s, SL_CLASS_CONTEXT, (size_t) n * slice);
     int32_t param[16], grad[16], act[16], second[16];
     for (int32_t i = 0; i < n; i++) {
@@ -231,20 +232,24 @@ static inline synthetic *synthetic_sliced(uint64_t seed, int32_t n)
         second[i] = rng_below(&r, 2) ? synthetic_object(s, SL_CLASS_ACTIVATION, 256) : -1;
     }
     for (int32_t i = 0; i < n; i++) {
+        int32_t at = down ? n - 1 - i : i; /* its slice; slices are filled upwards or downwards */
         int32_t t =
-            synthetic_task(s, synthetic_kind(s, 100 + 900 * rng_unit(&r), INFINITY, (size_t) rng_below(&r, 300)),
+            synthetic_task(s, synthetic_kind(s, 100 + 900 * rng_unit(&r), INFINITY, 0), SL_PHASE_FORWARD, i, 0, 0);
+        if (i > 0)
+            synthetic_in(s, t, act[i - 1]);
+        synthetic_out(s, t, context, false);
+        s->program.tasks[t].out[0].offset = (size_t) at * slice;
+        s->program.tasks[t].out[0].type = sl_type_1d(SL_F32, (int64_t) (slice / 4));
+        t = synthetic_task(s, synthetic_kind(s, 100 + 900 * rng_unit(&r), INFINITY, (size_t) rng_below(&r, 300)),
                            SL_PHASE_FORWARD, i, 0, 0);
         sl_task *task = &s->program.tasks[t];
+        synthetic_in(s, t, context);
+        task->in[0].offset = down ? (size_t) at * slice : 0;
+        task->in[0].type = sl_type_1d(SL_F32, (int64_t) ((size_t) (i + 1) * slice / 4));
         synthetic_in(s, t, param[i]);
-        if (i > 0) {
+        if (i > 0)
             synthetic_in(s, t, act[i - 1]);
-            synthetic_in(s, t, context);
-            task->in[2].type = sl_type_1d(SL_F32, (int64_t) ((size_t) i * slice / 4));
-        }
         synthetic_out(s, t, act[i], false);
-        synthetic_out(s, t, context, false);
-        task->out[1].offset = (size_t) i * slice;
-        task->out[1].type = sl_type_1d(SL_F32, (int64_t) (slice / 4));
         if (second[i] >= 0)
             synthetic_out(s, t, second[i], false);
         if (rng_below(&r, 4) == 0) { /* the rest of the activation comes later */

@@ -241,7 +241,7 @@ TEST(action_fields)
                        any(&x, x.s->program.n_tasks));
             TRY_VALUES(a->recompute, "recompute of action", i, 0, 1);
             TRY_VALUES(a->first_use, "first_use of action", i, a->first_use + 1, a->first_use - 1,
-                       a->first_use + REPLAY_OPERANDS, a->first_use - REPLAY_OPERANDS, -1,
+                       a->first_use + REPLAY_OPERANDS, a->first_use - REPLAY_OPERANDS, -1, -(1 << 28),
                        c.n_use_places - REPLAY_OPERANDS + 1, 1 << 28);
             TRY_VALUES(a->workspace, "workspace of action", i, any(&x, c.n_places), any(&x, c.n_places), c.n_places,
                        1 << 28, 0, a->workspace >= 0 ? sibling(&x, &c, a->workspace) : 1);
