@@ -77,8 +77,11 @@ void sl_gaps_time(sl_gaps *gaps)
 
 /* ---- one gap --------------------------------------------------------------------------------------------------- */
 
+/* Recomputations that need recomputations, as far as they are followed. What comes before counts as fetched. */
+#define FOLLOWED 6
+
 /* Seconds to have the outputs of task `p` again just before task `at`: its own, and those of inputs that will not be
- * there. */
+ * there. Always finite, since whoever asks knows that it can be done. */
 static double again_s(const sl_analysis *a, int32_t p, int32_t at, int depth)
 {
     const sl_program *program = a->program;
@@ -89,9 +92,10 @@ static double again_s(const sl_analysis *a, int32_t p, int32_t at, int depth)
         if (a->entries[e].flags & SL_ENTRY_WRITE || sl_analysis_used_near(a, o, at))
             continue;
         double made = INFINITY, brought = INFINITY;
-        if (object->producer >= 0 && depth < 6)
+        if (object->producer >= 0 && depth < FOLLOWED)
             made = again_s(a, object->producer, at, depth + 1);
-        if (object->persistent || object->class == SL_CLASS_DATA || a->entries[a->object_last[o]].task >= at)
+        if (object->persistent || object->class == SL_CLASS_DATA || a->entries[a->object_last[o]].task >= at ||
+            depth == FOLLOWED)
             brought = (double) object->bytes / a->costs->link_bytes_per_s_both[0];
         seconds += fmin(made, brought);
     }

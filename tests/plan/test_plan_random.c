@@ -85,10 +85,38 @@ TEST(minimum_is_exact)
     }
 }
 
+/* A value at the end of a long chain whose other values nobody needs again: to recompute it takes the whole chain. */
+TEST(long_chains)
+{
+    for (int length = 2; length <= 14; length++) {
+        synthetic *s = synthetic_new(length + 20, length + 20, length + 20);
+        int32_t last = -1;
+        for (int i = 0; i < length; i++) {
+            int32_t t = synthetic_task(s, synthetic_kind(s, 100, INFINITY, 0), SL_PHASE_FORWARD, 0, 0, 0);
+            if (last >= 0)
+                synthetic_in(s, t, last);
+            last = synthetic_object(s, SL_CLASS_ACTIVATION, 4096);
+            synthetic_out(s, t, last, false);
+        }
+        for (int i = 0; i < 16; i++) {
+            int32_t t = synthetic_task(s, synthetic_kind(s, 100, INFINITY, 0), SL_PHASE_BACKWARD, 0, 0, 0);
+            if (i == 15)
+                synthetic_in(s, t, last);
+            synthetic_out(s, t, synthetic_object(s, SL_CLASS_HIDDEN, 4096), false);
+        }
+        sl_plan_config config = {.budget = {2 * 4096, SIZE_MAX}, .max_evaluations = 100};
+        CHECK(plan_once(s, &config));
+        s->costs->link_bytes_per_s[0] = s->costs->link_bytes_per_s_both[0] = 1e-3; /* copies never pay */
+        CHECK(plan_once(s, &config));
+        synthetic_free(s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(random_budgets);
     RUN(minimum_is_exact);
+    RUN(long_chains);
     return test_end();
 }
