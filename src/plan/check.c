@@ -140,7 +140,7 @@ static sl_status set_clock(sl_checker *c, int32_t index, int32_t stream_last[SL_
 {
     const sl_action *a = &c->plan->actions[index];
     int32_t *clock = c->clock[index];
-    if ((int) a->stream < 0 || a->stream >= SL_STREAM_COUNT)
+    if ((unsigned) a->stream >= SL_STREAM_COUNT)
         BAD("action %d names no stream", index);
     int32_t before = stream_last[a->stream];
     for (int r = 0; r < SL_STREAM_COUNT; r++)
@@ -185,9 +185,9 @@ static sl_status own(sl_checker *c, int32_t place, int32_t index)
     sl_range *owners = c->owners[p->tier], with[3];
     for (; end < c->n_owners[p->tier] && owners[end].begin < p_end; end++) {
         const sl_place *former = &c->plan->places[owners[end].place];
-        if (former->first < 0 && former->last >= c->plan->n_actions)
+        if (former->first < 0) /* only homes have taken their bytes over before the first action */
             BAD("action %d: place %d overlaps the home of %s", index, place, c->program->objects[former->object].name);
-        if (index < 0 || !all_over(c, &c->shadows[owners[end].place], index))
+        if (!all_over(c, &c->shadows[owners[end].place], index))
             BAD("action %d fills place %d while place %d at the same bytes is still in use", index, place,
                 owners[end].place);
         c->shadows[owners[end].place].owned = false;
@@ -344,7 +344,7 @@ static sl_status check_places(sl_checker *c, const size_t budget[SL_TIER_COUNT])
 {
     for (int32_t i = 0; i < c->plan->n_places; i++) {
         const sl_place *p = &c->plan->places[i];
-        if ((int) p->tier < 0 || p->tier >= SL_TIER_COUNT || p->address % SL_ALIGN || !p->bytes || p->object < -1 ||
+        if ((unsigned) p->tier >= SL_TIER_COUNT || p->address % SL_ALIGN || !p->bytes || p->object < -1 ||
             p->object >= c->program->n_objects)
             BAD("place %d is malformed", i);
         if (p->object >= 0 && p->bytes < c->program->objects[p->object].bytes)
