@@ -312,6 +312,37 @@ TEST(recomputed_in_part)
     }
 }
 
+/* An old copy is spoilt for its readers by a recomputation that writes a part of it. */
+TEST(recomputed_over_an_old_copy)
+{
+    for (int spoilt = 0; spoilt < 2; spoilt++) {
+        hand h = begin();
+        int32_t x = synthetic_object(h.s, SL_CLASS_ACTIVATION, 512);
+        int32_t y = synthetic_object(h.s, SL_CLASS_ACTIVATION, 256),
+                z = synthetic_object(h.s, SL_CLASS_ACTIVATION, 256);
+        int32_t whole = task(&h), early = task(&h), both = task(&h), reader = task(&h);
+        synthetic_out(h.s, whole, x, false);
+        synthetic_in(h.s, early, x);
+        synthetic_out(h.s, early, z, false);
+        synthetic_out(h.s, both, y, false);
+        synthetic_out(h.s, both, x, false);
+        h.s->program.tasks[both].out[1].type = sl_type_1d(SL_F32, 64);
+        h.s->program.objects[x].producer = whole;
+        synthetic_in(h.s, reader, z);
+        int32_t x1 = place(&h, x, SL_TIER_DEVICE), old = place(&h, x, SL_TIER_HOST), x2 = place(&h, x, SL_TIER_DEVICE);
+        int32_t y1 = place(&h, y, SL_TIER_DEVICE), z1 = place(&h, z, SL_TIER_DEVICE), z2 = place(&h, z, SL_TIER_DEVICE);
+        run(&h, whole, false, AT(x1));
+        copy(&h, SL_STREAM_OUT, x1, old);
+        run(&h, early, false, AT(x1, z1));
+        run(&h, both, false, AT(y1, x1));
+        copy(&h, SL_STREAM_IN, old, x2);
+        run(&h, both, true, AT(y1, spoilt ? x2 : x1));
+        run(&h, early, true, AT(x2, z2));
+        run(&h, reader, false, AT(z2));
+        end(&h, spoilt ? "again with another object" : NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -324,5 +355,6 @@ int main(int argc, char **argv)
     RUN(recomputed_from_what_was_there);
     RUN(recomputed_from_too_old);
     RUN(recomputed_in_part);
+    RUN(recomputed_over_an_old_copy);
     return test_end();
 }
