@@ -250,6 +250,46 @@ TEST(models)
     }
 }
 
+typedef struct large {
+    const char *job, *hardware;
+    int64_t seqlen, sequences;
+    size_t device_gib, host_gib;
+} large;
+
+static sl_status roofline(void *context, const sl_program *program, sl_costs **costs)
+{
+    const large *job = context;
+    sl_hardware hw;
+    SL_TRY(sl_hardware_find(job->hardware, &hw));
+    return sl_costs_roofline(program, &hw, NULL, costs);
+}
+
+/* Steps of real size: rounds are compared, four of them stand for all, values are recomputed on the way. */
+TEST(large_steps)
+{
+    static const large jobs[] = {{"8b-24", "h200", 8192, 64, 24, 100},
+                                 {"8b-12", "h200", 8192, 64, 12, 100},
+                                 {"8b-64k", "h200", 65536, 2, 78, 110},
+                                 {"8b-host", "h100", 8192, 16, 72, 108}};
+    for (size_t i = 0; i < SL_COUNT(jobs); i++) {
+        large job = jobs[i];
+        sl_model model;
+        sl_program_config base =
+            interpret_config(job.seqlen, job.sequences, SL_MIN(job.seqlen, 16384), SL_PRECISION_BF16);
+        sl_plan_config config = {.budget = {job.device_gib * GIB, job.host_gib * GIB}, .time_limit_s = 1e6};
+        sl_program *program;
+        sl_costs *costs;
+        sl_plan *p;
+        base.workspace_limit = sl_plan_workspace_limit(job.device_gib * GIB);
+        CHECK_OK(sl_model_find("llama3-8b", &model));
+        CHECK_OK(sl_plan_best(&base, sl_build_model, &model, roofline, &job, &config, &program, &costs, &p));
+        examine(job.job, p);
+        sl_plan_destroy(p);
+        sl_costs_destroy(costs);
+        sl_program_destroy(program);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -265,6 +305,7 @@ int main(int argc, char **argv)
 #ifndef __SANITIZE_ADDRESS__ /* minutes with sanitizers */
     RUN(transformers);
     RUN(models);
+    RUN(large_steps);
 #endif
     if (seconds_before > 0)
         printf("%.4f times the recorded step time on average\n", seconds / seconds_before);
