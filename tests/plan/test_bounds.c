@@ -4,11 +4,7 @@
 #include "plan/bounds.h"
 #include "test.h"
 
-#ifdef __SANITIZE_ADDRESS__
-#define PROGRAMS 30
-#else
 #define PROGRAMS 300
-#endif
 
 static double bound_of(const synthetic *s, size_t budget)
 {
