@@ -181,9 +181,12 @@ sl_status sl_reader_read(sl_reader *reader, int64_t offset, void *out, size_t by
 
 /* ---- folders ---- */
 
+/* What is written into a new folder is only as durable as the folder's own name. */
 static sl_status create_one(const char *path)
 {
-    if (mkdir(path, 0777) == 0 || (errno == EEXIST && sl_dir_exists(path)))
+    if (mkdir(path, 0777) == 0)
+        return sl_io_sync_parent(path);
+    if (errno == EEXIST && sl_dir_exists(path))
         return SL_OK;
     if (errno == EEXIST)
         return sl_fail(SL_E_IO, "cannot create the folder %s: a file of that name exists", path);
