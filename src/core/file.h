@@ -14,7 +14,7 @@ sl_status sl_file_read_all(const char *path, size_t limit, char **out, size_t *l
 sl_status sl_file_size(const char *path, int64_t *out);
 bool sl_file_exists(const char *path);
 bool sl_dir_exists(const char *path);
-sl_status sl_dir_create(const char *path); /* with its parents */
+sl_status sl_dir_create(const char *path); /* with its parents; their names are durable */
 sl_status sl_dir_remove(const char *path); /* with all it holds; refuses "/" and "" */
 
 /* Random-access reading. Short reads are errors that name the place. */
@@ -36,6 +36,8 @@ void sl_writer_destroy(sl_writer *writer);
 sl_status sl_file_write_atomic(const char *path, const void *bytes, size_t length);
 /* rename(2) + fsync of the folder: how a finished checkpoint folder takes its name. */
 sl_status sl_rename_durable(const char *from, const char *to);
+/* Exchanges two names at once, so that there is no moment without `to`. `done` false: the file system cannot do it. */
+sl_status sl_exchange_durable(const char *from, const char *to, bool *done);
 
 /* A folder's entries in byte order, without "." and "..". Strings live in `region`. */
 sl_status sl_dir_list(sl_region *region, const char *path, const char ***names, int64_t *count);

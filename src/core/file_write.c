@@ -156,6 +156,21 @@ sl_status sl_rename_durable(const char *from, const char *to)
     return sl_io_sync_parent(from);
 }
 
+sl_status sl_exchange_durable(const char *from, const char *to, bool *done)
+{
+    *done = false;
+    int error = sl_fault_hit(SL_FAULT_RENAME)                                   ? EIO
+                : renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0 ? 0
+                                                                                : errno;
+    if (error == EINVAL || error == ENOSYS)
+        return SL_OK;
+    if (error)
+        return sl_io_failed("exchange names with", to, error, 0);
+    *done = true;
+    SL_TRY(sl_io_sync_parent(to));
+    return sl_io_sync_parent(from);
+}
+
 /* A rename would put the new file in the place of a link or a device: a link's target is what is meant, and a device is not. */
 static sl_status find_target(const char *path, char **target)
 {

@@ -98,12 +98,21 @@ static sl_status write_folder(sl_store *store, const char *folder, const sl_iden
     return write_state(folder, identity, options, progress, files);
 }
 
-/* A folder that is already there under the final name is of this very step: left by a damaged disk or a run that was set back. */
+/* A folder that is already there under the final name is of this very step: left by a damaged disk or a run that was set back. It
+ * may be the only one, so it goes when the new one stands in its place. */
 static sl_status publish(const char *temporary, const char *path)
 {
-    if (sl_dir_exists(path))
-        SL_TRY(sl_checkpoint_remove(path));
-    return sl_rename_durable(temporary, path);
+    bool exchanged = false;
+    if (sl_dir_exists(path)) {
+        SL_TRY(sl_exchange_durable(temporary, path, &exchanged));
+        if (!exchanged)
+            SL_TRY(sl_checkpoint_remove(path));
+    }
+    if (!exchanged)
+        return sl_rename_durable(temporary, path);
+    if (sl_dir_remove(temporary) != SL_OK)
+        sl_warn("an old checkpoint could not be removed: %s", sl_error_message());
+    return SL_OK;
 }
 
 sl_status sl_checkpoint_write(sl_store *store, const sl_identity *identity, const sl_options *options,
@@ -114,12 +123,14 @@ sl_status sl_checkpoint_write(sl_store *store, const sl_identity *identity, cons
     snprintf(path, sizeof path, "%s/checkpoints/step-%08" PRId64, out, progress->step);
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
     sl_status status = write_folder(store, temporary, identity, options, progress);
-    if (status == SL_OK)
+    bool written = status == SL_OK;
+    if (written)
         status = publish(temporary, path);
     if (status != SL_OK) {
         char message[1024];
         snprintf(message, sizeof message, "%s", sl_error_message());
-        sl_dir_remove(temporary); /* if that fails too, the next resume removes it */
+        if (!written) /* else it may hold what had the final name; the next resume removes it */
+            sl_dir_remove(temporary);
         return sl_fail(status, "the checkpoint of step %" PRId64 " was not written: %s", progress->step, message);
     }
     memcpy(out_path, path, sizeof path);
