@@ -54,6 +54,8 @@ sl_status sl_checkpoint_load(sl_store *store, const sl_checkpoint *checkpoint);
 typedef struct sl_checkpoint_state sl_checkpoint_state;
 sl_status sl_checkpoint_state_read(const char *path, sl_checkpoint_state **state);
 void sl_checkpoint_state_destroy(sl_checkpoint_state *state);
+/* Removes what writers that were killed left in <out>, for a run that begins anew there. */
+sl_status sl_checkpoint_tidy(const char *out);
 /* Whether <out> has any checkpoint folder with a final name, intact or not; the newest one's step, or -1. */
 sl_status sl_checkpoint_newest(const char *out, int64_t *step);
 

@@ -242,16 +242,27 @@ static sl_status list_steps(sl_region *region, const char *out, bool tidy, int64
     return SL_OK;
 }
 
-sl_status sl_checkpoint_newest(const char *out, int64_t *step)
+static sl_status find_newest(const char *out, bool tidy, int64_t *step)
 {
     sl_region *region = NULL;
     int64_t *steps, count = 0;
     SL_TRY(sl_region_create(&region));
-    sl_status status = list_steps(region, out, false, &steps, &count);
+    sl_status status = list_steps(region, out, tidy, &steps, &count);
     if (status == SL_OK)
         *step = count ? steps[0] : -1;
     sl_region_destroy(region);
     return status;
+}
+
+sl_status sl_checkpoint_newest(const char *out, int64_t *step)
+{
+    return find_newest(out, false, step);
+}
+
+sl_status sl_checkpoint_tidy(const char *out)
+{
+    int64_t newest;
+    return find_newest(out, true, &newest);
 }
 
 sl_status sl_checkpoint_remove(const char *path)

@@ -130,6 +130,7 @@ static sl_status open_folder(sl_trainer *t)
         return SL_OK;
     snprintf(path, sizeof path, "%s/checkpoints", out);
     SL_TRY(sl_dir_create(path));
+    SL_TRY(sl_checkpoint_tidy(out));
     snprintf(path, sizeof path, "%s/events.jsonl", out);
     return sl_events_open(path, &t->events);
 }

@@ -2,68 +2,11 @@
  * under a final name; damage is found, reported and passed over; another job is refused. */
 #include <sys/stat.h>
 
+#include "checkpoint_fixture.h"
 #include "core/fault.h"
-#include "core/file.h"
 #include "core/log.h"
-#include "memory_store.h"
-#include "train/checkpoint.h"
 #include "train/companions.h"
 #include "train/identity.h"
-
-typedef struct fixture {
-    memory_store memory;
-    sl_job *job;
-    sl_setup setup;
-    sl_identity identity;
-    const char *name; /* of the model */
-} fixture;
-
-static void open_fixture(fixture *f, const char *model, sl_precision precision, const char *out)
-{
-    memset(f, 0, sizeof *f);
-    memory_open(&f->memory, model, precision, SL_OPTIMIZER_ADAMW);
-    CHECK_OK(sl_job_create(&f->job));
-    f->name = model;
-    f->setup.model = f->memory.model;
-    f->setup.program = f->memory.program->config;
-    f->setup.out = out;
-    f->setup.keep = 2;
-    f->setup.seed = 11;
-    f->identity = (sl_identity){.setup = &f->setup, .data = 0x1234, .numerics = "test kernels", .weights = "random, seed 11"};
-}
-
-static void close_fixture(fixture *f)
-{
-    sl_job_destroy(f->job);
-    memory_close(&f->memory);
-}
-
-static sl_status write_step(fixture *f, int64_t step)
-{
-    char path[1024];
-    memory_scramble(&f->memory, (uint64_t) step);
-    sl_progress progress = {step, 4 * step, step - 1};
-    return sl_checkpoint_write(&f->memory.store, &f->identity, f->job->options, &progress, path);
-}
-
-/* Finds, loads and compares with what step `want` wrote. -1: there must be none. */
-static void expect(fixture *f, int64_t want)
-{
-    sl_checkpoint found;
-    CHECK_OK(sl_checkpoint_find(&f->memory.store, &f->identity, &found));
-    CHECK_I64(found.progress.step, want);
-    if (want < 0 || found.progress.step != want)
-        return;
-    CHECK_I64(found.progress.position, 4 * want);
-    CHECK_I64(found.progress.updates, want - 1);
-    fixture original;
-    open_fixture(&original, f->name, f->setup.program.precision, f->setup.out);
-    memory_scramble(&original.memory, (uint64_t) want);
-    memory_scramble(&f->memory, 987654321);
-    CHECK_OK(sl_checkpoint_load(&f->memory.store, &found));
-    CHECK(memory_equal(&f->memory, &original.memory));
-    close_fixture(&original);
-}
 
 TEST(round_trip)
 {
@@ -182,6 +125,82 @@ TEST(damage_is_passed_over)
             expect(&f, 7);
             close_fixture(&f);
         }
+}
+
+static void put_file(const char *path, const char *bytes, size_t length)
+{
+    FILE *file = fopen(path, "w");
+    REQUIRE(file && fwrite(bytes, 1, length, file) == length && fclose(file) == 0);
+}
+
+/* Whatever changes in state.json is seen: any bit, and a text that is well-formed but another one. */
+TEST(state_carries_its_own_checksum)
+{
+    static const struct {
+        const char *from, *to;
+    } edits[] = {{"\"step\":3", "\"step\":4"},
+                 {"\"position\":12", "\"position\":13"},
+                 {"\"updates\":2", "\"updates\":1"},
+                 {"\"seed\":\"11\"", "\"seed\":\"12\""},
+                 {"\"clipping\":\"0\"", "\"clipping\":\"1\""}};
+    fixture f;
+    char path[512], *text;
+    size_t length;
+    sl_checkpoint_state *state;
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("state"));
+    CHECK_OK(write_step(&f, 3));
+    snprintf(path, sizeof path, "%s", test_path("state/checkpoints/step-00000003/state.json"));
+    CHECK_OK(sl_file_read_all(path, 1 << 20, &text, &length));
+    CHECK_OK(sl_checkpoint_state_read(path, &state));
+    sl_checkpoint_state_destroy(state);
+    for (size_t i = 0; i < length; i++) {
+        text[i] = (char) (text[i] ^ 1);
+        put_file(path, text, length);
+        CHECK_MSG(sl_checkpoint_state_read(path, &state) != SL_OK, "byte %zu of %zu may change", i, length);
+        text[i] = (char) (text[i] ^ 1);
+    }
+    for (int64_t i = 0; i < SL_COUNT(edits); i++) {
+        char *at = strstr(text, edits[i].from);
+        REQUIRE(at != NULL && strlen(edits[i].from) == strlen(edits[i].to));
+        memcpy(at, edits[i].to, strlen(edits[i].to));
+        put_file(path, text, length);
+        CHECK_FAILS(sl_checkpoint_state_read(path, &state), SL_E_FORMAT);
+        CHECK_CONTAINS(sl_error_message(), "checksum");
+        memcpy(at, edits[i].from, strlen(edits[i].from));
+    }
+    sl_free(text);
+    close_fixture(&f);
+}
+
+/* What killed writers leave is removed before a run goes on or begins anew; what has other names is not touched. */
+TEST(leftovers_are_removed)
+{
+    static const char *const left[] = {"step-00000003.tmp", "step-00000001.old.tmp", "step-00000007.tmp"};
+    static const char *const kept[] = {"notes.tmp", "step-00000002", "steps", "step-2"};
+    char path[512];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/checkpoints/%s/deep", test_path("leftovers"), left[i]);
+        CHECK_OK(sl_dir_create(path));
+        snprintf(path, sizeof path, "%s/checkpoints/%s/model.safetensors.tmp", test_path("leftovers"), left[i]);
+        put_file(path, "half", 4);
+    }
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/checkpoints/%s", test_path("leftovers"), kept[i]);
+        CHECK_OK(sl_dir_create(path));
+    }
+    int64_t newest;
+    CHECK_OK(sl_checkpoint_newest(test_path("leftovers"), &newest)); /* looks, and touches nothing */
+    CHECK_I64(newest, 2);
+    CHECK(sl_dir_exists(test_path("leftovers/checkpoints/step-00000003.tmp")));
+    CHECK_OK(sl_checkpoint_tidy(test_path("leftovers")));
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/checkpoints/%s", test_path("leftovers"), left[i]);
+        CHECK_MSG(!sl_dir_exists(path), "%s is still there", left[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/checkpoints/%s", test_path("leftovers"), kept[i]);
+        CHECK_MSG(sl_dir_exists(path), "%s was removed", kept[i]);
+    }
 }
 
 /* Damaged ones that are later than the one just written are no reason to remove an intact one. */
@@ -419,6 +438,8 @@ int main(int argc, char **argv)
     RUN(keeps_the_last);
     RUN(every_fault);
     RUN(damage_is_passed_over);
+    RUN(state_carries_its_own_checksum);
+    RUN(leftovers_are_removed);
     RUN(damage_takes_no_place);
     RUN(companions_are_copied);
     RUN(none_intact_is_an_error);

@@ -173,6 +173,17 @@ TEST(resume_inside_the_data)
     CHECK_I64(rest.view.sequences, part.view.sequences);
 }
 
+/* Also where nothing is resumed: a writer was killed before its first checkpoint. */
+TEST(leftovers_of_a_killed_run_are_removed)
+{
+    outcome run;
+    char options[600];
+    snprintf(options, sizeof options, "steps 2 out '%s'", test_path("killed"));
+    CHECK_OK(sl_dir_create(test_path("killed/checkpoints/step-00000001.tmp")));
+    run_job(options, 1, &run);
+    CHECK(!sl_dir_exists(test_path("killed/checkpoints/step-00000001.tmp")));
+}
+
 /* Steps 2..N with events, but without checkpoints and validation: those write files. */
 TEST(steps_allocate_nothing)
 {
@@ -426,6 +437,7 @@ int main(int argc, char **argv)
     RUN(the_machine_is_the_limit);
     RUN(resume_continues_to_the_same_bits);
     RUN(resume_inside_the_data);
+    RUN(leftovers_of_a_killed_run_are_removed);
     RUN(steps_allocate_nothing);
     RUN(validation_changes_nothing);
     RUN(validation_counts_each_sequence_once);
