@@ -84,12 +84,14 @@ static inline bool crash_path_of(int fd, char path[400])
     return crash_watches(path);
 }
 
+/* Seen by a shared libsluice too. */
+#define CRASH_HOOK __attribute__((visibility("default")))
 #define CRASH_REAL(name, type, ...)          \
     static type (*real)(__VA_ARGS__) = NULL; \
     if (!real)                               \
     *(void **) &real = dlsym(RTLD_NEXT, #name)
 
-int open(const char *path, int flags, ...)
+CRASH_HOOK int open(const char *path, int flags, ...)
 {
     CRASH_REAL(open, int, const char *, int, ...);
     va_list arguments;
@@ -101,7 +103,7 @@ int open(const char *path, int flags, ...)
     return real(path, flags, mode);
 }
 
-ssize_t write(int fd, const void *bytes, size_t length)
+CRASH_HOOK ssize_t write(int fd, const void *bytes, size_t length)
 {
     CRASH_REAL(write, ssize_t, int, const void *, size_t);
     char path[400];
@@ -110,7 +112,7 @@ ssize_t write(int fd, const void *bytes, size_t length)
     return real(fd, bytes, length);
 }
 
-int fsync(int fd)
+CRASH_HOOK int fsync(int fd)
 {
     CRASH_REAL(fsync, int, int);
     char path[400];
@@ -119,7 +121,7 @@ int fsync(int fd)
     return crash ? 0 : real(fd);
 }
 
-int rename(const char *from, const char *to)
+CRASH_HOOK int rename(const char *from, const char *to)
 {
     CRASH_REAL(rename, int, const char *, const char *);
     if (crash_watches(from)) {
@@ -137,7 +139,7 @@ int rename(const char *from, const char *to)
     return real(from, to);
 }
 
-int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+CRASH_HOOK int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
 {
     CRASH_REAL(renameat2, int, int, const char *, int, const char *, unsigned);
     if (crash_watches(from)) {
@@ -151,7 +153,7 @@ int renameat2(int from_folder, const char *from, int to_folder, const char *to, 
     return real(from_folder, from, to_folder, to, flags);
 }
 
-int mkdir(const char *path, mode_t mode)
+CRASH_HOOK int mkdir(const char *path, mode_t mode)
 {
     CRASH_REAL(mkdir, int, const char *, mode_t);
     if (crash_watches(path) && access(path, F_OK) != 0 && !crash_next(CRASH_MKDIR, path))
@@ -159,7 +161,7 @@ int mkdir(const char *path, mode_t mode)
     return real(path, mode);
 }
 
-int remove(const char *path)
+CRASH_HOOK int remove(const char *path)
 {
     CRASH_REAL(remove, int, const char *);
     if (crash_watches(path) && !crash_next(CRASH_REMOVE, path))
