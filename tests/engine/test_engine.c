@@ -1,6 +1,6 @@
 /* The engine on the CPU with a plan made by hand: figures, peaks, heap, the culprit of a NaN, broken plans. */
 #include "device/cpu/cpu.h"
-#include "engine/engine.h"
+#include "engine/internal.h"
 #include "random_program.h"
 
 enum { N = TEST_SIDE * TEST_SIDE, BYTES = N * 4 };
@@ -119,8 +119,8 @@ TEST(a_step_is_issued_without_heap_and_without_waiting)
     int64_t commands, events;
     build(&f, device);
     sl_engine_needs(&f.plan, &commands, &events);
-    CHECK_I64(events, 2); /* the copy in; r before the copy out */
-    CHECK(commands >= 6 && commands <= 12);
+    CHECK_I64(events, 2);    /* the copy in; r before the copy out */
+    CHECK_I64(commands, 11); /* the compute stream's: five tasks, a record behind each, one wait */
     CHECK_OK(sl_engine_create(device, f.p, &f.plan, &engine));
     write_all(engine, &f);
     CHECK_OK(sl_engine_step(engine));
@@ -134,6 +134,12 @@ TEST(a_step_is_issued_without_heap_and_without_waiting)
     CHECK_OK(sl_engine_read(engine, f.r, 4, got, 8));
     CHECK_FAILS(sl_engine_read(engine, f.r, BYTES - 4, got, 8), SL_E_INTERNAL);
     CHECK_FAILS(sl_engine_write(engine, f.h, 0, got, 8), SL_E_INTERNAL);
+    CHECK_FAILS(sl_engine_read(engine, f.r, BYTES + 4, got, 0), SL_E_INTERNAL);
+    CHECK_FAILS(sl_engine_read(engine, f.r, 4, got, SIZE_MAX), SL_E_INTERNAL);
+    CHECK_FAILS(sl_engine_read(engine, -1, 0, got, 8), SL_E_INTERNAL);
+    CHECK_FAILS(sl_engine_read(engine, f.p->n_objects, 0, got, 8), SL_E_INTERNAL);
+    CHECK_OK(sl_engine_read(engine, f.r, BYTES - 4, got, 4));
+    CHECK_OK(sl_engine_read(engine, f.r, BYTES, got, 0));
     sl_engine_destroy(engine);
     test_program_destroy(f.p);
     sl_device_close(device);
@@ -178,6 +184,44 @@ TEST(what_happened_is_told)
     sl_device_close(device);
 }
 
+/* Times set by hand, and why the compute stream stood still by hand too. */
+TEST(waits_are_attributed)
+{
+    static const sl_span spans[] = {{0, 2}, {2.5, 3}, {1, 5}, {3.25, 4}, {6, 7}, {8.5, 9}, {7, 8}};
+    static const int32_t deps[] = {2, /* of 4 */ 6, 0, 4 /* of 5 */};
+    sl_device *device = open_device();
+    fixture f;
+    sl_engine *engine;
+    sl_summary s;
+    build(&f, device);
+    CHECK_OK(sl_engine_create(device, f.p, &f.plan, &engine));
+    memcpy(engine->spans, spans, sizeof spans);
+    f.actions[2].stream = SL_STREAM_HOST;
+    memcpy(f.deps + f.plan.n_deps, deps, sizeof deps);
+    f.actions[4].first_dep = f.plan.n_deps, f.actions[4].n_deps = 1;
+    f.actions[5].first_dep = f.plan.n_deps + 1, f.actions[5].n_deps = 3;
+    sl_engine_summary(engine, &s);
+    CHECK_NEAR(s.step_s, 9, 0);
+    CHECK_NEAR(s.wait_in_s, 2.5 + 0.25, 1e-12); /* 1 and 3: the copy in ended last of what they need */
+    CHECK_NEAR(s.wait_host_s, 2, 1e-12);        /* 4: the host's task */
+    CHECK_NEAR(s.wait_out_s, 1.5, 1e-12);       /* 5: the copy out, later than the copy in and the task before it */
+    CHECK_NEAR(s.busy_s[SL_STREAM_COMPUTE], 0.5 + 0.75 + 1 + 0.5, 1e-12);
+    CHECK_NEAR(s.busy_s[SL_STREAM_IN], 2, 1e-12);
+    CHECK_NEAR(s.busy_s[SL_STREAM_OUT], 1, 1e-12);
+    CHECK_NEAR(s.busy_s[SL_STREAM_HOST], 4, 1e-12);
+    f.actions[3].n_deps = 0; /* nobody to blame: the stream's own pause */
+    engine->spans[6].end = 1.5;
+    sl_engine_summary(engine, &s);
+    CHECK_NEAR(s.wait_in_s, 2.5 + 1.5, 1e-12);
+    CHECK_NEAR(s.wait_out_s, 0, 0);
+    engine->spans[5].start = 7; /* right behind 4 */
+    sl_engine_summary(engine, &s);
+    CHECK_NEAR(s.wait_in_s, 2.5, 1e-12);
+    sl_engine_destroy(engine);
+    test_program_destroy(f.p);
+    sl_device_close(device);
+}
+
 TEST(the_culprit_is_found)
 {
     sl_device *device = open_device();
@@ -211,7 +255,7 @@ TEST(broken_plans_are_refused)
 {
     sl_device *device = open_device();
     sl_engine *engine;
-    for (int fault = 0; fault < 6; fault++) {
+    for (int fault = 0; fault < 10; fault++) {
         fixture f;
         build(&f, device);
         switch (fault) {
@@ -232,6 +276,18 @@ TEST(broken_plans_are_refused)
             break;
         case 5:
             f.places[1].bytes = 2 * BYTES; /* a copy between places of different sizes */
+            break;
+        case 6:
+            f.actions[6].from = -1;
+            break;
+        case 7:
+            f.uses[f.actions[3].first_use + SL_MAX_IN] = f.plan.n_places; /* an output */
+            break;
+        case 8:
+            f.actions[4].workspace = 2; /* not a place for a workspace */
+            break;
+        case 9:
+            f.deps[f.actions[6].first_dep] = 6; /* itself */
             break;
         }
         CHECK_FAILS(sl_engine_create(device, f.p, &f.plan, &engine), SL_E_INTERNAL);
@@ -263,6 +319,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(a_step_is_issued_without_heap_and_without_waiting);
     RUN(what_happened_is_told);
+    RUN(waits_are_attributed);
     RUN(the_culprit_is_found);
     RUN(broken_plans_are_refused);
     RUN(an_issue_error_ends_the_step_cleanly);

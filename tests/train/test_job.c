@@ -65,6 +65,119 @@ TEST(values)
     sl_job_destroy(job);
 }
 
+static sl_status resolve_one(const char *key, const char *value, sl_setup *setup, const char *with)
+{
+    sl_job *job;
+    CHECK_OK(sl_job_create(&job));
+    CHECK_OK(sl_job_set(job, "model", "byte-test"));
+    CHECK_OK(sl_job_set(job, "device", "cpu"));
+    if (with)
+        CHECK_OK(sl_job_set(job, with, "1"));
+    CHECK_OK(sl_job_set(job, key, value));
+    sl_status status = sl_setup_resolve(job, setup);
+    sl_job_destroy(job);
+    return status;
+}
+
+/* The least and the largest value that is taken, and the next beyond, which is refused by name. */
+TEST(ranges)
+{
+    static const struct {
+        const char *option, *least, *below, *most, *above;
+    } ranges[] = {
+        {"seqlen", "1", "0", NULL, NULL},
+        {"steps", "1", "0", "4294967294", "4294967295"},
+        {"val-every", "0", "-1", NULL, NULL},
+        {"val-steps", "1", "0", NULL, NULL},
+        {"keep", "1", "0", NULL, NULL},
+        {"seed", "0", "-1", NULL, NULL},
+        {"document-token", "-1", "-2", NULL, NULL},
+        {"chunks-per-round", "0", "-1", NULL, NULL},
+        {"checkpoint-every", "-1", "-2", NULL, NULL},
+        {"warmup", "0", "-1", NULL, NULL},
+        {"chunk-tokens", "1", "0", NULL, NULL},
+        {"lr", "0", "-0.1", "1e30", "2e30"},
+        {"min-lr", "0", "-0.1", "3e-4", "4e-4"}, /* at most --lr */
+        {"weight-decay", "0", "-0.1", "1e6", "2e6"},
+        {"beta1", "0", "-0.1", "0.9999999", "1"},
+        {"beta2", "0", "-0.1", "0.9999999", "1"},
+        {"eps", "0", "-0.1", "1", "1.1"},
+        {"momentum", "0", "-0.1", "0.9999999", "1"},
+        {"clip", "0", "-0.1", "1e30", "2e30"},
+        {"val-share", "0", "-0.1", "0.9", "0.91"},
+        {"decay-share", "0", "-0.1", "1", "1.1"},
+        {"tokens-per-step", "256", "0", "2147483392", "2147483648"},
+    };
+    sl_setup setup;
+    for (int64_t i = 0; i < SL_COUNT(ranges); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "--%s", ranges[i].option);
+        CHECK_OK(resolve_one(ranges[i].option, ranges[i].least, &setup, NULL));
+        CHECK_FAILS(resolve_one(ranges[i].option, ranges[i].below, &setup, NULL), SL_E_USAGE);
+        CHECK_CONTAINS(sl_error_message(), name);
+        if (!ranges[i].most)
+            continue;
+        CHECK_OK(resolve_one(ranges[i].option, ranges[i].most, &setup, NULL));
+        CHECK_FAILS(resolve_one(ranges[i].option, ranges[i].above, &setup, NULL), SL_E_USAGE);
+        CHECK_CONTAINS(sl_error_message(), name);
+    }
+    CHECK_FAILS(resolve_one("tokens-per-step", "300", &setup, NULL), SL_E_USAGE); /* no multiple of --seqlen */
+}
+
+/* Defaults that follow from other options, on both sides of where they change. */
+TEST(defaults_that_follow)
+{
+    static const struct {
+        const char *key, *value;
+        int64_t sequences, chunk;
+    } chunks[] = {{"seqlen", "256", 8, 1024},
+                  {"seqlen", "1024", 2, 1024},
+                  {"seqlen", "2048", 1, 1024},
+                  {"seqlen", "100", 20, 1000},
+                  {"tokens-per-step", "512", 2, 512}};
+    static const struct {
+        const char *steps;
+        int64_t warmup, decay;
+    } lengths[] = {{"19", 0, 4}, {"20", 1, 4}, {"39999", 1999, 8000}, {"40020", 2000, 8004}, {"1", 0, 1}, {"13", 0, 3}};
+    sl_setup s;
+    for (int64_t i = 0; i < SL_COUNT(chunks); i++) {
+        CHECK_OK(resolve_one(chunks[i].key, chunks[i].value, &s, NULL));
+        CHECK_I64(s.program.chunking.sequences, chunks[i].sequences);
+        CHECK_I64(s.program.chunking.chunk_tokens, chunks[i].chunk);
+    }
+    for (int64_t i = 0; i < SL_COUNT(lengths); i++) {
+        CHECK_OK(resolve_one("steps", lengths[i].steps, &s, NULL));
+        CHECK_I64(s.schedule.warmup, lengths[i].warmup);
+        CHECK_I64(s.schedule.decay, lengths[i].decay);
+        CHECK_I64(s.schedule.steps, s.steps);
+    }
+    CHECK_OK(resolve_one("chunk-tokens", "1024000", &s, NULL)); /* no more than a step has */
+    CHECK_I64(s.program.chunking.chunk_tokens, 2048);
+    CHECK_OK(resolve_one("on-nan", "skip", &s, NULL));
+    CHECK(s.program.gated && s.on_nan == SL_ON_NAN_SKIP);
+    CHECK_OK(resolve_one("clip", "2.5", &s, NULL));
+    CHECK(s.program.gated && s.clip == 2.5 && s.on_nan == SL_ON_NAN_STOP);
+    CHECK_OK(resolve_one("val-share", "0.5", &s, NULL)); /* nobody validates */
+    CHECK(s.val_share == 0);
+    CHECK_OK(resolve_one("val-share", "0.5", &s, "val-every"));
+    CHECK(s.val_share == 0.5);
+    CHECK_OK(resolve_one("val-data", "/x", &s, "val-every"));
+    CHECK(s.val_share == 0 && s.val_every == 1);
+    CHECK_STR(s.val_data ? "given" : "", "given");
+    CHECK_OK(resolve_one("device-mem", "1GiB", &s, NULL));
+    CHECK(s.limited[SL_TIER_DEVICE] && !s.limited[SL_TIER_HOST] && s.budget[SL_TIER_HOST] == SIZE_MAX);
+    CHECK_OK(resolve_one("host-mem", "1GiB", &s, NULL));
+    CHECK(!s.limited[SL_TIER_DEVICE] && s.limited[SL_TIER_HOST] && s.budget[SL_TIER_HOST] == (size_t) 1 << 30);
+    CHECK_OK(resolve_one("workspace-mem", "0", &s, NULL)); /* as little as can be, not: as much as it likes */
+    CHECK(s.program.workspace_limit == 1);
+    CHECK_OK(resolve_one("beta1", "0.5", &s, NULL));
+    CHECK(s.program.beta1 == 0.5f && s.program.beta2 == 0.95f && s.program.eps == 1e-8f);
+    CHECK_OK(resolve_one("seed", "12345678901234", &s, NULL));
+    CHECK(s.seed == 12345678901234u);
+    CHECK_OK(resolve_one("chunks-per-round", "3", &s, NULL));
+    CHECK_I64(s.program.chunks_per_round, 3);
+}
+
 TEST(command_line_over_file)
 {
     static const char text[] = "# a comment\nmodel = byte-nano\nsteps = 77\nlr = 0.5\n";
@@ -119,6 +232,8 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(defaults);
     RUN(values);
+    RUN(ranges);
+    RUN(defaults_that_follow);
     RUN(command_line_over_file);
     RUN(every_option_teaches);
     RUN(positions_that_a_model_is_made_for);
