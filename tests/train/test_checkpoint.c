@@ -4,6 +4,7 @@
 
 #include "checkpoint_fixture.h"
 #include "core/fault.h"
+#include "core/hash.h"
 #include "core/log.h"
 #include "train/companions.h"
 #include "train/identity.h"
@@ -172,6 +173,98 @@ TEST(state_carries_its_own_checksum)
     close_fixture(&f);
 }
 
+/* Replaces `from` by `to` in a state's text and gives it the checksum that goes with it. */
+static void forge(const char *path, const char *original, const char *from, const char *to)
+{
+    sl_text text = {0};
+    char sum[64];
+    const char *at = strstr(original, from), *end = strstr(original, ",\"checksum\":");
+    REQUIRE(at != NULL && end != NULL && at < end);
+    sl_text_append(&text, original, (size_t) (at - original));
+    sl_text_append(&text, to, strlen(to));
+    sl_text_append(&text, at + strlen(from), (size_t) (end - at) - strlen(from));
+    snprintf(sum, sizeof sum, ",\"checksum\":\"%016" PRIx64 "\"}\n", sl_hash64(text.data, text.length, 0));
+    sl_text_append(&text, sum, strlen(sum));
+    put_file(path, text.data, text.length);
+    sl_text_free(&text);
+}
+
+/* Right by its checksum and wrong in itself: from another version, or by hand. */
+TEST(state_is_checked_member_by_member)
+{
+    static const struct {
+        const char *from, *to, *part;
+    } faults[] = {
+        {"\"sluice checkpoint\"", "\"sluice something\"", "is not the state of a Sluice checkpoint"},
+        {"\"version\":1", "\"version\":2", "has version 2; this Sluice ("},
+        {"\"step\":3", "\"step\":-3", "\"step\" is -3, but cannot be negative"},
+        {"\"position\":12", "\"position\":-1", "\"position\" is -1"},
+        {"\"updates\":2", "\"updates\":-2", "\"updates\" is -2"},
+        {"\"updates\":2", "\"update\":2", "updates"},
+        {"\"config.json\":", "\"config.toml\":", "does not tell size and hash of config.json"},
+        {"\"optimizer.safetensors\":", "\"optimizer\":", "does not tell size and hash of optimizer.safetensors"},
+        {"\"bytes\":", "\"byte\":", "bytes"},
+        {"\"hash\":\"", "\"hash\":\"0", "is not a hash of 16 hexadecimal digits"},
+        {"\"hash\":\"", "\"hash\":\"x\",\"was\":\"", "is not a hash of 16 hexadecimal digits"},
+        {"\"run\":{", "\"ran\":{", "does not tell which run it belongs to"},
+    };
+    fixture f;
+    char path[512], *text;
+    size_t length;
+    sl_checkpoint_state *state;
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("forged"));
+    CHECK_OK(write_step(&f, 3));
+    snprintf(path, sizeof path, "%s", test_path("forged/checkpoints/step-00000003/state.json"));
+    CHECK_OK(sl_file_read_all(path, 1 << 20, &text, &length));
+    forge(path, text, "\"step\":3", "\"step\":3");
+    CHECK_OK(sl_checkpoint_state_read(path, &state));
+    sl_checkpoint_state_destroy(state);
+    for (int64_t i = 0; i < SL_COUNT(faults); i++) {
+        forge(path, text, faults[i].from, faults[i].to);
+        CHECK_FAILS(sl_checkpoint_state_read(path, &state), SL_E_FORMAT);
+        CHECK_CONTAINS(sl_error_message(), faults[i].part);
+    }
+    sl_free(text);
+    close_fixture(&f);
+}
+
+static void hear(void *user, sl_log_level level, const char *message);
+static char heard[4096];
+
+/* What the log says of the newest one that is passed over for step 3. */
+static void passes_over(fixture *f, const char *part)
+{
+    heard[0] = 0;
+    sl_log_set(hear, NULL, SL_LOG_INFO);
+    expect(f, 3);
+    sl_log_set(test_on_log, NULL, SL_LOG_WARN);
+    CHECK_CONTAINS(heard, part);
+    CHECK_CONTAINS(heard, "; trying the one before");
+}
+
+TEST(damage_is_described)
+{
+    fixture f;
+    char command[1200], *text;
+    size_t length;
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("described"));
+    CHECK_OK(write_step(&f, 3));
+    snprintf(command, sizeof command, "cd '%s' && cp -r step-00000003 step-00000004",
+             test_path("described/checkpoints"));
+    REQUIRE(system(command) == 0);
+    passes_over(&f, "tells step 3, its folder step 4");
+    CHECK_OK(write_step(&f, 4));
+    const char *path = test_path("described/checkpoints/step-00000004/model.safetensors");
+    CHECK_OK(sl_file_read_all(path, 1 << 26, &text, &length));
+    put_file(path, text, length - 1);
+    passes_over(&f, "bytes instead of ");
+    text[length / 2] ^= 1;
+    put_file(path, text, length);
+    passes_over(&f, "does not have the content that state.json tells");
+    sl_free(text);
+    close_fixture(&f);
+}
+
 /* What killed writers leave is removed before a run goes on or begins anew; what has other names is not touched. */
 TEST(leftovers_are_removed)
 {
@@ -330,8 +423,6 @@ TEST(another_job_is_refused)
     close_fixture(&f);
 }
 
-static char heard[4096];
-
 static void hear(void *user, sl_log_level level, const char *message)
 {
     (void) user;
@@ -439,6 +530,8 @@ int main(int argc, char **argv)
     RUN(every_fault);
     RUN(damage_is_passed_over);
     RUN(state_carries_its_own_checksum);
+    RUN(state_is_checked_member_by_member);
+    RUN(damage_is_described);
     RUN(leftovers_are_removed);
     RUN(damage_takes_no_place);
     RUN(companions_are_copied);
