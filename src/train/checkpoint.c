@@ -4,8 +4,9 @@
  *     step-N.tmp/: copies, config, weights, optimizer (each fsynced) -> state.json with their hashes (fsynced) -> rename -> fsync parent
  *     -> only then remove what is older than the last `keep`
  *
- * A kill at any point leaves the older checkpoints untouched and at worst a .tmp folder, which the next resume removes. Removal
- * renames to .tmp first, so that a half-removed folder never bears a final name either.
+ * A kill at any point leaves the older checkpoints untouched and at worst a .tmp folder, which the next run removes. Removal
+ * renames to .tmp first, so that a half-removed folder never bears a final name either. Where step-N is there already, the two
+ * exchange their names. test_checkpoint_crash loses power at every call.
  */
 #include "train/checkpoint.h"
 
