@@ -96,6 +96,7 @@ static const change changes[] = {
     {"mask-documents", "mask-documents true", REFUSED, "--mask-documents"},
     {"document-token", "document-token 32", SAME, NULL}, /* without --mask-documents */
     {"init-from", "init-from '%w'", SAME, NULL},         /* the checkpoint has the weights */
+    {"init-from", "init-from /nowhere", SAME, NULL},     /* not even looked at */
     {"steps", "steps 5", TOLD, "begun for 4 steps and goes on for 5"},
     {"precision", "precision bf16", REFUSED, "precision f32, but this one has bf16"},
     {"optimizer", "optimizer sgd", REFUSED, "optimizer adamw, but this one has sgd"},

@@ -170,6 +170,18 @@ TEST(defaults_that_follow)
     CHECK(!s.limited[SL_TIER_DEVICE] && s.limited[SL_TIER_HOST] && s.budget[SL_TIER_HOST] == (size_t) 1 << 30);
     CHECK_OK(resolve_one("workspace-mem", "0", &s, NULL)); /* as little as can be, not: as much as it likes */
     CHECK(s.program.workspace_limit == 1);
+    CHECK_OK(resolve_one("costs", "measured", &s, NULL));
+    CHECK(s.measured && !s.hardware);
+    CHECK_OK(resolve_one("costs", "roofline", &s, NULL));
+    CHECK(!s.measured);
+    CHECK_OK(resolve_one("hw", "this", &s, NULL)); /* a profile, of the device that is here */
+    CHECK(!s.measured);
+    CHECK_STR(s.device, "cpu");
+    CHECK_OK(resolve_one("hw", "h100", &s, NULL)); /* --device cpu stays */
+    CHECK(!s.measured);
+    CHECK_STR(s.device, "cpu");
+    CHECK_OK(resolve_one("device", "sim", &s, NULL)); /* has no times to measure */
+    CHECK(!s.measured);
     CHECK_OK(resolve_one("beta1", "0.5", &s, NULL));
     CHECK(s.program.beta1 == 0.5f && s.program.beta2 == 0.95f && s.program.eps == 1e-8f);
     CHECK_OK(resolve_one("seed", "12345678901234", &s, NULL));
