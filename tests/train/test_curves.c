@@ -149,6 +149,7 @@ typedef struct curve {
     const char *model, *options; /* model NULL: the poisonable one */
     reference_settings settings;
     uint32_t poisoned;
+    int rounds;  /* that the options make; 0: the planner's choice */
     int restart; /* the run is dropped after so many steps and resumed; 0: never */
 } curve;
 
@@ -215,6 +216,8 @@ static counts follow(const curve *c)
     sl_trainer_view view;
     sl_trainer_look(trainer, &view);
     CHECK_I64(view.skipped, skipped);
+    if (c->rounds)
+        CHECK_I64(view.rounds, c->rounds);
     sl_trainer_destroy(trainer);
     printf("     %s, %s: loss within %.3g, norm within %.3g; %d clipped, %d skipped\n",
            c->model ? c->model : "gpt2, untied", c->options, off[0], off[1], counted.clipped, counted.skipped);
@@ -236,17 +239,20 @@ TEST(losses_norms_and_weights)
          .options =
              "lr 2e-3 warmup 0 schedule wsd decay-share 0.25 weight-decay 0.1 beta1 0.8 beta2 0.99 eps 1e-4 clip 2.5 "
              "chunk-tokens 16 chunks-per-round 2",
+         .rounds = 3,
          .settings = {false, WSD, 2e-3, 2e-4, 0, 6, STEPS, 0.1, 0.8, 0.99, 1e-4, 0, 2.5}},
         {.model = "gpt2",
          .options =
              "lr 0.02 warmup 5 schedule constant optimizer sgd momentum 0.8 weight-decay 0.05 clip 1.2 chunk-tokens 32 "
              "chunks-per-round 1",
+         .rounds = 3,
          .settings = {true, CONSTANT, 0.02, 0, 5, 0, STEPS, 0.05, 0, 0, 0, 0.8, 1.2}},
         {.model = "llama-tied",
          .options = "lr 0.01 warmup 0 optimizer sgd momentum 0 weight-decay 0.2 min-lr 0 chunk-tokens 5",
          .settings = {true, COSINE, 0.01, 0, 0, 0, STEPS, 0.2, 0, 0, 0, 0, 0}},
         {.model = "gpt2",
          .options = "lr 1e-3 weight-decay 0 eps 1e-5 clip 1e6 chunk-tokens 48 chunks-per-round 1",
+         .rounds = 2,
          .settings = {false, COSINE, 1e-3, 1e-4, STEPS / 20, 0, STEPS, 0, 0.9, 0.95, 1e-5, 0, 1e6}},
     };
     for (int64_t i = 0; i < SL_COUNT(curves); i++) {
@@ -270,6 +276,7 @@ TEST(skipped_steps)
          .poisoned = 1u << 0 | 1u << 1 | 1u << 4 | 1u << 11,
          .restart = 0},
         {.options = "lr 3e-3 warmup 4 on-nan skip eps 1e-5 clip 1 chunk-tokens 16 chunks-per-round 3",
+         .rounds = 2,
          .settings = {false, COSINE, 3e-3, 3e-4, 4, 0, STEPS, 0.1, 0.9, 0.95, 1e-5, 0, 1},
          .poisoned = 1u << 2 | 1u << 4 | 1u << 11,
          .restart = 5},

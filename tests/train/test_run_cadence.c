@@ -1,5 +1,6 @@
 /* When a run validates and writes checkpoints, what --keep leaves of them, what an orderly stop writes, and where it stands in its data. */
 #include "run_log.h"
+#include "train/run.h"
 
 /* The steps after which something is due, as "2 4 5", of a run of five. */
 static void check_cadence(const char *more, const char *validated, const char *saved)
@@ -67,6 +68,109 @@ TEST(kept_and_stopped)
     sl_region_destroy(region);
 }
 
+static sl_trainer *asked_to_stop;
+static const sl_device_class *inner;
+
+static sl_status stop_at_step_end(sl_device *device)
+{
+    sl_trainer_request_stop(asked_to_stop);
+    return inner->step_end(device);
+}
+
+/* The request comes while step `at` runs: the step is finished, kept and told of as the last. */
+static void check_stop_within(int at, bool interrupted)
+{
+    static sl_device_class stopping;
+    static event_log log;
+    sl_trainer *t;
+    sl_step_result result;
+    sl_trainer_view view;
+    snprintf(out, sizeof out, "%s%d", test_path("within"), at);
+    snprintf(options, sizeof options, "steps 3 out '%s' val-every 1", out);
+    sl_job *job = make_job(options);
+    CHECK_OK(sl_trainer_create(job, &t));
+    sl_job_destroy(job);
+    for (int step = 1; step < at; step++) {
+        CHECK_OK(sl_trainer_step(t, &result));
+        CHECK(!result.done);
+    }
+    inner = t->device->class;
+    stopping = *inner;
+    stopping.step_end = stop_at_step_end;
+    asked_to_stop = t;
+    t->device->class = &stopping;
+    CHECK_OK(sl_trainer_step(t, &result));
+    t->device->class = inner;
+    CHECK(result.done && result.step == at);
+    sl_trainer_look(t, &view);
+    CHECK(view.interrupted == interrupted);
+    CHECK_I64(view.checkpoint_step, at);
+    CHECK_FAILS(sl_trainer_step(t, &result), interrupted ? SL_E_INTERRUPTED : SL_E_USAGE);
+    sl_trainer_destroy(t);
+    CHECK_OK(sl_region_create(&region));
+    read_log(&log);
+    CHECK_STR(steps_of(&log, "validation"), at == 2 ? "1" : "1 2"); /* none once it is to stop */
+    char want[8];
+    snprintf(want, sizeof want, "%d", at);
+    CHECK_STR(steps_of(&log, "checkpoint"), want);
+    CHECK_STR(steps_of(&log, "end"), want);
+    CHECK_STR(string(event(&log, "end", 0), "reason"), interrupted ? "interrupted" : "done");
+    sl_region_destroy(region);
+}
+
+TEST(stopped_within_a_step)
+{
+    check_stop_within(2, true);
+    check_stop_within(3, false); /* the last one anyway */
+}
+
+TEST(calls_without_their_options)
+{
+    static event_log log;
+    sl_trainer *t;
+    sl_step_result result;
+    double loss;
+    sl_job *job = make_job("steps 2");
+    CHECK_OK(sl_trainer_create(job, &t));
+    CHECK_OK(sl_trainer_step(t, &result));
+    CHECK_FAILS(sl_trainer_checkpoint(t), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "give --out");
+    CHECK_FAILS(sl_trainer_validate(t, &loss), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "give --val-every");
+    sl_trainer_destroy(t);
+    sl_job_destroy(job);
+    job = make_job("checkpoint-every 2");
+    CHECK_FAILS(sl_trainer_create(job, &t), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "--checkpoint-every needs --out");
+    sl_job_destroy(job);
+    char path[1000];
+    memset(path, 'x', sizeof path);
+    for (int length = 900; length <= 901; length++) {
+        path[0] = '/', path[length] = 0;
+        job = make_job("");
+        CHECK_OK(sl_job_set(job, "out", path));
+        CHECK(sl_trainer_create(job, &t) != SL_OK);
+        CHECK((strstr(sl_error_message(), "at most 900") != NULL) == (length > 900));
+        sl_job_destroy(job);
+        path[length] = 'x';
+    }
+
+    snprintf(out, sizeof out, "%s", test_path("calls"));
+    snprintf(options, sizeof options, "steps 2 out '%s'", out);
+    job = make_job(options);
+    CHECK_OK(sl_trainer_create(job, &t));
+    sl_job_destroy(job);
+    CHECK_OK(sl_trainer_step(t, &result));
+    CHECK_OK(sl_trainer_checkpoint(t));
+    CHECK_OK(sl_trainer_checkpoint(t)); /* it is there already */
+    CHECK_OK(sl_trainer_step(t, &result));
+    sl_trainer_destroy(t);
+    CHECK_OK(sl_region_create(&region));
+    read_log(&log);
+    CHECK_STR(steps_of(&log, "checkpoint"), "1 2");
+    sl_region_destroy(region);
+}
+
 /* Position p of the data is sequence p mod n of epoch p / n: also where an epoch ends within a step. */
 TEST(epochs)
 {
@@ -86,6 +190,8 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(what_is_due);
     RUN(kept_and_stopped);
+    RUN(stopped_within_a_step);
+    RUN(calls_without_their_options);
     RUN(epochs);
     return test_end();
 }
