@@ -1,10 +1,13 @@
-/* The golden models through the public trainer, step by step against a plain trainer in double precision: losses, gradient norms,
+/* The golden models through the public trainer, step by step: against PyTorch, and under many options against a plain trainer in double
+ * precision. Compared are losses, gradient norms,
  * learning rates and the weights at the end. What the trainer passes to a step (loss scale, clip, bias corrections, rate) is seen
  * nowhere else, since test_golden and test_golden_devices set it themselves. */
 #include "data/permute.h"
 #include "data/shard.h"
+#include "engine/internal.h"
 #include "reference_trainer.h"
 #include "run_job.h"
+#include "train/run.h"
 
 enum { SEQLEN = 16, SEQUENCES = 6, STEPS = 24, ALL = STEPS * SEQUENCES, TOKENS = SEQUENCES * SEQLEN };
 enum { POISON = 52, ORDINARY = 50 }; /* a token that makes a step not finite; the others are below ORDINARY */
@@ -286,9 +289,101 @@ TEST(skipped_steps)
     CHECK_I64(follow(&curves[1]).skipped, 3);
 }
 
+/* ---- PyTorch's own curve: its last targets begin no sequence of any stream, so tokens and targets are put in the place of those that
+ * the trainer writes ---- */
+
+enum { GOLDEN_STEPS = 200, GOLDEN_SEQUENCES = 2, GOLDEN_TOKENS = GOLDEN_SEQUENCES * SEQLEN };
+
+static struct {
+    const sl_trainer *trainer;
+    const sl_device_class *inner;
+    int32_t data[GOLDEN_STEPS * GOLDEN_SEQUENCES * (SEQLEN + 1)];
+    int64_t replaced;
+} golden;
+
+static const void *home_of(int32_t object)
+{
+    const sl_engine *engine = golden.trainer->train.engine;
+    const sl_place *home = &engine->plan->places[engine->plan->home[object]];
+    return engine->base[home->tier] + home->address;
+}
+
+static sl_status write_golden(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
+{
+    const sl_trainer *t = golden.trainer;
+    int32_t values[GOLDEN_TOKENS];
+    for (int32_t c = 0; c < t->prepared.program->n_chunks; c++) {
+        const sl_chunk *chunk = &t->prepared.program->chunks[c];
+        bool targets = to == home_of(chunk->data[SL_INPUT_TARGETS]);
+        if (!targets && to != home_of(chunk->data[SL_INPUT_TOKENS]))
+            continue;
+        for (int64_t i = 0; i < chunk->tokens; i++) {
+            int64_t sequence = t->progress.step * GOLDEN_SEQUENCES + chunk->first_sequence + i / SEQLEN;
+            values[i] = golden.data[sequence * (SEQLEN + 1) + i % SEQLEN + targets];
+        }
+        REQUIRE(bytes == (size_t) chunk->tokens * sizeof *values);
+        golden.replaced++;
+        from = values;
+        break;
+    }
+    return golden.inner->write(device, tier, to, from, bytes);
+}
+
+/* `part`: of the options. */
+static void follow_pytorch(const char *part)
+{
+    static sl_device_class class;
+    static float loss[GOLDEN_STEPS], norm[GOLDEN_STEPS];
+    char weights[512], options[2400];
+    corpus data;
+    sl_tensors *file;
+    sl_trainer *t;
+    double worst = 0, worst_norm = 0;
+    snprintf(weights, sizeof weights, "%s", test_path("golden.safetensors"));
+    write_weights("llama", weights);
+    make_corpus(&data, "any.bin", 1, 0);
+    CHECK_OK(sl_tensors_open(golden_path("curve.safetensors"), &file));
+    CHECK_OK(sl_tensors_read(file, sl_tensors_find(file, "data"), 0, SL_COUNT(golden.data), SL_I32, golden.data));
+    CHECK_OK(sl_tensors_read(file, sl_tensors_find(file, "loss"), 0, GOLDEN_STEPS, SL_F32, loss));
+    CHECK_OK(sl_tensors_read(file, sl_tensors_find(file, "norm"), 0, GOLDEN_STEPS, SL_F32, norm));
+    sl_tensors_close(file);
+    snprintf(options, sizeof options,
+             "model '%s' data '%s' init-from '%s' precision f32 seqlen %d tokens-per-step %d steps %d lr 3e-3 warmup 0 "
+             "schedule constant weight-decay 0.1 clip 1 %s",
+             golden_path("llama"), data.path, weights, SEQLEN, GOLDEN_TOKENS, GOLDEN_STEPS, part);
+    sl_job *job = make_job(options);
+    CHECK_OK(sl_trainer_create(job, &t));
+    sl_job_destroy(job);
+    golden.trainer = t;
+    golden.inner = t->device->class;
+    golden.replaced = 0;
+    class = *golden.inner;
+    class.write = write_golden;
+    t->device->class = &class;
+    for (int step = 0; step < GOLDEN_STEPS; step++) {
+        sl_step_result result;
+        CHECK_OK(sl_trainer_step(t, &result));
+        worst = SL_MAX(worst, fabs(result.loss - (double) loss[step]));
+        worst_norm = SL_MAX(worst_norm, fabs(result.grad_norm / (double) norm[step] - 1));
+    }
+    CHECK_I64(golden.replaced, 2 * GOLDEN_STEPS * t->prepared.program->n_chunks);
+    t->device->class = golden.inner;
+    sl_trainer_destroy(t);
+    printf("     PyTorch, %s: 200 losses within %.3g, norms within %.3g\n", part, worst, worst_norm);
+    CHECK_MSG(worst <= 5e-5, "%s: the loss strays from PyTorch's by %.3g", part, worst);
+    CHECK_MSG(worst_norm <= 2e-4, "%s: the gradient's norm is off by %.3g relative", part, worst_norm);
+}
+
+TEST(pytorch)
+{
+    follow_pytorch("chunk-tokens 32");
+    follow_pytorch("chunk-tokens 16 chunks-per-round 1");
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
+    RUN(pytorch);
     RUN(losses_norms_and_weights);
     RUN(skipped_steps);
     return test_end();
