@@ -101,10 +101,33 @@ TEST(a_machine_asks_once)
     CHECK(first.predicted.step_s > 0 && first.predicted.step_s == second.predicted.step_s);
 }
 
+/* $XDG_CACHE_HOME, else $HOME/.cache, else nowhere: a job needs none. */
+TEST(where_the_file_is)
+{
+    sl_forecast_view view;
+    char home[512], inside[600];
+    snprintf(home, sizeof home, "%s", test_path("home"));
+    snprintf(inside, sizeof inside, "%s/.cache/sluice/costs.json", home);
+    setenv("XDG_CACHE_HOME", "", 1);
+    setenv("HOME", home, 1);
+    forecast_job("costs measured", &view);
+    CHECK(view.feasible && sl_file_exists(inside));
+    CHECK(remove(inside) == 0);
+    setenv("HOME", "", 1);
+    forecast_job("costs measured", &view);
+    CHECK(view.feasible && view.predicted.step_s > 0);
+    unsetenv("HOME");
+    unsetenv("XDG_CACHE_HOME");
+    forecast_job("costs measured", &view);
+    CHECK(view.feasible && !sl_file_exists(inside) && !sl_file_exists("costs.json"));
+    CHECK(!sl_file_exists("/.cache/sluice/costs.json"));
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(a_job_asks_once);
     RUN(a_machine_asks_once);
+    RUN(where_the_file_is);
     return test_end();
 }
