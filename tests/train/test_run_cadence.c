@@ -130,6 +130,9 @@ TEST(calls_without_their_options)
     sl_trainer *t;
     sl_step_result result;
     double loss;
+    sl_trainer_destroy(NULL);
+    sl_forecast_destroy(NULL);
+    sl_job_destroy(NULL);
     sl_job *job = make_job("steps 2");
     CHECK_OK(sl_trainer_create(job, &t));
     CHECK_OK(sl_trainer_step(t, &result));
