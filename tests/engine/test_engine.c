@@ -178,6 +178,8 @@ TEST(what_happened_is_told)
     size_t top = f.plan.n_places == 8 ? WORKSPACE_BLOCK * BYTES + f.places[7].bytes : DEVICE_BLOCKS * BYTES;
     CHECK_U64(sl_engine_peak_bytes(engine, SL_TIER_DEVICE), top);
     CHECK_U64(sl_engine_peak_bytes(engine, SL_TIER_HOST), 2 * BYTES);
+    CHECK_U64(engine->items[1].top[SL_TIER_DEVICE], f.plan.n_places == 8 ? top : 2 * BYTES); /* with its workspace */
+    CHECK_U64(engine->items[3].top[SL_TIER_DEVICE], 5 * BYTES);                              /* without */
     CHECK_U64(s.peak_bytes[SL_TIER_HOST], 2 * BYTES);
     sl_engine_destroy(engine);
     test_program_destroy(f.p);
