@@ -25,8 +25,8 @@ typedef struct sl_trainer_view {
     sl_summary predicted;                      /* the plan's; peak_bytes[HOST] with the heap's share */
     sl_summary measured;                       /* median step time of this run, last step's traffic, peaks so far */
     size_t budget_bytes[SL_TIER_COUNT];        /* SIZE_MAX: not limited */
-    size_t unlimited_bytes[SL_TIER_COUNT];     /* what the job takes without budgets, where one is a share of it; else 0 */
-    size_t host_arena_bytes, heap_bytes;       /* the two parts of the host's peak */
+    size_t unlimited_bytes[SL_TIER_COUNT]; /* what the job takes without budgets, where one is a share of it; else 0 */
+    size_t host_arena_bytes, heap_bytes;   /* the two parts of the host's peak */
     double lower_bound_s, plan_s;
     const char *limit, *costs, *numerics, *device;
     const char *weights; /* where they came from, in words */

@@ -196,7 +196,7 @@ TEST(state_is_checked_member_by_member)
         const char *from, *to, *part;
     } faults[] = {
         {"\"sluice checkpoint\"", "\"sluice something\"", "is not the state of a Sluice checkpoint"},
-        {"\"version\":1", "\"version\":2", "has version 2; this Sluice ("},
+        {"\"version\":2", "\"version\":3", "has version 3; this Sluice ("},
         {"\"step\":3", "\"step\":-3", "\"step\" is -3, but cannot be negative"},
         {"\"position\":12", "\"position\":-1", "\"position\" is -1"},
         {"\"updates\":2", "\"updates\":-2", "\"updates\" is -2"},

@@ -89,6 +89,7 @@ static void check_changes(const char *name, const char *with, const change *chan
 static const change changes[] = {
     {"model", "model byte-nano", REFUSED, "model "},
     {"data", "data '%o'", REFUSED, "other data"},
+    {"data-format", "data-format bytes", SAME, NULL}, /* the same tokens of the same files */
     {"val-data", "val-every 2 val-data '%o'", SAME, NULL},
     {"val-share", "val-every 2 val-share 0.1", REFUSED, "other data"},
     {"seqlen", "seqlen 64", REFUSED, "sequence length 32"},
@@ -97,6 +98,7 @@ static const change changes[] = {
     {"document-token", "document-token 32", SAME, NULL}, /* without --mask-documents */
     {"init-from", "init-from '%w'", SAME, NULL},         /* the checkpoint has the weights */
     {"init-from", "init-from /nowhere", SAME, NULL},     /* not even looked at */
+    {"from-scratch", "from-scratch true", SAME, NULL},
     {"steps", "steps 5", TOLD, "begun for 4 steps and goes on for 5"},
     {"precision", "precision bf16", REFUSED, "precision f32, but this one has bf16"},
     {"optimizer", "optimizer sgd", REFUSED, "optimizer adamw, but this one has sgd"},
@@ -133,7 +135,7 @@ static const change changes[] = {
 };
 
 /* Where a run comes from and goes to, and what it runs on: `kernels` stand for the device. */
-static const char *const not_of_a_run[] = {"out", "resume", "config", "device"};
+static const char *const not_of_a_run[] = {"out", "resume", "config", "device", "dry-run"};
 
 /* %o: another text; %w: the weights of another run. */
 static void fill_in(char out[1200], const char *options)
@@ -255,7 +257,8 @@ TEST(every_fact_of_the_model)
         {.name = "GELU", .flag = &m->gelu_tanh},
         {.name = "dropout", .number = &m->dropout},
     };
-    sl_identity before = {&then, 1, "kernels"}, after = {&now, 1, "kernels"};
+    sl_identity before = {.setup = &then, .data = 1, .numerics = "kernels"};
+    sl_identity after = {.setup = &now, .data = 1, .numerics = "kernels"};
     for (int64_t i = 0; i < SL_COUNT(facts); i++) {
         now = then;
         CHECK_OK(compare(&after, &before));
