@@ -85,7 +85,7 @@ try() { # one command line, without `sluice`
     train | sweep) env "${environment[@]}" "$sluice" $command "${first[@]}" --costs roofline "${arguments[@]}" --dry-run ;;
     models) "$sluice" models "${arguments[@]}" ;;
     init) # weights of a small model
-        arguments=("${arguments[@]/#llama3-1b/byte-test}")
+        arguments=("${arguments[@]/#llama3.2-1b/byte-test}")
         "$sluice" init "${arguments[@]}" ;;
     bench) known "bench ${arguments[0]}" "${arguments[@]:1}" ;;
     *) known "$command" "${arguments[@]}" ;;
@@ -95,6 +95,7 @@ try() { # one command line, without `sluice`
 
 # Files that lines of the documents speak of.
 printf '{"model": "byte-test", "data": "corpus", "seqlen": 32, "tokens-per-step": 64, "steps": 2}\n' > job.json
+"$sluice" init --model byte-test --out other --weights > /dev/null || fail "no folder with weights"
 "$sluice" plan --config job.json --costs roofline > /dev/null || fail "job.json does not plan"
 lines=0
 for document in "${documents[@]}"; do
