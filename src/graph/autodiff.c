@@ -82,7 +82,7 @@ static void drop_gradient(differentiation *d, sl_value of)
 static sl_status emit_add(differentiation *d, sl_value of, sl_value addend)
 {
     sl_node node = {.name = d->node.name,
-                    .op = SL_OP_ADD,
+                    .op = sl_op_of_role(SL_ROLE_ADD),
                     .n_in = 2,
                     .n_out = 1,
                     .block = d->node.block,
@@ -195,7 +195,7 @@ static void sum_what_was_there(differentiation *d, sl_node *node, int sums)
         const sl_node *other = &graph->nodes[i];
         if (other->block != node->block || other->phase != SL_PHASE_BACKWARD)
             return;
-        if (other->op == SL_OP_BIAS_GRAD && shares_bytes(graph, other->in[0], dx)) {
+        if (sl_op(other->op)->role == SL_ROLE_COLUMN_SUMS && shares_bytes(graph, other->in[0], dx)) {
             if (is_written_after(graph, i, other->out[0]))
                 return;
             node->out[sums] = other->out[0];
@@ -278,7 +278,7 @@ static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs,
                     .block = d->node.block,
                     .phase = SL_PHASE_BACKWARD};
     SL_ASSERT(n_in <= def->n_in && n_out <= def->n_out);
-    if (op == SL_OP_BIAS_GRAD) {
+    if (def->role == SL_ROLE_COLUMN_SUMS) {
         bool done;
         SL_TRY(sum_where_written(d, in[0], targets[0], &done));
         if (done)

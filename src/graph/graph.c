@@ -181,10 +181,9 @@ sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out)
 static sl_status add_output(sl_graph *graph, const sl_node *node, int k, const sl_type *type, sl_value *out)
 {
     const char *name = node->name;
-    bool context = node->op == SL_OP_ROPE && k == 1;
-    sl_value_class class = node->op == SL_OP_HEAD_LOSS ? SL_VALUE_LOSS
-                           : context                   ? SL_VALUE_CONTEXT
-                                                       : SL_VALUE_ACTIVATION;
+    const sl_op_def *def = sl_op(node->op);
+    bool context = def->makes_context >> k & 1u;
+    sl_value_class class = def->yields_loss ? SL_VALUE_LOSS : context ? SL_VALUE_CONTEXT : SL_VALUE_ACTIVATION;
     if (k > 0)
         SL_TRY(sl_region_printf(graph->region, &name, context ? "%s.kv" : "%s.%d", node->name, k));
     return sl_graph_add_value(graph, name, class, type, out);

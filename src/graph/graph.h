@@ -143,10 +143,12 @@ sl_status sl_graph_begin_block(sl_graph *graph, const char *name);
 sl_status sl_graph_input(sl_graph *graph, sl_input_kind kind, sl_value *out);
 /* dtype is the graph's. Asking again for a name gives the same value (tied weights). */
 sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out);
-/* Appends an op; types come from its shape rule. `out` gets n_out values. The second output of ROPE becomes class CONTEXT. */
+/* Appends an op; types come from its shape rule. `out` gets n_out values. An output that its op marks
+ * as context becomes class CONTEXT. */
 sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
                       int n_in, sl_value *out);
-/* Lays out the groups and, when training, differentiates: backward nodes block by block in reverse. `loss` is HEAD_LOSS's output. */
+/* Lays out the groups and, when training, differentiates: backward nodes block by block in reverse. `loss` is the output of an
+ * op that yields one. */
 sl_status sl_graph_finish(sl_graph *graph, sl_value loss);
 
 #endif

@@ -44,6 +44,22 @@ static void adamw_reference(const sl_launch *launch)
 static const sl_op_case adamw_cases[] = {SL_UPDATE_CASES(ATTRS)};
 #undef ATTRS
 
+static void adamw_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    sl_update_fill(launch, how);
+    sl_fill_squares(&launch->out[2], how->seed, SL_MAX_IN + 2, 0.1f); /* a mean of squares */
+}
+
+static void adamw_clear_stream(sl_attrs *attrs)
+{
+    attrs->adamw.stream = 0;
+}
+
+static void adamw_shorten(sl_attrs *attrs, int64_t count)
+{
+    attrs->adamw.decayed = SL_MIN(attrs->adamw.decayed, count);
+}
+
 const sl_op_def sl_op_adamw = {
     .name = "adamw",
     .category = SL_CAT_OPTIMIZER,
@@ -58,4 +74,8 @@ const sl_op_def sl_op_adamw = {
     .cases = adamw_cases,
     .n_cases = SL_COUNT(adamw_cases),
     .tolerance = {0, 0},
+    .clear_stream = adamw_clear_stream,
+    .linear = true,
+    .shorten = adamw_shorten,
+    .fill = adamw_fill,
 };

@@ -25,6 +25,7 @@
 #include <math.h>
 
 #include "ops/common.h"
+#include "ops/fill.h"
 
 static sl_status check(const char *op, const sl_attrs *attrs, const sl_type *q, const sl_type *kv,
                        const sl_type *segments)
@@ -266,6 +267,44 @@ static const sl_op_case attention_cases[] = {
 #undef X
 };
 
+static void attention_place(sl_attrs *attrs, const sl_chunk_place *place)
+{
+    attrs->attention.q_offset = place->slice_offset;
+    attrs->attention.sequence = place->seqlen;
+    attrs->attention.uniform = place->segment_rows;
+}
+
+static int64_t attention_clear_slice(sl_attrs *attrs)
+{
+    const int64_t offset = attrs->attention.q_offset;
+    attrs->attention.q_offset = 0;
+    attrs->attention.uniform = 0; /* where it gives the slice's end */
+    return offset;
+}
+
+/* Boundaries over m rows. For a case every other one is moved, so that lengths differ; the last is repeated. */
+static void fill_segments(sl_launch *launch, const sl_fill_rule *how, int segments, int q)
+{
+    const sl_operand *x = &launch->in[segments], *kv = holds_kv(&launch->in[q], &launch->in[q + 1]);
+    const int64_t m = kv->type.dim[0], boundaries = x->type.dim[0] - 1;
+    const int64_t wanted = how->op_case         ? SL_MAX(how->op_case->segments, 1)
+                           : how->sequences > 0 ? how->sequences
+                                                : boundaries;
+    const int64_t sequences = SL_MIN(wanted, boundaries);
+    const bool unequal = how->op_case && !launch->attrs.attention.uniform;
+    for (int64_t j = 0; j <= boundaries; j++) {
+        int64_t row = j < sequences ? m * j / sequences : m;
+        if (unequal && j % 2 && j < sequences)
+            row += m / (3 * sequences);
+        ((int32_t *) x->data)[j] = (int32_t) row;
+    }
+}
+
+static void attention_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    fill_segments(launch, how, 2, 0);
+}
+
 const sl_op_def sl_op_attention = {
     .name = "attention",
     .category = SL_CAT_ATTENTION,
@@ -279,6 +318,12 @@ const sl_op_def sl_op_attention = {
     .cases = attention_cases,
     .n_cases = SL_COUNT(attention_cases),
     .tolerance = {5e-6, 0.01},
+    .segments = 2,
+    .context_in = 1u << 1,
+    .place = attention_place,
+    .clear_slice = attention_clear_slice,
+    .representative = true,
+    .fill = attention_fill,
 };
 
 static sl_status attention_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -428,6 +473,47 @@ static const sl_op_case attention_bwd_cases[] = {
 #undef ATTRS
 #undef LONE_ATTRS
 
+static void attention_bwd_place(sl_attrs *attrs, const sl_chunk_place *place)
+{
+    attention_place(attrs, place);
+    attrs->attention.any_order = place->nondeterministic;
+}
+
+/* o and lse of the forward. */
+static void fill_result(sl_launch *backward)
+{
+    sl_launch forward = {.op = SL_OP_ATTENTION, .attrs = backward->attrs};
+    forward.in[0] = backward->in[1];
+    forward.in[1] = backward->in[2];
+    forward.in[2] = backward->in[5];
+    forward.out[0] = backward->in[3];
+    forward.out[1] = backward->in[4];
+    attention_reference(&forward);
+}
+
+/* Scores of unit variance over r rows: lse is about log r + 1/2, and o an average. */
+static void fill_plausible(sl_launch *backward, uint64_t seed)
+{
+    const sl_operand *lse = &backward->in[4], *segments = &backward->in[5];
+    int64_t heads = lse->type.dim[0], n = lse->type.dim[1], first, end;
+    int64_t m = sl_attention_places(&backward->attrs, &backward->in[1].type, &backward->in[2].type).m;
+    sl_fill_normal(&backward->in[3], seed, 3, 0.1f);
+    for (int64_t i = 0; i < n; i++) {
+        sl_attention_rows(&backward->attrs, segments->data, segments->type.dim[0], m, i, &first, &end);
+        for (int64_t head = 0; head < heads; head++)
+            sl_put(lse, head * n + i, (float) (log((double) (end - first)) + 0.5));
+    }
+}
+
+static void attention_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    fill_segments(launch, how, 5, 1);
+    if (how->op_case)
+        fill_result(launch);
+    else
+        fill_plausible(launch, how->seed);
+}
+
 const sl_op_def sl_op_attention_bwd = {
     .name = "attention_bwd",
     .category = SL_CAT_ATTENTION,
@@ -442,4 +528,11 @@ const sl_op_def sl_op_attention_bwd = {
     .cases = attention_bwd_cases,
     .n_cases = SL_COUNT(attention_bwd_cases),
     .tolerance = {1e-5, 0.012},
+    .backward = true,
+    .segments = 5,
+    .context_in = 1u << 2,
+    .context_out = 1u << 1,
+    .place = attention_bwd_place,
+    .clear_slice = attention_clear_slice,
+    .fill = attention_bwd_fill,
 };

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "ops/common.h"
+#include "ops/fill.h"
 #include "ops/noise.h"
 
 /* y = x * factor, or y = fma(x, factor, y). */
@@ -62,6 +63,8 @@ const sl_op_def sl_op_add = {
     .cases = add_cases,
     .n_cases = SL_COUNT(add_cases),
     .tolerance = {0, 0},
+    .any_values = true,
+    .role = SL_ROLE_ADD,
 };
 
 static sl_status scale_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -106,6 +109,9 @@ const sl_op_def sl_op_scale = {
     .cases = scale_cases,
     .n_cases = SL_COUNT(scale_cases),
     .tolerance = {0, 0},
+    .any_values = true,
+    .role = SL_ROLE_ACCUMULATE,
+    .role_attrs.scale.value = 1,
 };
 
 static sl_status cast_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -150,6 +156,7 @@ const sl_op_def sl_op_cast = {
     .cases = cast_cases,
     .n_cases = SL_COUNT(cast_cases),
     .tolerance = {0, 0},
+    .any_values = true,
 };
 
 static sl_status dropout_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -199,6 +206,22 @@ static const sl_op_case dropout_cases[] = {
      .accumulate = 1},
 };
 
+static void dropout_place(sl_attrs *attrs, const sl_chunk_place *place)
+{
+    attrs->dropout.first_row = place->first_row;
+}
+
+static void dropout_clear_stream(sl_attrs *attrs)
+{
+    attrs->dropout.stream = 0;
+    attrs->dropout.first_row = 0;
+}
+
+static void dropout_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    sl_fill_step(&launch->in[1], how->seed, 1);
+}
+
 const sl_op_def sl_op_dropout = {
     .name = "dropout",
     .category = SL_CAT_ELEMENTWISE,
@@ -212,4 +235,7 @@ const sl_op_def sl_op_dropout = {
     .cases = dropout_cases,
     .n_cases = SL_COUNT(dropout_cases),
     .tolerance = {0, 0},
+    .place = dropout_place,
+    .clear_stream = dropout_clear_stream,
+    .fill = dropout_fill,
 };

@@ -6,6 +6,7 @@
  * which is also what work() counts.
  */
 #include "ops/common.h"
+#include "ops/fill.h"
 
 static sl_status embedding_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
@@ -48,6 +49,16 @@ static const sl_op_case embedding_cases[] = {
     {.name = "bf16 wide", .in = {SL_T2(SL_BF16, 1000, 256), SL_T1(SL_I32, 300)}, .index_range = 1000},
 };
 
+static int64_t range_or(const sl_fill_rule *how, int64_t all)
+{
+    return how->op_case && how->op_case->index_range ? how->op_case->index_range : all;
+}
+
+static void embedding_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    sl_fill_index(&launch->in[1], how->seed, 1, range_or(how, launch->in[0].type.dim[0]));
+}
+
 const sl_op_def sl_op_embedding = {
     .name = "embedding",
     .category = SL_CAT_ELEMENTWISE,
@@ -60,6 +71,7 @@ const sl_op_def sl_op_embedding = {
     .cases = embedding_cases,
     .n_cases = SL_COUNT(embedding_cases),
     .tolerance = {0, 0},
+    .fill = embedding_fill,
 };
 
 static sl_status embedding_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -137,6 +149,11 @@ static const sl_op_case embedding_bwd_cases[] = {
      .index_range = 1},
 };
 
+static void embedding_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    sl_fill_index(&launch->in[1], how->seed, 1, range_or(how, launch->attrs.embedding.rows));
+}
+
 const sl_op_def sl_op_embedding_bwd = {
     .name = "embedding_bwd",
     .category = SL_CAT_REDUCTION,
@@ -149,4 +166,5 @@ const sl_op_def sl_op_embedding_bwd = {
     .cases = embedding_bwd_cases,
     .n_cases = SL_COUNT(embedding_bwd_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
+    .fill = embedding_bwd_fill,
 };

@@ -57,6 +57,7 @@ const sl_op_def sl_op_gelu = {
     .cases = gelu_cases,
     .n_cases = SL_COUNT(gelu_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
+    .any_values = true,
 };
 
 static sl_status gelu_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -134,4 +135,5 @@ const sl_op_def sl_op_gelu_bwd = {
     .cases = gelu_bwd_cases,
     .n_cases = SL_COUNT(gelu_bwd_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
+    .any_values = true,
 };

@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "ops/common.h"
+#include "ops/fill.h"
 #include "ops/head_loss.h"
 
 static sl_status check(const char *op, const sl_type *in)
@@ -106,6 +107,15 @@ static const sl_op_case head_loss_cases[] = {
     {.name = "bf16 many words", .in = {HEAD(SL_BF16, 5, 16, 17003)}, .index_range = 17003, .attrs.head = {2, -100}},
 };
 
+/* Logits of unit variance. */
+static void head_loss_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    const sl_operand *w = &launch->in[1];
+    int64_t range = how->op_case && how->op_case->index_range ? how->op_case->index_range : w->type.dim[0];
+    sl_fill_normal(w, how->seed, 1, 1 / sqrtf((float) w->type.dim[1]));
+    sl_fill_index(&launch->in[2], how->seed, 2, range);
+}
+
 const sl_op_def sl_op_head_loss = {
     .name = "head_loss",
     .category = SL_CAT_DOT_PRODUCT,
@@ -119,6 +129,8 @@ const sl_op_def sl_op_head_loss = {
     .n_cases = SL_COUNT(head_loss_cases),
     .tolerance = {2e-6, 2e-6},
     .workspace = head_loss_workspace,
+    .yields_loss = true,
+    .fill = head_loss_fill,
 };
 
 static sl_status head_loss_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -220,6 +232,12 @@ static const sl_op_case head_loss_bwd_cases[] = {
 };
 #undef HEAD
 
+static void head_loss_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    sl_fill_step(&launch->in[3], how->seed, launch->in[0].type.dim[0]);
+    head_loss_fill(launch, how);
+}
+
 const sl_op_def sl_op_head_loss_bwd = {
     .name = "head_loss_bwd",
     .category = SL_CAT_DOT_PRODUCT,
@@ -233,4 +251,5 @@ const sl_op_def sl_op_head_loss_bwd = {
     .n_cases = SL_COUNT(head_loss_bwd_cases),
     .tolerance = {5e-6, 0.012},
     .workspace = head_loss_bwd_workspace,
+    .fill = head_loss_bwd_fill,
 };

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "ops/common.h"
+#include "ops/fill.h"
 
 static sl_status layernorm_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
@@ -75,6 +76,7 @@ const sl_op_def sl_op_layernorm = {
     .cases = layernorm_cases,
     .n_cases = SL_COUNT(layernorm_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
+    .any_values = true,
 };
 
 static sl_status layernorm_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -170,6 +172,12 @@ static const sl_op_case layernorm_bwd_cases[] = {
 };
 #undef BWD
 
+static void layernorm_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    (void) how;
+    sl_fill_statistics(&launch->in[1], &launch->in[3], &launch->in[4], launch->attrs.norm.eps);
+}
+
 const sl_op_def sl_op_layernorm_bwd = {
     .name = "layernorm_bwd",
     .category = SL_CAT_REDUCTION,
@@ -184,4 +192,6 @@ const sl_op_def sl_op_layernorm_bwd = {
     .cases = layernorm_bwd_cases,
     .n_cases = SL_COUNT(layernorm_bwd_cases),
     .tolerance = {5e-6, SL_BF16_ULP},
+    .any_values = true,
+    .fill = layernorm_bwd_fill,
 };

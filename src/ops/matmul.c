@@ -143,6 +143,8 @@ const sl_op_def sl_op_matmul = {
     .cases = matmul_cases,
     .n_cases = SL_COUNT(matmul_cases),
     .tolerance = {5e-6, SL_BF16_ULP},
+    .any_values = true,
+    .representative = true,
 };
 
 /* The gradient of a bias: column sums. */
@@ -186,4 +188,6 @@ const sl_op_def sl_op_bias_grad = {
     .cases = bias_grad_cases,
     .n_cases = SL_COUNT(bias_grad_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
+    .any_values = true,
+    .role = SL_ROLE_COLUMN_SUMS,
 };

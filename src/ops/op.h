@@ -202,7 +202,8 @@ struct sl_gradient {
 
 /* A test case of an op: types and attributes; the conformance test fills the operands (seeded normal values; i32 operands by
  * `fill`) and compares every kernel with the reference. */
-typedef struct sl_op_case {
+typedef struct sl_op_case sl_op_case;
+struct sl_op_case {
     const char *name;
     sl_type in[SL_MAX_IN];
     sl_attrs attrs;
@@ -213,7 +214,34 @@ typedef struct sl_op_case {
     bool wide_out;     /* attention_bwd: dkv in f32 whatever the inputs' dtype */
     bool not_finite;   /* grad_gate: a partial is infinite; adamw, sgd: the gate says skip or, without one,
                             some gradients are not finite */
-} sl_op_case;
+};
+
+/* What the graph and the program need an op for. They look it up by its role and never by its name. */
+typedef enum sl_op_role {
+    SL_ROLE_NONE,
+    SL_ROLE_ADD,         /* out[0] = in[0] + in[1] */
+    SL_ROLE_ACCUMULATE,  /* out[0] += in[0] */
+    SL_ROLE_COLUMN_SUMS, /* out[0] += sums of in[0]'s columns: the gradient of a bias */
+    SL_ROLE_SUM_SQUARES, /* out[0] = sum of in[0]'s squares */
+    SL_ROLE_GRAD_GATE,   /* in: sums of squares, step parameters; out[0]: {factor, norm, skip, 0} */
+    SL_ROLE_COUNT
+} sl_op_role;
+
+/* Where a chunk stands in its step and in its sequence. */
+typedef struct sl_chunk_place {
+    int64_t first_row;     /* of the chunk among all tokens of the step */
+    int64_t slice_offset;  /* of the chunk in its sequence; 0 where sequences are packed */
+    int64_t seqlen;        /* tokens of a sequence */
+    int64_t segment_rows;  /* rows of every segment where all are alike; 0: only the operand tells */
+    bool nondeterministic; /* sums may be added in any order, so that their last bits differ from run to run */
+} sl_chunk_place;
+
+/* How operands are filled. */
+typedef struct sl_fill_rule {
+    uint64_t seed;
+    const sl_op_case *op_case; /* NULL: for timing */
+    int64_t sequences;         /* for timing: how many the segments hold; 0: as many as there is space for */
+} sl_fill_rule;
 
 typedef struct sl_op_def {
     const char *name;
@@ -243,9 +271,37 @@ typedef struct sl_op_def {
     double tolerance[2];
     /* Bytes of launch.workspace the reference itself needs; NULL: none. A device that falls back to the reference adds it. */
     size_t (*workspace)(const sl_launch *launch);
+
+    /* ---- for graph and program ---- */
+    sl_op_role role;
+    sl_attrs role_attrs; /* attributes with which it fills its role */
+    bool yields_loss;    /* out[0] is a model's loss */
+    /* Slices of a long sequence share the K/V of the whole sequence, the context. Bit k of makes_context: out[k] is context. Bit k of
+     * context_in and context_out: the operand spans the rows of all slices so far, where others see the slice's own rows. */
+    uint32_t makes_context, context_in, context_out;
+    /* Sets the attributes that depend on where the chunk stands; NULL: none does. */
+    void (*place)(sl_attrs *attrs, const sl_chunk_place *place);
+
+    /* ---- for costs ---- */
+    bool backward; /* hardware profiles know the rates of forward and backward apart */
+    int segments;  /* k > 0: in[k] holds the boundaries of packed sequences, on which time depends */
+    /* Clears what costs nothing: attributes that only say which part of a random stream a launch uses. NULL: none does. */
+    void (*clear_stream)(sl_attrs *attrs);
+    /* Returns the slice's offset and clears what follows from it. Launches that are equal then cost times on a straight line over
+     * the offset. NULL: time does not depend on it. */
+    int64_t (*clear_slice)(sl_attrs *attrs);
+    /* Time is proportional to the length of in[0]: a part of the elements may be timed instead of all. `shorten` fits the attributes
+     * to a part (NULL: they fit). */
+    bool linear;
+    void (*shorten)(sl_attrs *attrs, int64_t count);
+    bool any_values;     /* time depends on no operand's values, and no value spoils the result */
+    bool representative; /* stands for its category in the load behind which kernels are timed */
+    /* Operands that need more than normal values, or that belong together. NULL: normal values in all. */
+    void (*fill)(sl_launch *launch, const sl_fill_rule *rule);
 } sl_op_def;
 
 const sl_op_def *sl_op(sl_op_id id);
+sl_op_id sl_op_of_role(sl_op_role role);
 /* Bit k set: out[k] is read before it is written. */
 uint32_t sl_op_reads_out(const sl_launch *launch);
 

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "ops/common.h"
+#include "ops/fill.h"
 
 static float block_sum(const sl_operand *x, int64_t first, int64_t count, bool squares)
 {
@@ -104,6 +105,9 @@ const sl_op_def sl_op_sum_squares = {
     .cases = sum_squares_cases,
     .n_cases = SL_COUNT(sum_squares_cases),
     .tolerance = {0, 0},
+    .any_values = true,
+    .role = SL_ROLE_SUM_SQUARES,
+    .linear = true,
 };
 
 static sl_status grad_gate_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -135,6 +139,15 @@ static const sl_op_case grad_gate_cases[] = {
     {.name = "an infinite part", .in = {SL_T1(SL_F32, 20), SL_STEP_TYPE}, .not_finite = true},
 };
 
+static void grad_gate_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    const sl_operand *partial = &launch->in[0];
+    sl_fill_squares(partial, how->seed, 0, 1);
+    sl_fill_step(&launch->in[1], how->seed, 1);
+    if (how->op_case && how->op_case->not_finite)
+        sl_put(partial, partial->type.dim[0] / 2, INFINITY);
+}
+
 const sl_op_def sl_op_grad_gate = {
     .name = "grad_gate",
     .category = SL_CAT_REDUCTION,
@@ -146,4 +159,6 @@ const sl_op_def sl_op_grad_gate = {
     .cases = grad_gate_cases,
     .n_cases = SL_COUNT(grad_gate_cases),
     .tolerance = {0, 0},
+    .role = SL_ROLE_GRAD_GATE,
+    .fill = grad_gate_fill,
 };

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "ops/common.h"
+#include "ops/fill.h"
 
 static sl_status rmsnorm_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
@@ -65,6 +66,7 @@ const sl_op_def sl_op_rmsnorm = {
     .cases = rmsnorm_cases,
     .n_cases = SL_COUNT(rmsnorm_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
+    .any_values = true,
 };
 
 static sl_status rmsnorm_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -116,6 +118,12 @@ static const sl_op_case rmsnorm_bwd_cases[] = {
 };
 #undef BWD
 
+static void rmsnorm_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    (void) how;
+    sl_fill_statistics(&launch->in[1], NULL, &launch->in[3], launch->attrs.norm.eps);
+}
+
 const sl_op_def sl_op_rmsnorm_bwd = {
     .name = "rmsnorm_bwd",
     .category = SL_CAT_REDUCTION,
@@ -128,4 +136,6 @@ const sl_op_def sl_op_rmsnorm_bwd = {
     .cases = rmsnorm_bwd_cases,
     .n_cases = SL_COUNT(rmsnorm_bwd_cases),
     .tolerance = {5e-6, SL_BF16_ULP},
+    .any_values = true,
+    .fill = rmsnorm_bwd_fill,
 };

@@ -16,6 +16,7 @@
 #include "ops/rope.h"
 
 #include "ops/common.h"
+#include "ops/fill.h"
 
 static sl_status check_attrs(const char *op, const sl_attrs *attrs)
 {
@@ -142,6 +143,21 @@ static const sl_op_case rope_cases[] = {
 };
 #undef FWD
 
+/* Random positions where a case gives a range; else those of one sequence, as in training. */
+static void fill_positions(const sl_operand *x, const sl_fill_rule *how, int operand)
+{
+    if (how->op_case && how->op_case->index_range > 0)
+        sl_fill_index(x, how->seed, operand, how->op_case->index_range);
+    else
+        for (int64_t i = 0; i < x->type.dim[0]; i++)
+            ((int32_t *) x->data)[i] = (int32_t) i;
+}
+
+static void rope_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    fill_positions(&launch->in[1], how, 1);
+}
+
 const sl_op_def sl_op_rope = {
     .name = "rope",
     .category = SL_CAT_ELEMENTWISE,
@@ -154,6 +170,8 @@ const sl_op_def sl_op_rope = {
     .cases = rope_cases,
     .n_cases = SL_COUNT(rope_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
+    .makes_context = 1u << 1,
+    .fill = rope_fill,
 };
 
 static sl_status rope_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -223,6 +241,11 @@ static const sl_op_case rope_bwd_cases[] = {
 #undef BWD
 #undef LLAMA3
 
+static void rope_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    fill_positions(&launch->in[2], how, 2);
+}
+
 const sl_op_def sl_op_rope_bwd = {
     .name = "rope_bwd",
     .category = SL_CAT_ELEMENTWISE,
@@ -234,4 +257,5 @@ const sl_op_def sl_op_rope_bwd = {
     .cases = rope_bwd_cases,
     .n_cases = SL_COUNT(rope_bwd_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
+    .fill = rope_bwd_fill,
 };

@@ -33,6 +33,16 @@ static void sgd_reference(const sl_launch *launch)
 static const sl_op_case sgd_cases[] = {SL_UPDATE_CASES(ATTRS)};
 #undef ATTRS
 
+static void sgd_clear_stream(sl_attrs *attrs)
+{
+    attrs->sgd.stream = 0;
+}
+
+static void sgd_shorten(sl_attrs *attrs, int64_t count)
+{
+    attrs->sgd.decayed = SL_MIN(attrs->sgd.decayed, count);
+}
+
 const sl_op_def sl_op_sgd = {
     .name = "sgd",
     .category = SL_CAT_OPTIMIZER,
@@ -47,4 +57,8 @@ const sl_op_def sl_op_sgd = {
     .cases = sgd_cases,
     .n_cases = SL_COUNT(sgd_cases),
     .tolerance = {0, 0},
+    .clear_stream = sgd_clear_stream,
+    .linear = true,
+    .shorten = sgd_shorten,
+    .fill = sl_update_fill,
 };

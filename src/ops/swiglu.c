@@ -56,6 +56,7 @@ const sl_op_def sl_op_swiglu = {
     .cases = swiglu_cases,
     .n_cases = SL_COUNT(swiglu_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
+    .any_values = true,
 };
 
 static sl_status swiglu_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -106,4 +107,5 @@ const sl_op_def sl_op_swiglu_bwd = {
     .cases = swiglu_bwd_cases,
     .n_cases = SL_COUNT(swiglu_bwd_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
+    .any_values = true,
 };

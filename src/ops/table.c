@@ -19,6 +19,15 @@ const sl_op_def *sl_op(sl_op_id id)
     return table[id];
 }
 
+sl_op_id sl_op_of_role(sl_op_role role)
+{
+    for (int id = 0; id < SL_OP_COUNT; id++)
+        if (table[id]->role == role)
+            return (sl_op_id) id;
+    SL_ASSERT(!"every role has an op");
+    return SL_OP_COUNT;
+}
+
 uint32_t sl_op_reads_out(const sl_launch *launch)
 {
     const sl_op_def *def = sl_op(launch->op);

@@ -3,6 +3,7 @@
 #define SL_OPS_UPDATE_H
 
 #include "ops/common.h"
+#include "ops/fill.h"
 #include "ops/optimizer.h"
 
 /* Parameter and moments are like the gradient, the master is optional and last. */
@@ -52,6 +53,27 @@ static inline void sl_update_put_parameter(const sl_launch *launch, sl_update_ro
     } else {
         sl_update_put(launch, rounding, 0, i, value);
     }
+}
+
+/* Gradient, step, gate, parameter, first moment and master, which belong together. */
+static inline void sl_update_fill(sl_launch *launch, const sl_fill_rule *how)
+{
+    const sl_operand *g = &launch->in[0], *p = &launch->out[0];
+    const int last = sl_op(launch->op)->n_out - 1;
+    const sl_operand *master = &launch->out[last];
+    const bool not_finite = how->op_case && how->op_case->not_finite;
+    sl_fill_normal(g, how->seed, 0, 0.1f);
+    sl_fill_step(&launch->in[1], how->seed, 1);
+    sl_fill_gate(&launch->in[2], not_finite);
+    for (int64_t i = 0; not_finite && i < g->type.dim[0]; i += 13)
+        sl_put(g, i, i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -INFINITY);
+    sl_fill_normal(p, how->seed, SL_MAX_IN, 1);
+    sl_fill_normal(&launch->out[1], how->seed, SL_MAX_IN + 1, 0.1f);
+    if (!sl_present(master))
+        return;
+    sl_fill_normal(master, how->seed, SL_MAX_IN + last, 1);
+    for (int64_t i = 0; i < sl_type_count(&p->type); i++)
+        sl_put(p, i, sl_get(master, i));
 }
 
 /* ATTRS(decayed, stochastic) names the op's attributes. */

@@ -58,11 +58,6 @@ void sl_costs_launch(const sl_program *program, int32_t kind, sl_launch *launch)
             launch->out[i].type = task->out[i].type;
 }
 
-static bool is_backward(sl_op_id op)
-{
-    return op == SL_OP_ATTENTION_BWD;
-}
-
 static double device_seconds(const sl_hardware *hw, const sl_launch *launch, const sl_work *work)
 {
     sl_dtype dtype = launch->in[0].type.dtype == SL_I32 ? SL_F32 : launch->in[0].type.dtype;
@@ -72,7 +67,7 @@ static double device_seconds(const sl_hardware *hw, const sl_launch *launch, con
         arithmetic = work->hardware_flops / (peak * hw->matmul_efficiency[dtype]);
         break;
     case SL_CAT_ATTENTION:
-        arithmetic = work->hardware_flops / (peak * hw->attention_efficiency[dtype][is_backward(launch->op)]);
+        arithmetic = work->hardware_flops / (peak * hw->attention_efficiency[dtype][sl_op(launch->op)->backward]);
         break;
     default: /* bound by memory everywhere */
         break;

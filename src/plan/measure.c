@@ -235,15 +235,17 @@ static int32_t probe_kind(const job *j)
     return best;
 }
 
-/* Of an op's kinds the one with most arithmetic in one launch, or with least; -1: there is none. */
-static int32_t extreme_kind(const job *j, sl_op_id op, bool most)
+/* Of the kinds that represent a category the one with most arithmetic in one launch, or with least; -1: there is none. */
+static int32_t extreme_kind(const job *j, sl_category category, bool most)
 {
     const sl_program *p = j->program;
     int32_t best = -1;
-    for (int32_t k = 0; k < p->n_kinds; k++)
-        if (p->tasks[p->kinds[k].example].op == op &&
+    for (int32_t k = 0; k < p->n_kinds; k++) {
+        const sl_op_def *def = sl_op(p->tasks[p->kinds[k].example].op);
+        if (def->representative && def->category == category &&
             (best < 0 || (p->kinds[k].work.flops > p->kinds[best].work.flops) == most))
             best = k;
+    }
     return best;
 }
 
@@ -252,9 +254,9 @@ static double attention_share(const sl_program *p)
 {
     double attention = 0, all = 0;
     for (int32_t k = 0; k < p->n_kinds; k++) {
-        sl_op_id op = p->tasks[p->kinds[k].example].op;
+        const sl_op_def *def = sl_op(p->tasks[p->kinds[k].example].op);
         double flops = (double) p->kinds[k].work.flops * (double) p->kinds[k].count;
-        attention += op == SL_OP_ATTENTION || op == SL_OP_ATTENTION_BWD ? flops : 0;
+        attention += def->category == SL_CAT_ATTENTION ? flops : 0;
         all += flops;
     }
     return all > 0 ? attention / all : 0;
@@ -265,8 +267,8 @@ static double attention_share(const sl_program *p)
 static int choose_heaters(const job *j, sl_heater heaters[SL_MOST_HEATERS])
 {
     const double share = attention_share(j->program);
-    const int32_t kinds[SL_MOST_HEATERS] = {extreme_kind(j, SL_OP_MATMUL, true),
-                                            extreme_kind(j, SL_OP_ATTENTION, false)};
+    const int32_t kinds[SL_MOST_HEATERS] = {extreme_kind(j, SL_CAT_DOT_PRODUCT, true),
+                                            extreme_kind(j, SL_CAT_ATTENTION, false)};
     int n = 0;
     for (int i = 0; i < SL_MOST_HEATERS && kinds[0] >= 0; i++) {
         if (kinds[i] < 0)
@@ -393,7 +395,7 @@ static bool slice_ends(const job *j, int32_t kind, int32_t ends[2])
     sl_costs_launch(j->program, kind, &own);
     for (int32_t k = 0; k < j->program->n_kinds; k++) {
         sl_costs_launch(j->program, k, &other);
-        const int64_t before = other.attrs.attention.q_offset;
+        const int64_t before = sl_kind_slice_offset(&other);
         if (!sl_kind_are_slices(&own, &other) ||
             sl_kind_sequences(j->program, k) != sl_kind_sequences(j->program, kind))
             continue;
@@ -403,7 +405,7 @@ static bool slice_ends(const job *j, int32_t kind, int32_t ends[2])
         if (before > most)
             most = before, ends[1] = k;
     }
-    const int64_t before = own.attrs.attention.q_offset;
+    const int64_t before = sl_kind_slice_offset(&own);
     return alike > 3 && before > least && before < most;
 }
 
@@ -417,8 +419,8 @@ static sl_status interpolate_slices(job *j, const bool *fresh)
         sl_costs_launch(j->program, k, &at[2]);
         for (int e = 0; e < 2; e++)
             sl_costs_launch(j->program, ends[e], &at[e]);
-        const double first = (double) at[0].attrs.attention.q_offset, last = (double) at[1].attrs.attention.q_offset;
-        const double share = ((double) at[2].attrs.attention.q_offset - first) / (last - first);
+        const double first = (double) sl_kind_slice_offset(&at[0]), last = (double) sl_kind_slice_offset(&at[1]);
+        const double share = ((double) sl_kind_slice_offset(&at[2]) - first) / (last - first);
         double seconds[2] = {0, INFINITY}, *costs = j->costs->device_s;
         seconds[0] = costs[k] = costs[ends[0]] + share * (costs[ends[1]] - costs[ends[0]]);
         SL_TRY(sl_measure_cache_put(j->cache, j->keys[k], seconds, 2));
@@ -442,7 +444,7 @@ static sl_status measure_unknown(job *j)
             int32_t ends[2];
             sl_launch launch;
             sl_costs_launch(j->program, k, &launch);
-            if (sl_bench_any_numbers(&launch) != (pass == 0))
+            if (sl_op(launch.op)->any_values != (pass == 0))
                 continue;
             fresh[k] = !j->known[k] && !recall(j, k); /* a kind may look like one measured a moment ago */
             if (fresh[k] && !slice_ends(j, k, ends))

@@ -24,6 +24,8 @@ double sl_kind_shrink(sl_launch *launch);
 bool sl_kind_same(const sl_launch *a, const sl_launch *b);
 /* Attention of slices of one sequence: kinds that differ in what lies before the slice alone. Their times are on a straight line. */
 bool sl_kind_are_slices(const sl_launch *a, const sl_launch *b);
+/* Tokens of the sequence before the slice; 0 for ops whose time does not depend on it. */
+int64_t sl_kind_slice_offset(const sl_launch *launch);
 
 /* ---- measure_bench.c: a device to measure on ---- */
 
@@ -63,8 +65,6 @@ sl_status sl_bench_open(sl_bench *bench, const sl_bench_config *config);
  * products up to a fifth faster than its power allows for long. */
 sl_status sl_bench_open_hot(sl_bench *bench, const sl_bench_config *config, const sl_heater *heaters, int n_heaters);
 size_t sl_bench_operand_bytes(const sl_launch *launch);
-/* Operands may be any random numbers. Kinds of this sort are measured first: others spoil the memory painted for them. */
-bool sl_bench_any_numbers(const sl_launch *launch);
 /* Random operands at the start of both tiers' memory. `sequences` > 0: attention's. */
 sl_status sl_bench_fill(sl_bench *bench, sl_launch *launch, int64_t sequences);
 /* Points a launch at a tier's operands, and at `workspace` bytes behind them. */

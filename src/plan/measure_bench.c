@@ -104,19 +104,6 @@ sl_status sl_bench_open(sl_bench *b, const sl_bench_config *config)
     return open_bench(b, config, 0);
 }
 
-/* Sequences as this chunk has them: the operand has room for as many documents as might occur. */
-static void fill_segments(sl_launch *launch, int64_t sequences)
-{
-    int at = launch->op == SL_OP_ATTENTION ? 2 : launch->op == SL_OP_ATTENTION_BWD ? 5 : -1;
-    if (at < 0 || sequences <= 0)
-        return;
-    int32_t *boundary = launch->in[at].data;
-    int q = at == 2 ? 0 : 1;
-    int64_t rows = launch->in[launch->in[q + 1].type.rank ? q + 1 : q].type.dim[0];
-    for (int64_t j = 0; j < launch->in[at].type.dim[0]; j++)
-        boundary[j] = (int32_t) (rows * SL_MIN(j, sequences) / sequences);
-}
-
 /* Gives every operand an address from `base` on. */
 static void place_operands(sl_launch *launch, unsigned char *base)
 {
@@ -127,30 +114,6 @@ static void place_operands(sl_launch *launch, unsigned char *base)
     }
 }
 
-/* Kernels whose time depends on no value and whose results no value spoils. */
-bool sl_bench_any_numbers(const sl_launch *launch)
-{
-    switch (launch->op) {
-    case SL_OP_MATMUL:
-    case SL_OP_RMSNORM:
-    case SL_OP_RMSNORM_BWD:
-    case SL_OP_LAYERNORM:
-    case SL_OP_LAYERNORM_BWD:
-    case SL_OP_SWIGLU:
-    case SL_OP_SWIGLU_BWD:
-    case SL_OP_GELU:
-    case SL_OP_GELU_BWD:
-    case SL_OP_BIAS_GRAD:
-    case SL_OP_ADD:
-    case SL_OP_SCALE:
-    case SL_OP_CAST:
-    case SL_OP_SUM_SQUARES:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* The first `bytes` of the host arena become normal bf16 numbers, repeated with an odd period. */
 static sl_status paint(sl_bench *b, size_t bytes)
 {
@@ -158,9 +121,8 @@ static sl_status paint(sl_bench *b, size_t bytes)
     unsigned char *base = b->arena[SL_TIER_HOST];
     size_t period = NUMBERS * sl_dtype_bytes(SL_BF16), first = SL_MIN(bytes, period);
     if (b->painted < first) {
-        sl_launch draw = {.op = SL_OP_ADD};
-        draw.in[0] = (sl_operand){.type = sl_type_1d(SL_BF16, (int64_t) (first / 2)), .data = base};
-        SL_TRY(sl_op_fill(&draw, 1, NULL));
+        sl_operand numbers = {.type = sl_type_1d(SL_BF16, (int64_t) (first / 2)), .data = base};
+        sl_fill_normal(&numbers, 1, 0, 1);
         uint16_t *words = (uint16_t *) (void *) base;
         for (size_t i = 0; i < first / 2; i++) /* a zero before another number would be a denormal f32: slow on CPUs */
             words[i] = words[i] & 0x7fff ? words[i] : 0x3f80;
@@ -187,14 +149,14 @@ static sl_status issue_load(sl_bench *b, double seconds)
 
 /* Random operands as the op wants them. Attention's are large, and it is short: an accelerator that rests while they are drawn runs
  * at its highest clock for longer than REHEAT_SECONDS, and attention was predicted a fifth too fast. So it goes on with its load. */
-static sl_status draw_operands(sl_bench *b, sl_launch *launch)
+static sl_status draw_operands(sl_bench *b, sl_launch *launch, int64_t sequences)
 {
     double bytes = 0;
     for (int i = 0; i < SL_MAX_IN && sl_op(launch->op)->category == SL_CAT_ATTENTION; i++)
         bytes += (double) sl_type_bytes(&launch->in[i].type);
     SL_TRY(b->class->step_begin(b->device));
     double start = sl_clock_s();
-    sl_status loaded = issue_load(b, bytes / b->drawing), drawn = sl_op_fill(launch, 1, NULL);
+    sl_status loaded = issue_load(b, bytes / b->drawing), drawn = sl_op_fill_timed(launch, sequences);
     if (bytes > 0)
         b->drawing = bytes / SL_MAX(sl_clock_s() - start, 1e-9);
     sl_status ended = b->class->step_end(b->device);
@@ -206,12 +168,11 @@ static sl_status fill_at(sl_bench *b, sl_launch *launch, int64_t sequences, size
 {
     unsigned char *staging = b->arena[SL_TIER_HOST];
     place_operands(launch, staging);
-    if (sl_bench_any_numbers(launch))
+    if (sl_op(launch->op)->any_values)
         SL_TRY(paint(b, sl_bench_operand_bytes(launch)));
     else {
         b->painted = 0;
-        SL_TRY(draw_operands(b, launch));
-        fill_segments(launch, sequences);
+        SL_TRY(draw_operands(b, launch, sequences));
     }
     return b->class->write(b->device, SL_TIER_DEVICE, b->arena[SL_TIER_DEVICE] + offset, staging,
                            sl_bench_operand_bytes(launch));

@@ -6,15 +6,10 @@
 
 #define LARGEST_KIND ((size_t) 256 << 20) /* larger updates are measured on a part and scaled */
 
-static bool is_linear(sl_op_id op)
-{
-    return op == SL_OP_ADAMW || op == SL_OP_SGD || op == SL_OP_SUM_SQUARES;
-}
-
 double sl_kind_shrink(sl_launch *launch)
 {
     size_t bytes = sl_bench_operand_bytes(launch);
-    if (bytes <= LARGEST_KIND || !is_linear(launch->op))
+    if (bytes <= LARGEST_KIND || !sl_op(launch->op)->linear)
         return 1;
     int64_t whole = launch->in[0].type.dim[0], each = (int64_t) bytes / whole; /* bytes of an element, padding aside */
     int64_t part = (int64_t) LARGEST_KIND / each;
@@ -24,18 +19,15 @@ double sl_kind_shrink(sl_launch *launch)
     for (int k = 0; k < SL_MAX_OUT; k++)
         if (launch->out[k].type.dim[0] == whole)
             launch->out[k].type.dim[0] = part;
-    if (launch->op == SL_OP_ADAMW)
-        launch->attrs.adamw.decayed = SL_MIN(launch->attrs.adamw.decayed, part);
-    if (launch->op == SL_OP_SGD)
-        launch->attrs.sgd.decayed = SL_MIN(launch->attrs.sgd.decayed, part);
+    if (sl_op(launch->op)->shorten)
+        sl_op(launch->op)->shorten(&launch->attrs, part);
     return (double) whole / (double) part;
 }
 
 int64_t sl_kind_sequences(const sl_program *program, int32_t kind)
 {
     const sl_task *task = &program->tasks[program->kinds[kind].example];
-    bool is_attention = task->op == SL_OP_ATTENTION || task->op == SL_OP_ATTENTION_BWD;
-    if (!is_attention || task->chunk < 0 || task->chunk >= program->n_chunks)
+    if (!sl_op(task->op)->segments || task->chunk < 0 || task->chunk >= program->n_chunks)
         return 0;
     return SL_MAX(program->chunks[task->chunk].n_sequences, 1);
 }
@@ -75,12 +67,20 @@ bool sl_kind_same(const sl_launch *a, const sl_launch *b)
     return same;
 }
 
+int64_t sl_kind_slice_offset(const sl_launch *launch)
+{
+    sl_attrs attrs = launch->attrs;
+    int64_t (*clear_slice)(sl_attrs *) = sl_op(launch->op)->clear_slice;
+    return clear_slice ? clear_slice(&attrs) : 0;
+}
+
 bool sl_kind_are_slices(const sl_launch *a, const sl_launch *b)
 {
-    if (a->op != b->op || (a->op != SL_OP_ATTENTION && a->op != SL_OP_ATTENTION_BWD) || a->accumulate != b->accumulate)
+    int64_t (*clear_slice)(sl_attrs *) = sl_op(a->op)->clear_slice;
+    if (a->op != b->op || !clear_slice || a->accumulate != b->accumulate)
         return false;
     sl_attrs x = a->attrs, y = b->attrs;
-    x.attention.q_offset = y.attention.q_offset = 0;
-    x.attention.uniform = y.attention.uniform = 0; /* where it says the slice's place once more */
+    clear_slice(&x);
+    clear_slice(&y);
     return memcmp(&x, &y, sizeof x) == 0 && memcmp(&a->in[0].type, &b->in[0].type, sizeof a->in[0].type) == 0;
 }

@@ -64,8 +64,9 @@ sl_object sl_program_object(const char *name, sl_object_class class, size_t byte
 sl_status sl_program_add_object(builder *b, const sl_object *object, int32_t *out);
 sl_status sl_program_add_data(builder *b);
 sl_status sl_program_add_persistent(builder *b);
-/* The object, offset and type of a value as operand of a chunk's node; sets `accumulate` for parameter and context gradients. */
-sl_status sl_program_resolve(builder *b, int32_t chunk, const sl_node *node, sl_value value, int out_index, sl_use *use,
+/* The object, offset and type of a value as operand of a chunk's node: output `out_index`, or -1 for an input. `spans_slices`: of
+ * context it covers the rows of all slices so far. Sets `accumulate` for parameter and context gradients. */
+sl_status sl_program_resolve(builder *b, int32_t chunk, sl_value value, int out_index, bool spans_slices, sl_use *use,
                              uint32_t *accumulate);
 int32_t sl_program_position(const builder *b, int32_t chunk); /* within its round */
 int64_t sl_program_slice(const builder *b, int32_t chunk);    /* within its sequence */

@@ -17,12 +17,8 @@ typedef struct signature {
 sl_attrs sl_kind_attrs(const sl_task *task)
 {
     sl_attrs attrs = task->attrs;
-    if (task->op == SL_OP_DROPOUT)
-        attrs.dropout.stream = 0, attrs.dropout.first_row = 0;
-    else if (task->op == SL_OP_ADAMW)
-        attrs.adamw.stream = 0;
-    else if (task->op == SL_OP_SGD)
-        attrs.sgd.stream = 0;
+    if (sl_op(task->op)->clear_stream)
+        sl_op(task->op)->clear_stream(&attrs);
     return attrs;
 }
 

@@ -149,7 +149,7 @@ static sl_status chunk_object(builder *b, int32_t chunk, sl_value root, size_t b
 }
 
 /* A slice writes (or reads back) its own rows of the context; attention sees the rows of all slices so far. */
-static sl_status resolve_context(builder *b, int32_t chunk, const sl_node *node, sl_value root, int out_index,
+static sl_status resolve_context(builder *b, int32_t chunk, sl_value root, int out_index, bool spans_slices,
                                  sl_use *use, uint32_t *accumulate)
 {
     const sl_chunk *c = &b->program->chunks[chunk];
@@ -157,7 +157,7 @@ static sl_status resolve_context(builder *b, int32_t chunk, const sl_node *node,
     int32_t first_slice = chunk - (int32_t) sl_program_slice(b, chunk);
     size_t bytes = (size_t) b->program->config.chunking.seqlen * row_bytes;
     SL_TRY(chunk_object(b, first_slice, root, bytes, &use->object));
-    if (node->op == SL_OP_ATTENTION || node->op == SL_OP_ATTENTION_BWD) {
+    if (spans_slices) {
         use->type.dim[0] = c->slice_offset + c->tokens;
         if (out_index >= 0 && use->type.dim[0] < b->program->config.chunking.seqlen)
             *accumulate |= 1u << out_index; /* the last slice, run first, writes every row */
@@ -203,7 +203,7 @@ static sl_status resolve_gradient(builder *b, sl_value value, int out_index, sl_
     return SL_OK;
 }
 
-sl_status sl_program_resolve(builder *b, int32_t chunk, const sl_node *node, sl_value value, int out_index, sl_use *use,
+sl_status sl_program_resolve(builder *b, int32_t chunk, sl_value value, int out_index, bool spans_slices, sl_use *use,
                              uint32_t *accumulate)
 {
     const sl_chunk *c = &b->program->chunks[chunk];
@@ -227,7 +227,7 @@ sl_status sl_program_resolve(builder *b, int32_t chunk, const sl_node *node, sl_
     case SL_VALUE_CONTEXT:
     case SL_VALUE_CONTEXT_GRADIENT:
         if (b->sliced)
-            return resolve_context(b, chunk, node, root, out_index, use, accumulate);
+            return resolve_context(b, chunk, root, out_index, spans_slices, use, accumulate);
         break;
     default:
         break;

@@ -110,9 +110,10 @@ static sl_status add_other_blocks(builder *b, int32_t group)
             continue;
         const sl_param *param = &p->params[value->param];
         int64_t count = sl_type_count(&param->type);
-        sl_task task = new_task(SL_OP_SCALE, value->name);
+        const sl_op_id op = sl_op_of_role(SL_ROLE_ACCUMULATE);
+        sl_task task = new_task(op, value->name);
         task.accumulate = 1;
-        task.attrs.scale.value = 1;
+        task.attrs = sl_op(op)->role_attrs;
         task.in[0] = use_of(b->use_gradient[v], b->dtype, 0, count);
         task.out[0] = use_of(b->gradient[group], b->dtype, (int64_t) (param->offset / sl_dtype_bytes(b->dtype)), count);
         SL_TRY(add(b, &task));
@@ -123,7 +124,7 @@ static sl_status add_other_blocks(builder *b, int32_t group)
 static sl_status add_sum_squares(builder *b, int32_t r)
 {
     const group_run *run = &b->runs[r];
-    sl_task task = new_task(SL_OP_SUM_SQUARES, b->program->groups[run->group].name);
+    sl_task task = new_task(sl_op_of_role(SL_ROLE_SUM_SQUARES), b->program->groups[run->group].name);
     task.in[0] = use_of(b->gradient[run->group], b->dtype, run->first, run->count);
     task.out[0] = use_of(b->partials_object, SL_F32, r, 1);
     return add(b, &task);
@@ -197,7 +198,7 @@ sl_status sl_program_finish_updates(builder *b)
     sl_program *p = b->program;
     if (!has_norm(&p->config))
         return SL_OK;
-    sl_task gate = new_task(SL_OP_GRAD_GATE, "gradient norm");
+    sl_task gate = new_task(sl_op_of_role(SL_ROLE_GRAD_GATE), "gradient norm");
     gate.host_allowed = false;
     gate.in[0] = use_of(b->partials_object, SL_F32, 0, b->n_runs);
     gate.in[1] = use_of(p->step_object, SL_I32, 0, SL_STEP_WORDS);

@@ -265,7 +265,7 @@ sl_status sl_program_add_task(builder *b, const sl_task *task)
 
 static sl_status set_kind(builder *b, int32_t chunk, int32_t node, uint32_t plain_accumulate, sl_task *task)
 {
-    bool by_slice = b->sliced && (task->op == SL_OP_ATTENTION || task->op == SL_OP_ATTENTION_BWD);
+    bool by_slice = b->sliced && sl_op(task->op)->clear_slice;
     int64_t row = by_slice ? sl_program_slice(b, chunk) : b->variant[chunk];
     int32_t *slot = &b->kind_slots[(row * b->n_nodes + node) * 2 + (task->accumulate != plain_accumulate)];
     if (!*slot) {
@@ -276,38 +276,43 @@ static sl_status set_kind(builder *b, int32_t chunk, int32_t node, uint32_t plai
     return SL_OK;
 }
 
-/* Where the chunk stands in its sequence, and what is known of the segments without looking at them: the operand has room for as
- * many documents as may occur, so its type alone tells neither the cost nor that all are alike. */
-static void place_attention(const builder *b, const sl_chunk *chunk, sl_attrs *attrs)
+/* What is known of the segments without looking at them: the operand has space for as many documents as may occur, so its type
+ * alone tells neither the cost nor that all are alike. */
+static sl_chunk_place place_of(const builder *b, const sl_chunk *chunk)
 {
     const sl_program *p = b->program;
-    int64_t seqlen = p->config.chunking.seqlen;
-    bool uniform = p->config.max_segments == p->chunks[0].n_sequences; /* no room for documents within a sequence */
-    attrs->attention.q_offset = chunk->slice_offset;
-    attrs->attention.sequence = seqlen;
-    attrs->attention.uniform = !uniform ? 0 : b->sliced ? chunk->slice_offset + chunk->tokens : seqlen;
+    const int64_t seqlen = p->config.chunking.seqlen;
+    const bool alike = p->config.max_segments == p->chunks[0].n_sequences; /* no documents within a sequence */
+    return (sl_chunk_place){.first_row = chunk->first_sequence * seqlen + chunk->slice_offset,
+                            .slice_offset = chunk->slice_offset,
+                            .seqlen = seqlen,
+                            .segment_rows = !alike      ? 0
+                                            : b->sliced ? chunk->slice_offset + chunk->tokens
+                                                        : seqlen,
+                            .nondeterministic = p->config.any_order};
 }
 
 static sl_status add_node_task(builder *b, int32_t chunk, int32_t i)
 {
     const sl_node *node = &b->graph[0]->nodes[i];
-    const sl_chunk *c = &b->program->chunks[chunk];
     sl_task task = b->prototype[b->variant[chunk]][i];
     uint32_t plain = task.accumulate;
     task.chunk = chunk;
     task.round = (int32_t) (chunk / b->chunks_per_round);
-    if (node->op == SL_OP_DROPOUT)
-        task.attrs.dropout.first_row = c->first_sequence * b->program->config.chunking.seqlen + c->slice_offset;
-    else if (node->op == SL_OP_ATTENTION || node->op == SL_OP_ATTENTION_BWD)
-        place_attention(b, c, &task.attrs);
-    if (node->op == SL_OP_ATTENTION_BWD)
-        task.attrs.attention.any_order = b->program->config.any_order;
+    const sl_op_def *def = sl_op(node->op);
+    const sl_chunk_place place = place_of(b, &b->program->chunks[chunk]);
+    if (def->place)
+        def->place(&task.attrs, &place);
     for (int k = 0; k < node->n_in; k++)
-        if (node->in[k] != SL_NO_VALUE)
-            SL_TRY(sl_program_resolve(b, chunk, node, node->in[k], -1, &task.in[k], &task.accumulate));
+        if (node->in[k] != SL_NO_VALUE) {
+            const bool spans = def->context_in >> k & 1u;
+            SL_TRY(sl_program_resolve(b, chunk, node->in[k], -1, spans, &task.in[k], &task.accumulate));
+        }
     for (int k = 0; k < node->n_out; k++)
-        if (node->out[k] != SL_NO_VALUE)
-            SL_TRY(sl_program_resolve(b, chunk, node, node->out[k], k, &task.out[k], &task.accumulate));
+        if (node->out[k] != SL_NO_VALUE) {
+            const bool spans = def->context_out >> k & 1u;
+            SL_TRY(sl_program_resolve(b, chunk, node->out[k], k, spans, &task.out[k], &task.accumulate));
+        }
     SL_TRY(set_kind(b, chunk, i, plain, &task));
     SL_TRY(sl_program_add_task(b, &task));
     for (int k = 0; k < node->n_out; k++)
