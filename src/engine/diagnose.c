@@ -68,7 +68,7 @@ static sl_status scan_weights(sl_engine *engine, int32_t group, unsigned char *b
     const sl_program *p = engine->program;
     for (int32_t i = 0; i < p->groups[group].n_params && !culprit->found; i++) {
         const sl_param *param = &p->params[p->groups[group].first_param + i];
-        const sl_dtype dtype = p->config.precision == SL_PRECISION_F32 ? SL_F32 : SL_BF16;
+        const sl_dtype dtype = sl_policy_of(p->config.precision)->compute;
         const size_t size = sl_dtype_bytes(dtype), total = (size_t) sl_type_count(&param->type) * size;
         for (size_t done = 0; done < total && !culprit->found; done += PIECE) {
             size_t bytes = SL_MIN((size_t) PIECE, total - done);

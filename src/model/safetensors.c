@@ -61,7 +61,11 @@ size_t sl_file_dtype_bytes(sl_file_dtype dtype)
 
 sl_file_dtype sl_file_dtype_of(sl_dtype dtype)
 {
-    return dtype == SL_F32 ? SL_FILE_F32 : dtype == SL_BF16 ? SL_FILE_BF16 : SL_FILE_I32;
+    int file = 0;
+    while (file < SL_FILE_DTYPE_COUNT && strcmp(dtypes[file].name, sl_dtype_file_name(dtype)) != 0)
+        file++;
+    SL_ASSERT(file < SL_FILE_DTYPE_COUNT);
+    return (sl_file_dtype) file;
 }
 
 /* ---- header ---- */

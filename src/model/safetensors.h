@@ -39,7 +39,7 @@ typedef enum sl_file_dtype {
 } sl_file_dtype;
 const char *sl_file_dtype_name(sl_file_dtype dtype);
 size_t sl_file_dtype_bytes(sl_file_dtype dtype);
-sl_file_dtype sl_file_dtype_of(sl_dtype dtype); /* F32, BF16, I32 */
+sl_file_dtype sl_file_dtype_of(sl_dtype dtype);
 
 #define SL_FILE_MAX_RANK 8
 

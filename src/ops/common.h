@@ -43,7 +43,7 @@ static inline bool sl_present(const sl_operand *x)
 
 static inline float sl_get(const sl_operand *x, int64_t i)
 {
-    return x->type.dtype == SL_BF16 ? sl_bf16_to_f32(((const sl_bf16 *) x->data)[i]) : ((const float *) x->data)[i];
+    return sl_dtype_load(x->type.dtype, x->data, i);
 }
 
 static inline int32_t sl_get_i32(const sl_operand *x, int64_t i)
@@ -53,10 +53,7 @@ static inline int32_t sl_get_i32(const sl_operand *x, int64_t i)
 
 static inline void sl_put(const sl_operand *y, int64_t i, float value)
 {
-    if (y->type.dtype == SL_BF16)
-        ((sl_bf16 *) y->data)[i] = sl_f32_to_bf16(value);
-    else
-        ((float *) y->data)[i] = value;
+    sl_dtype_store(y->type.dtype, y->data, i, value);
 }
 
 static inline bool sl_accumulates(const sl_launch *launch, int k)

@@ -14,44 +14,7 @@
 #include <stdint.h>
 
 #include "core/status.h"
-
-typedef enum sl_dtype { SL_F32, SL_BF16, SL_I32, SL_DTYPE_COUNT } sl_dtype;
-
-static inline size_t sl_dtype_bytes(sl_dtype dtype)
-{
-    return dtype == SL_BF16 ? 2 : 4;
-}
-const char *sl_dtype_name(sl_dtype dtype);
-
-#define SL_MAX_RANK 3
-/* rank 0: the operand is absent. A scalar is rank 1, dim {1}. */
-typedef struct sl_type {
-    sl_dtype dtype;
-    int32_t rank;
-    int64_t dim[SL_MAX_RANK];
-} sl_type;
-
-static inline int64_t sl_type_count(const sl_type *type)
-{
-    int64_t count = type->rank ? 1 : 0;
-    for (int32_t i = 0; i < type->rank; i++)
-        count *= type->dim[i];
-    return count;
-}
-static inline size_t sl_type_bytes(const sl_type *type)
-{
-    return (size_t) sl_type_count(type) * sl_dtype_bytes(type->dtype);
-}
-static inline sl_type sl_type_1d(sl_dtype dtype, int64_t n)
-{
-    sl_type type = {dtype, 1, {n, 0, 0}};
-    return type;
-}
-static inline sl_type sl_type_2d(sl_dtype dtype, int64_t rows, int64_t columns)
-{
-    sl_type type = {dtype, 2, {rows, columns, 0}};
-    return type;
-}
+#include "tensor/type.h"
 
 typedef enum sl_op_id {
 #define SL_OP(ID, name) SL_OP_##ID,

@@ -37,12 +37,6 @@ uint32_t sl_op_reads_out(const sl_launch *launch)
     return ((launch->accumulate & def->can_accumulate) | def->updates) & present;
 }
 
-const char *sl_dtype_name(sl_dtype dtype)
-{
-    static const char *const names[SL_DTYPE_COUNT] = {"f32", "bf16", "i32"};
-    return (int) dtype >= 0 && dtype < SL_DTYPE_COUNT ? names[dtype] : "?";
-}
-
 const char *sl_type_format(const sl_type *type, char out[96])
 {
     const char *name = sl_dtype_name(type->dtype);
@@ -85,14 +79,14 @@ sl_status sl_expect(const char *op, const char *operand, const sl_type *type, sl
 sl_status sl_expect_float(const char *op, const char *operand, const sl_type *type, int32_t rank)
 {
     bool good = type->rank >= 1 && type->rank <= SL_MAX_RANK && (rank == 0 || type->rank == rank) &&
-                (type->dtype == SL_F32 || type->dtype == SL_BF16);
+                sl_dtype_is_float(type->dtype);
     for (int32_t i = 0; good && i < type->rank; i++)
         good = type->dim[i] >= 1;
     if (good)
         return SL_OK;
     char is[96];
-    return sl_fail(SL_E_INTERNAL, "%s: operand %s must be f32 or bf16 with %d dimension%s of at least 1 but is %s", op,
-                   operand, rank ? (int) rank : SL_MAX_RANK,
+    return sl_fail(SL_E_INTERNAL, "%s: operand %s must be floating-point with %d dimension%s of at least 1 but is %s",
+                   op, operand, rank ? (int) rank : SL_MAX_RANK,
                    rank == 1 ? ""
                    : rank    ? "s"
                              : "s at most",

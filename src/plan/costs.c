@@ -159,7 +159,7 @@ static void fill_machine(sl_costs *c, const sl_program *program, const sl_hardwa
         c->link_bytes_per_s_both[direction] = SL_MIN(hw->link_bandwidth_both, hw->link_bandwidth[direction]);
     }
     c->link_latency_s = hw->link_latency_s;
-    c->peak_flops = hw->peak_flops[program->config.precision == SL_PRECISION_F32 ? SL_F32 : SL_BF16];
+    c->peak_flops = hw->peak_flops[sl_policy_of(program->config.precision)->compute];
     if (hw->shared_cores) { /* a copy keeps memory busy: half of it is felt */
         c->copy_slowdown = 0.5;
         c->host_slowdown = 1; /* the very cores that compute runs on: nothing is gained by running beside it */

@@ -476,7 +476,7 @@ static sl_status measure(job *j, sl_device *device)
     c->link_latency_s = j->machine.latency_s;
     c->copy_slowdown = j->machine.copy_slowdown;
     c->host_slowdown = j->machine.host_slowdown;
-    c->peak_flops = hardware.peak_flops[j->program->config.precision == SL_PRECISION_F32 ? SL_F32 : SL_BF16];
+    c->peak_flops = hardware.peak_flops[sl_policy_of(j->program->config.precision)->compute];
     snprintf(c->source, sizeof c->source, "measured %s", device->class->numerics(device));
     return SL_OK;
 }

@@ -52,12 +52,6 @@ static inline bool has_norm(const sl_program_config *config)
     return config->gated || config->norm;
 }
 
-/* Of moments. */
-static inline sl_dtype state_dtype(const sl_program_config *config)
-{
-    return config->precision == SL_PRECISION_BF16 ? SL_BF16 : SL_F32;
-}
-
 /* objects.c */
 /* One that belongs to no block, chunk or round. */
 sl_object sl_program_object(const char *name, sl_object_class class, size_t bytes, int32_t group);

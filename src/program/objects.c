@@ -94,7 +94,7 @@ sl_status sl_program_add_persistent(builder *b)
 {
     sl_program *p = b->program;
     const sl_program_config *config = &p->config;
-    sl_dtype state = state_dtype(config);
+    sl_dtype state = sl_policy_of(config->precision)->moments;
     bool training = !config->forward_only, adamw = config->optimizer == SL_OPTIMIZER_ADAMW;
     int32_t **const tables[] = {&p->param_object, &p->moment1_object, &p->moment2_object, &p->master_object};
     for (int64_t i = 0; i < SL_COUNT(tables); i++)
@@ -106,7 +106,7 @@ sl_status sl_program_add_persistent(builder *b)
             SL_TRY(add_state(b, "moment1.", SL_CLASS_OPTIMIZER, g, state, &p->moment1_object[g]));
         if (training && adamw)
             SL_TRY(add_state(b, "moment2.", SL_CLASS_OPTIMIZER, g, state, &p->moment2_object[g]));
-        if (training && config->precision == SL_PRECISION_BF16_MASTER)
+        if (training && sl_policy_of(config->precision)->master)
             SL_TRY(add_state(b, "master.", SL_CLASS_OPTIMIZER, g, SL_F32, &p->master_object[g]));
     }
     return SL_OK;

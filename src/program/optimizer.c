@@ -139,7 +139,7 @@ static void set_adamw(const builder *b, int32_t r, sl_task *task)
     task->attrs.adamw.weight_decay = config->weight_decay;
     task->attrs.adamw.decayed = b->runs[r].decayed;
     task->attrs.adamw.stream = (uint64_t) r;
-    task->attrs.adamw.stochastic = config->precision == SL_PRECISION_BF16;
+    task->attrs.adamw.stochastic = sl_policy_of(config->precision)->stochastic;
 }
 
 static void set_sgd(const builder *b, int32_t r, sl_task *task)
@@ -149,14 +149,14 @@ static void set_sgd(const builder *b, int32_t r, sl_task *task)
     task->attrs.sgd.weight_decay = config->weight_decay;
     task->attrs.sgd.decayed = b->runs[r].decayed;
     task->attrs.sgd.stream = (uint64_t) r;
-    task->attrs.sgd.stochastic = config->precision == SL_PRECISION_BF16;
+    task->attrs.sgd.stochastic = sl_policy_of(config->precision)->stochastic;
 }
 
 static sl_status add_update(builder *b, int32_t r)
 {
     const sl_program *p = b->program;
     const group_run *run = &b->runs[r];
-    sl_dtype state = state_dtype(&p->config);
+    sl_dtype state = sl_policy_of(p->config.precision)->moments;
     bool adamw = p->config.optimizer == SL_OPTIMIZER_ADAMW;
     sl_task task = new_task(adamw ? SL_OP_ADAMW : SL_OP_SGD, p->groups[run->group].name);
     int master = adamw ? 3 : 2;

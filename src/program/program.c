@@ -45,12 +45,6 @@ int64_t sl_chunking_round(const sl_chunking *c, int64_t wanted)
     return wanted > 0 ? SL_MAX(SL_MIN(wanted, chunks) / slices * slices, slices) : chunks;
 }
 
-const char *sl_precision_name(sl_precision precision)
-{
-    static const char *const names[] = {"f32", "bf16", "bf16-master"};
-    return names[precision];
-}
-
 const char *sl_task_describe(const sl_program *program, int32_t task, char out[160])
 {
     const sl_task *t = &program->tasks[task];
@@ -134,7 +128,7 @@ static sl_status build_graph(builder *b, int64_t tokens, sl_graph_builder build,
 static sl_status build_graphs(builder *b, sl_program_owner *owner, sl_graph_builder build, void *context)
 {
     sl_program *p = b->program;
-    b->dtype = p->config.precision == SL_PRECISION_F32 ? SL_F32 : SL_BF16;
+    b->dtype = sl_policy_of(p->config.precision)->compute;
     p->config.max_segments = SL_MAX(p->config.max_segments, p->chunks[0].n_sequences); /* sequences are always apart */
     SL_TRY(build_graph(b, p->chunks[0].tokens, build, context, &owner->graph[0]));
     int32_t last = p->n_chunks - 1;

@@ -17,6 +17,7 @@
 
 #include "core/mem.h"
 #include "graph/graph.h"
+#include "tensor/policy.h"
 
 typedef enum sl_object_class {
     SL_CLASS_PARAMETER,
@@ -72,8 +73,6 @@ typedef struct sl_task_kind {
 /* A task's attributes as its kind has them: less those that only say which part of a random stream a launch uses. */
 sl_attrs sl_kind_attrs(const sl_task *task);
 
-typedef enum sl_precision { SL_PRECISION_F32, SL_PRECISION_BF16, SL_PRECISION_BF16_MASTER } sl_precision;
-const char *sl_precision_name(sl_precision precision); /* as --precision takes it */
 typedef enum sl_optimizer { SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_SGD } sl_optimizer;
 
 /* How tokens are cut. Fixed by model, sequence length and device kind, or by the user: never by a budget. */

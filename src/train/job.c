@@ -342,11 +342,7 @@ enum { MAX_DOCUMENTS = 256 }; /* kept apart per sequence; the help of --mask-doc
 static void resolve_program(const sl_options *o, sl_setup *setup)
 {
     sl_program_config *p = &setup->program;
-    if (sl_options_is_set(o, "precision"))
-        p->precision = is(o, "precision", "f32")    ? SL_PRECISION_F32
-                       : is(o, "precision", "bf16") ? SL_PRECISION_BF16
-                                                    : SL_PRECISION_BF16_MASTER;
-    else
+    if (!sl_options_is_set(o, "precision") || !sl_precision_find(sl_options_string(o, "precision"), &p->precision))
         p->precision = strcmp(setup->device, "cpu") == 0 ? SL_PRECISION_F32 : SL_PRECISION_BF16_MASTER;
     p->optimizer = is(o, "optimizer", "sgd") ? SL_OPTIMIZER_SGD : SL_OPTIMIZER_ADAMW;
     p->beta1 = (float) sl_options_f64(o, "beta1");

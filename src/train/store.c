@@ -71,8 +71,7 @@ sl_dtype sl_store_dtype(const sl_store *store, sl_part part)
 {
     if (part == SL_PART_WEIGHT)
         return store->program->params[0].type.dtype;
-    bool short_moments = store->program->config.precision == SL_PRECISION_BF16;
-    return part != SL_PART_MASTER && short_moments ? SL_BF16 : SL_F32;
+    return part == SL_PART_MASTER ? SL_F32 : sl_policy_of(store->program->config.precision)->moments;
 }
 
 /* Byte of the part's object at which the parameter begins. */
