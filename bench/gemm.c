@@ -24,7 +24,7 @@
 #include "core/bf16.h"
 #include "core/clock.h"
 #include "core/mem.h"
-#include "device/cpu/gemm.h"
+#include "device/cpu/gemm/gemm.h"
 
 typedef struct request {
     char library[32], dtype[8];

@@ -21,11 +21,12 @@ elif echo '#include <dnnl.h>' | $cc -E - >/dev/null 2>&1; then
     dnnl=(-ldnnl)
 fi
 cd "$work"
-for source in core/status core/log core/mem core/text core/fault core/clock core/pool device/cpu/gemm; do
+for source in core/status core/log core/mem core/text core/fault core/clock core/pool device/cpu/gemm/gemm; do
     $cc $flags -c "$root/src/$source.c"
 done
-$cc $flags $avx2 -c "$root/src/device/cpu/gemm_avx2.c"
-$cc $flags $avx512 -c "$root/src/device/cpu/gemm_avx512.c"
-$cc $flags $amx -c "$root/src/device/cpu/gemm_amx.c"
+vector() { $cc $flags -DSL_ISA="$1" -DSL_ISA_ID="SL_ISA_${1^^}" $2 -c "$root/src/device/cpu/gemm/gemm_vector.c" -o "gemm_$1.o"; }
+vector avx2 "$avx2"
+vector avx512 "$avx512"
+$cc $flags $amx -c "$root/src/device/cpu/gemm/gemm_amx.c"
 $cc $flags -DGEMM_AMX "$root/bench/gemm.c" ./*.o -o gemm "${dnnl[@]}" -lpthread -lm -ldl
 "${PYTHON:-python3}" "$root/bench/gemm_torch.py" ./gemm "$@"

@@ -11,7 +11,7 @@
 
 #include "core/clock.h"
 #include "core/mem.h"
-#include "device/cpu/kernel.h"
+#include "device/cpu/kernels/kernel.h"
 #include "ops/fill.h"
 
 static sl_pool *pool;

@@ -18,7 +18,7 @@
 #include "core/mem.h"
 #include "core/memory_limit.h"
 #include "core/pool.h"
-#include "device/cpu/kernel.h"
+#include "device/cpu/kernels/kernel.h"
 #include "device/nvidia.h"
 
 /* ---- what plugins may use: ops beside host memory with the CPU's kernels ---- */

@@ -9,7 +9,7 @@
 #include "bench/machine.h"
 #include "bench/system.h"
 #include "core/file.h"
-#include "device/cpu/kernel.h"
+#include "device/cpu/kernels/kernel.h"
 #include "device/throughput.h"
 #include "run_bench.h"
 

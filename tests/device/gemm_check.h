@@ -4,7 +4,7 @@
 #ifndef SL_TESTS_DEVICE_GEMM_CHECK_H
 #define SL_TESTS_DEVICE_GEMM_CHECK_H
 
-#include "device/cpu/gemm.h"
+#include "device/cpu/gemm/gemm.h"
 
 #include "core/bf16.h"
 #include "core/mem.h"

@@ -4,7 +4,7 @@
 
 #include "core/bf16.h"
 #include "core/mem.h"
-#include "device/cpu/kernel.h"
+#include "device/cpu/kernels/kernel.h"
 #include "ops/fill.h"
 
 static void make(sl_launch *launch, int64_t count, int64_t decayed)

@@ -14,7 +14,7 @@
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,avx512f,avx512bw,avx512vl,avx512dq")
 #endif
-#include "device/cpu/gemm_amx.c"
+#include "device/cpu/gemm/gemm_amx.c"
 #ifdef __clang__
 #pragma clang attribute pop
 #else

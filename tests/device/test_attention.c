@@ -2,7 +2,7 @@
  * take the first two; an absent output takes the third. All must agree, with any number of threads. */
 #include "core/bf16.h"
 #include "core/mem.h"
-#include "device/cpu/kernel.h"
+#include "device/cpu/kernels/kernel.h"
 #include "test.h"
 
 enum { N = 200, M = 330, HEADS = 4, KV_HEADS = 2, DIM = 40, Q = N * HEADS * DIM, KV = M * 2 * KV_HEADS * DIM };

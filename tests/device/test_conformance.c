@@ -18,7 +18,7 @@
  */
 #include "core/hash.h"
 #include "core/pool.h"
-#include "device/cpu/kernel.h"
+#include "device/cpu/kernels/kernel.h"
 #include "device/cuda_expected.h"
 #include "device/device.h"
 #include "ops/sensitivity.h"

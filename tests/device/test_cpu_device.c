@@ -4,7 +4,7 @@
 
 #include "core/clock.h"
 #include "core/mem.h"
-#include "device/cpu/cpu.h"
+#include "device/cpu/runtime/cpu.h"
 #include "test.h"
 
 static void nap(double seconds)

@@ -1,6 +1,6 @@
 /* FLOP per cycle: what is decided from a CPU's identity and a measurement, and what is measured on this machine. */
-#include "device/cpu/cpu.h"
-#include "device/cpu/throughput.h"
+#include "device/cpu/runtime/cpu.h"
+#include "device/cpu/runtime/throughput.h"
 #include "test.h"
 
 static sl_cpu_throughput decide(sl_isa isa, const char *vendor, int family, int model, double measured)

@@ -1,7 +1,7 @@
 /* The GEMM driver with every instruction set this machine has. */
 #include "device/gemm_check.h"
 
-#include "device/cpu/kernel.h"
+#include "device/cpu/kernels/kernel.h"
 
 TEST(avx512)
 {

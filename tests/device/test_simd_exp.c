@@ -8,19 +8,19 @@
 #define AVX2 __attribute__((target("avx2,fma")))
 #ifdef __clang__
 #pragma clang attribute push(AVX512, apply_to = function)
-#include "device/cpu/simd_math_avx512.h"
+#include "device/cpu/simd/simd_math_avx512.h"
 #pragma clang attribute pop
 #pragma clang attribute push(AVX2, apply_to = function)
-#include "device/cpu/simd_math_avx2.h"
+#include "device/cpu/simd/simd_math_avx2.h"
 #pragma clang attribute pop
 #else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,avx512f")
-#include "device/cpu/simd_math_avx512.h"
+#include "device/cpu/simd/simd_math_avx512.h"
 #pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
-#include "device/cpu/simd_math_avx2.h"
+#include "device/cpu/simd/simd_math_avx2.h"
 #pragma GCC pop_options
 #endif
 

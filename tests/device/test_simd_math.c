@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "core/bf16.h"
-#include "device/cpu/kernel.h"
+#include "device/cpu/kernels/kernel.h"
 #include "test.h"
 
 enum { COUNT = 1 << 16 };

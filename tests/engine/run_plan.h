@@ -3,7 +3,7 @@
 #define SL_TESTS_RUN_PLAN_H
 
 #include "core/pool.h"
-#include "device/cpu/kernel.h"
+#include "device/cpu/kernels/kernel.h"
 #include "device/sim/sim.h"
 #include "engine/engine.h"
 #include "random_program.h"

@@ -1,5 +1,5 @@
 /* The engine on the CPU with a plan made by hand: figures, peaks, heap, the culprit of a NaN, broken plans. */
-#include "device/cpu/cpu.h"
+#include "device/cpu/runtime/cpu.h"
 #include "engine/internal.h"
 #include "random_program.h"
 

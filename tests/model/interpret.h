@@ -12,7 +12,7 @@
 
 #include "core/bf16.h"
 #include "core/rng.h"
-#include "device/cpu/kernel.h"
+#include "device/cpu/kernels/kernel.h"
 #include "model/model.h"
 #include "model/safetensors.h"
 #include "program/program.h"
