@@ -12,7 +12,10 @@
 #include "core/clock.h"
 #include "core/mem.h"
 #include "device/cpu/kernels/kernel.h"
+#include "ops/attention.h"
 #include "ops/fill.h"
+#include "ops/norm.h"
+#include "ops/optimizer.h"
 
 static sl_pool *pool;
 static int threads;
@@ -135,12 +138,12 @@ static void time_attention(sl_dtype t, const char *label, int64_t n, int64_t m, 
                            int kv_heads, int dim)
 {
     sl_attrs attrs = {0};
-    attrs.attention.heads = heads;
-    attrs.attention.kv_heads = kv_heads;
-    attrs.attention.head_dim = dim;
-    attrs.attention.causal = 1;
-    attrs.attention.q_offset = m - n;
-    attrs.attention.scale = 0.125f;
+    sl_attention_set(&attrs)->heads = heads;
+    sl_attention_set(&attrs)->kv_heads = kv_heads;
+    sl_attention_set(&attrs)->head_dim = dim;
+    sl_attention_set(&attrs)->causal = 1;
+    sl_attention_set(&attrs)->q_offset = m - n;
+    sl_attention_set(&attrs)->scale = 0.125f;
     sl_type q = sl_type_2d(t, n, (int64_t) heads * dim), kv = sl_type_2d(t, m, 2 * (int64_t) kv_heads * dim);
     sl_type segments = sl_type_1d(SL_I32, sequences + 1), lse = sl_type_2d(SL_F32, heads, n);
     time_op(SL_OP_ATTENTION, label, (const sl_type[]){q, kv, segments}, 3, &attrs, 0);
@@ -151,7 +154,7 @@ static void time_norms(sl_dtype t, const char *label, int64_t n, int64_t d)
 {
     sl_type x = sl_type_2d(t, n, d), w = sl_type_1d(t, d), row = sl_type_1d(SL_F32, n);
     sl_attrs attrs = {0};
-    attrs.norm.eps = 1e-5f;
+    sl_norm_set(&attrs)->eps = 1e-5f;
     time_op(SL_OP_RMSNORM, label, (const sl_type[]){x, w}, 2, &attrs, 0);
     time_op(SL_OP_RMSNORM_BWD, label, (const sl_type[]){x, x, w, row}, 4, &attrs, 3);
     time_op(SL_OP_LAYERNORM, label, (const sl_type[]){x, w, w}, 3, &attrs, 0);
@@ -198,12 +201,12 @@ static void time_optimizers(void)
         static const char *const names[] = {"f32", "bf16", "bf16-master"};
         sl_launch launch = {.op = SL_OP_ADAMW};
         sl_dtype t = policy ? SL_BF16 : SL_F32, state = policy == 1 ? SL_BF16 : SL_F32;
-        launch.attrs.adamw.beta1 = 0.9f;
-        launch.attrs.adamw.beta2 = 0.999f;
-        launch.attrs.adamw.eps = 1e-8f;
-        launch.attrs.adamw.weight_decay = 0.1f;
-        launch.attrs.adamw.decayed = count;
-        launch.attrs.adamw.stochastic = policy == 1;
+        sl_adamw_set(&launch.attrs)->beta1 = 0.9f;
+        sl_adamw_set(&launch.attrs)->beta2 = 0.999f;
+        sl_adamw_set(&launch.attrs)->eps = 1e-8f;
+        sl_adamw_set(&launch.attrs)->weight_decay = 0.1f;
+        sl_adamw_set(&launch.attrs)->decayed = count;
+        sl_adamw_set(&launch.attrs)->stochastic = policy == 1;
         launch.in[0].type = launch.out[0].type = sl_type_1d(t, count);
         launch.in[1].type = sl_type_1d(SL_I32, SL_STEP_WORDS);
         launch.out[1].type = launch.out[2].type = sl_type_1d(state, count);

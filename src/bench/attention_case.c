@@ -7,6 +7,9 @@
 #include "core/bf16.h"
 #include "core/pages.h"
 #include "core/rng.h"
+#include "ops/attention.h"
+#include "ops/matmul.h"
+#include "ops/softmax.h"
 
 static int64_t items_of(const sl_attention_shape *s)
 {
@@ -119,13 +122,13 @@ sl_status sl_attention_read(sl_rig *rig, const sl_attention_case *c, int what, f
 static sl_attrs attention_attrs(const sl_attention_shape *s, int64_t offset)
 {
     sl_attrs attrs = {.raw = {0}};
-    attrs.attention.heads = attrs.attention.kv_heads = (int32_t) s->heads;
-    attrs.attention.head_dim = (int32_t) s->dim;
-    attrs.attention.causal = s->causal;
-    attrs.attention.q_offset = offset;
-    attrs.attention.scale = (float) (1 / sqrt((double) s->dim));
-    attrs.attention.sequence = s->seqlen;
-    attrs.attention.uniform = s->seqlen;
+    sl_attention_set(&attrs)->heads = sl_attention_set(&attrs)->kv_heads = (int32_t) s->heads;
+    sl_attention_set(&attrs)->head_dim = (int32_t) s->dim;
+    sl_attention_set(&attrs)->causal = s->causal;
+    sl_attention_set(&attrs)->q_offset = offset;
+    sl_attention_set(&attrs)->scale = (float) (1 / sqrt((double) s->dim));
+    sl_attention_set(&attrs)->sequence = s->seqlen;
+    sl_attention_set(&attrs)->uniform = s->seqlen;
     return attrs;
 }
 
@@ -185,7 +188,7 @@ sl_status sl_attention_tiled(sl_rig *rig, sl_region *region, const sl_attention_
         sl_launch *f = &c->forward[i];
         *f = (sl_launch){.op = SL_OP_ATTENTION, .attrs = attention_attrs(s, n > 1 ? first : 0)};
         if (visible < all)
-            f->attrs.attention.uniform = visible;
+            sl_attention_set(&f->attrs)->uniform = visible;
         f->in[0] = rows_of(&c->q, first, count);
         f->in[1] = rows_of(&c->kv, 0, visible);
         f->in[2] = segments;
@@ -194,7 +197,7 @@ sl_status sl_attention_tiled(sl_rig *rig, sl_region *region, const sl_attention_
         /* Slices go back in reverse; the first of them writes dkv, the others add to it. */
         sl_launch *b = &c->backward[slice];
         *b = (sl_launch){.op = SL_OP_ATTENTION_BWD, .attrs = f->attrs, .accumulate = slice > 0 ? 2 : 0};
-        b->attrs.attention.any_order = rig->any_order;
+        sl_attention_set(&b->attrs)->any_order = rig->any_order;
         b->in[0] = rows_of(&c->d_o, first, count);
         b->in[1] = f->in[0];
         b->in[2] = f->in[1];
@@ -222,8 +225,8 @@ sl_status sl_attention_tiled(sl_rig *rig, sl_region *region, const sl_attention_
 static sl_launch product(const sl_operand *a, const sl_operand *b, const sl_operand *c, int ta, int tb)
 {
     sl_launch launch = {.op = SL_OP_MATMUL};
-    launch.attrs.matmul.trans_a = ta;
-    launch.attrs.matmul.trans_b = tb;
+    sl_matmul_set(&launch.attrs)->trans_a = ta;
+    sl_matmul_set(&launch.attrs)->trans_b = tb;
     launch.in[0] = *a;
     launch.in[1] = *b;
     launch.out[0] = *c;
@@ -234,8 +237,8 @@ static sl_launch softmax(const sl_attention_shape *s, sl_op_id op, const sl_oper
                          const sl_operand *out)
 {
     sl_launch launch = {.op = op};
-    launch.attrs.softmax.scale = (float) (1 / sqrt((double) s->dim));
-    launch.attrs.softmax.causal = s->causal;
+    sl_softmax_set(&launch.attrs)->scale = (float) (1 / sqrt((double) s->dim));
+    sl_softmax_set(&launch.attrs)->causal = s->causal;
     launch.in[0] = *a;
     if (b)
         launch.in[1] = *b;

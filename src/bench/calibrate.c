@@ -8,6 +8,7 @@
 #include "bench/trial.h"
 #include "core/clock.h"
 #include "ops/fill.h"
+#include "ops/optimizer.h"
 
 enum { STEPS = 4, LAUNCH_STEPS = 20 };
 #define WARM_UP_SECONDS 1.5 /* until an accelerator's clock has settled */
@@ -168,8 +169,9 @@ static sl_status host_update(const char *device, int threads, bool quick, sl_dty
     sl_work work;
     sl_link_rig rig;
     double seconds = 0;
-    launch.attrs.adamw.beta1 = 0.9f, launch.attrs.adamw.beta2 = 0.95f, launch.attrs.adamw.eps = 1e-8f;
-    launch.attrs.adamw.decayed = n;
+    sl_adamw_set(&launch.attrs)->beta1 = 0.9f, sl_adamw_set(&launch.attrs)->beta2 = 0.95f,
+    sl_adamw_set(&launch.attrs)->eps = 1e-8f;
+    sl_adamw_set(&launch.attrs)->decayed = n;
     launch.in[0].type = launch.out[0].type = sl_type_1d(dtype, n);
     launch.in[1].type = sl_type_1d(SL_I32, SL_STEP_WORDS);
     for (int k = 1; k < (dtype == SL_BF16 ? 4 : 3); k++)

@@ -9,9 +9,9 @@
 
 #include "bench/bench.h"
 #include "bench/guard.h"
-#include "bench/op_shapes.h"
 #include "bench/roofline.h"
 #include "ops/fill.h"
+#include "ops/shapes.h"
 
 enum { GUARD_CASES = 2 };
 
@@ -171,19 +171,18 @@ static sl_status time_variant(const sl_bench_job *job, sl_rig *rig, const sl_roo
 static sl_status bench_op(const sl_bench_job *job, sl_rig *rig, const sl_roofline *roofline, sl_op_id op,
                           sl_dtype dtype, const sl_op_sizes *sizes, sl_table *t, sl_results *results)
 {
-    sl_op_variant variants[SL_MOST_VARIANTS];
-    int count = 0;
+    sl_op_shapes shapes;
     double excess;
     char what[160];
-    SL_TRY(sl_op_variants(op, dtype, sizes, variants, &count));
-    if (count == 0)
+    SL_TRY(sl_op_shapes_of(op, dtype, sizes, &shapes));
+    if (shapes.count == 0)
         return SL_OK;
     SL_TRY(check_op(rig, op, dtype, &excess));
     snprintf(what, sizeof what, "%s, %s, %s (in units of its tolerance)", sl_op(op)->name, sl_dtype_name(dtype),
              rig->class->numerics(rig->device));
     bool good = sl_guard(results, what, SL_MAX(excess, 0), 1);
-    for (int i = 0; i < count; i++)
-        SL_TRY(time_variant(job, rig, roofline, &variants[i], good, rig->class->numerics(rig->device), t));
+    for (int i = 0; i < shapes.count; i++)
+        SL_TRY(time_variant(job, rig, roofline, &shapes.variants[i], good, rig->class->numerics(rig->device), t));
     return SL_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "core/mem.h"
 #include "core/pages.h"
 #include "ops/fill.h"
+#include "ops/matmul.h"
 
 enum { SCRUB_BYTES = 24 << 20, MOST_STEPS = 10000, MOST_HEATS = 64 };
 #define HEATER_SECONDS 0.0015 /* of one product, about */
@@ -242,7 +243,7 @@ sl_status sl_rig_time(sl_rig *rig, const sl_launch *launches, int64_t count, int
 sl_status sl_rig_matmul(sl_rig *rig, sl_dtype dtype, int64_t m, int64_t n, int64_t k, sl_launch *launch)
 {
     *launch = (sl_launch){.op = SL_OP_MATMUL};
-    launch->attrs.matmul.trans_b = 1;
+    sl_matmul_set(&launch->attrs)->trans_b = 1;
     launch->in[0].type = sl_type_2d(dtype, m, k);
     launch->in[1].type = sl_type_2d(dtype, n, k);
     launch->out[0].type = sl_type_2d(dtype, m, n);

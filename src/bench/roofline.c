@@ -1,4 +1,5 @@
 #include "bench/roofline.h"
+#include "ops/scale.h"
 
 #include <math.h>
 
@@ -34,7 +35,7 @@ sl_status sl_roofline_stream(sl_rig *rig, sl_op_id op, size_t bytes, double seco
     sl_launch launch = {.op = op};
     sl_stats stats;
     size_t used = rig->used;
-    launch.attrs.scale.value = 0.5f;
+    sl_scale_set(&launch.attrs)->value = 0.5f;
     if (op != SL_OP_SCALE)
         launch.attrs = (sl_attrs){.raw = {0}};
     launch.in[0].type = launch.out[0].type = sl_type_2d(SL_F32, rows, columns);

@@ -17,6 +17,7 @@
 #include "core/pages.h"
 #include "core/pool.h"
 #include "device/throughput.h"
+#include "ops/matmul.h"
 
 static sl_cell rate_cell(double rate, double unit)
 {
@@ -346,8 +347,8 @@ static sl_status alignment_table(const sl_system_config *c, sl_results *results)
             int64_t n = side + (layout ? 0 : extra[i]);
             sl_launch launch = {.op = SL_OP_MATMUL};
             sl_stats stats;
-            launch.attrs.matmul.trans_b = layout == 0 || layout == 3;
-            launch.attrs.matmul.trans_a = layout >= 2;
+            sl_matmul_set(&launch.attrs)->trans_b = layout == 0 || layout == 3;
+            sl_matmul_set(&launch.attrs)->trans_a = layout >= 2;
             launch.in[0].type = launch.in[1].type = launch.out[0].type = sl_type_2d((sl_dtype) dtype, n, n);
             rig.used = 0;
             sl_status status = sl_rig_place(&rig, &launch);

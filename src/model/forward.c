@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "model/internal.h"
+#include "ops/attention.h"
+#include "ops/head_loss.h"
+#include "ops/matmul.h"
+#include "ops/rope.h"
 
 enum { NAME_BYTES = 160 };
 
@@ -64,7 +68,7 @@ sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value
                            sl_value residual)
 {
     sl_attrs attrs = {.raw = {0}};
-    attrs.matmul.trans_b = 1;
+    sl_matmul_set(&attrs)->trans_b = 1;
     return sl_forward_op(f, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, weight, bias, residual}, 4, NULL);
 }
 
@@ -72,19 +76,19 @@ sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv
 {
     sl_attrs rope = {.raw = {0}}, attention = {.raw = {0}};
     sl_value kv, q;
-    rope.rope.heads = attention.attention.heads = (int32_t) model->heads;
-    rope.rope.kv_heads = attention.attention.kv_heads = (int32_t) model->kv_heads;
-    rope.rope.head_dim = attention.attention.head_dim = (int32_t) model->head_dim;
-    rope.rope.style = model->rope_style;
+    sl_rope_set(&rope)->heads = sl_attention_set(&attention)->heads = (int32_t) model->heads;
+    sl_rope_set(&rope)->kv_heads = sl_attention_set(&attention)->kv_heads = (int32_t) model->kv_heads;
+    sl_rope_set(&rope)->head_dim = sl_attention_set(&attention)->head_dim = (int32_t) model->head_dim;
+    sl_rope_set(&rope)->style = model->rope_style;
     if (model->rope_style != SL_ROPE_NONE) {
-        rope.rope.theta = model->rope_theta;
-        rope.rope.factor = model->rope_factor;
-        rope.rope.low_freq_factor = model->rope_low_freq;
-        rope.rope.high_freq_factor = model->rope_high_freq;
-        rope.rope.original_context = model->rope_original_context;
+        sl_rope_set(&rope)->theta = model->rope_theta;
+        sl_rope_set(&rope)->factor = model->rope_factor;
+        sl_rope_set(&rope)->low_freq_factor = model->rope_low_freq;
+        sl_rope_set(&rope)->high_freq_factor = model->rope_high_freq;
+        sl_rope_set(&rope)->original_context = model->rope_original_context;
     }
-    attention.attention.causal = 1;
-    attention.attention.scale = (float) (1.0 / sqrt((double) model->head_dim));
+    sl_attention_set(&attention)->causal = 1;
+    sl_attention_set(&attention)->scale = (float) (1.0 / sqrt((double) model->head_dim));
     if (model->rope_style == SL_ROPE_NONE &&
         !f->graph->sliced) /* nothing to turn, no context to keep: where they lie */
         return sl_forward_op(f, SL_OP_ATTENTION, "attention", &attention,
@@ -105,8 +109,8 @@ sl_value sl_forward_head(sl_forward *f, const sl_model *model, sl_value x, sl_va
     int64_t block = 4096, most = SL_MAX(16, (INT64_C(1) << 28) / model->vocab / 16 * 16);
     while (block > 1024 && block * model->dim > INT64_C(1) << 22)
         block /= 2;
-    attrs.head.block = SL_MIN(f->graph->tokens, SL_MIN(most, block));
-    attrs.head.ignore = SL_TARGET_IGNORED;
+    sl_head_set(&attrs)->block = SL_MIN(f->graph->tokens, SL_MIN(most, block));
+    sl_head_set(&attrs)->ignore = SL_TARGET_IGNORED;
     return sl_forward_op(f, SL_OP_HEAD_LOSS, "loss", &attrs,
                          (const sl_value[]){x, weight, sl_forward_input(f, SL_INPUT_TARGETS)}, 3, NULL);
 }

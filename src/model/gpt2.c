@@ -14,6 +14,9 @@
 #include <string.h>
 
 #include "model/internal.h"
+#include "ops/dropout.h"
+#include "ops/gelu.h"
+#include "ops/norm.h"
 
 typedef struct layer_scope {
     const sl_model *model;
@@ -34,7 +37,7 @@ static sl_value norm(sl_forward *f, const sl_model *model, const char *name, con
 {
     char weight[64], bias[64], file_weight[64], file_bias[64];
     sl_attrs attrs = {.raw = {0}};
-    attrs.norm.eps = model->norm_eps;
+    sl_norm_set(&attrs)->eps = model->norm_eps;
     snprintf(weight, sizeof weight, "%s.weight", name);
     snprintf(bias, sizeof bias, "%s.bias", name);
     snprintf(file_weight, sizeof file_weight, "%s.weight", file_name);
@@ -69,8 +72,8 @@ static sl_value linear(sl_forward *f, const layer_scope *at, const char *name, c
 static sl_value dropout(sl_forward *f, const sl_model *model, const char *name, uint32_t stream, sl_value x)
 {
     sl_attrs attrs = {.raw = {0}};
-    attrs.dropout.probability = model->dropout;
-    attrs.dropout.stream = stream;
+    sl_dropout_set(&attrs)->probability = model->dropout;
+    sl_dropout_set(&attrs)->stream = stream;
     return sl_forward_op(f, SL_OP_DROPOUT, name, &attrs, (const sl_value[]){x, sl_forward_input(f, SL_INPUT_STEP)}, 2,
                          NULL);
 }
@@ -101,7 +104,7 @@ static sl_value layer(sl_forward *f, const layer_scope *at, sl_value x)
     const sl_model *model = at->model;
     char group[48];
     sl_attrs gelu = {.raw = {0}};
-    gelu.gelu.tanh = model->gelu_tanh;
+    sl_gelu_set(&gelu)->tanh = model->gelu_tanh;
     f->group = group;
     snprintf(group, sizeof group, "%s.attention", f->scope);
     sl_value h = norm(f, model, "attention_norm", at->prefix, "ln_1", x);

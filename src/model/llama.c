@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "model/internal.h"
+#include "ops/norm.h"
 
 /* Hugging Face's normal(0, initializer_range), or Glorot's variance 2/(in+out) cut at 3 sigma. */
 static void set_linear_init(const sl_model *model, int64_t in, int64_t out, sl_forward_param *param)
@@ -28,7 +29,7 @@ static sl_value norm(sl_forward *f, const sl_model *model, const char *name, con
     sl_attrs attrs = {.raw = {0}};
     sl_forward_param param = {.name = name, .rows = model->dim, .init = SL_INIT_ONES, .n_parts = 1, .prefix = prefix};
     param.parts[0] = (sl_param_part){file_name, 0, model->dim, false, 0};
-    attrs.norm.eps = model->norm_eps;
+    sl_norm_set(&attrs)->eps = model->norm_eps;
     sl_value weight = sl_forward_parameter(f, &param);
     return sl_forward_op(f, SL_OP_RMSNORM, name, &attrs, (const sl_value[]){x, weight}, 2, NULL);
 }

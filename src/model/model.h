@@ -6,6 +6,7 @@
 #define SL_MODEL_MODEL_H
 
 #include "graph/graph.h"
+#include "ops/rope.h"
 
 typedef struct sl_model sl_model;
 #define SL_MODEL_KEPT_BYTES 2048

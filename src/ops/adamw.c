@@ -7,25 +7,28 @@
  * With bf16 moments and beta2 = .999, rounding to nearest freezes v (a change of .1 % is under half an ulp): hence stochastic
  * rounding, whose noise is drawn by the element's place.
  */
+#include "ops/optimizer.h"
+#include "ops/shapes.h"
 #include "ops/update.h"
 
 static sl_status adamw_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
-    return sl_update_infer("adamw", attrs->adamw.decayed, in, out, 2);
+    return sl_update_infer("adamw", sl_adamw_attrs(attrs)->decayed, in, out, 2);
 }
 
 static void adamw_reference(const sl_launch *launch)
 {
     const sl_operand *master = &launch->out[3];
     const float *gate = launch->in[2].data;
-    const sl_update_rounding rounding = {launch->attrs.adamw.stochastic != 0, launch->attrs.adamw.stream};
+    const sl_update_rounding rounding = {sl_adamw_attrs(&launch->attrs)->stochastic != 0,
+                                         sl_adamw_attrs(&launch->attrs)->stream};
     if (sl_gate_skips(gate))
         return;
     sl_adamw_scalars s = sl_adamw_prepare(&launch->attrs, launch->in[1].data, gate);
     for (int64_t i = 0; i < sl_type_count(&launch->in[0].type); i++) {
         float p = sl_update_get_parameter(launch, master, i);
         float m = sl_get(&launch->out[1], i), v = sl_get(&launch->out[2], i);
-        float decay = i < launch->attrs.adamw.decayed ? s.decay : 1;
+        float decay = i < sl_adamw_attrs(&launch->attrs)->decayed ? s.decay : 1;
         sl_adamw_element(&s, decay, sl_get(&launch->in[0], i), &p, &m, &v);
         sl_update_put(launch, rounding, 1, i, m);
         sl_update_put(launch, rounding, 2, i, v);
@@ -33,14 +36,9 @@ static void adamw_reference(const sl_launch *launch)
     }
 }
 
-#define ATTRS(n_decayed, is_stochastic)   \
-    .attrs.adamw = {.beta1 = 0.9f,        \
-                    .beta2 = 0.999f,      \
-                    .eps = 1e-8f,         \
-                    .weight_decay = 0.1f, \
-                    .decayed = n_decayed, \
-                    .stream = 7,          \
-                    .stochastic = is_stochastic}
+#define ATTRS(n_decayed, is_stochastic)                                                                                \
+    .attrs = SL_ATTRS(adamw, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.1f, .decayed = n_decayed, \
+                      .stream = 7, .stochastic = is_stochastic)
 static const sl_op_case adamw_cases[] = {SL_UPDATE_CASES(ATTRS)};
 #undef ATTRS
 
@@ -52,12 +50,22 @@ static void adamw_fill(sl_launch *launch, const sl_fill_rule *how)
 
 static void adamw_clear_stream(sl_attrs *attrs)
 {
-    attrs->adamw.stream = 0;
+    sl_adamw_set(attrs)->stream = 0;
 }
 
 static void adamw_shorten(sl_attrs *attrs, int64_t count)
 {
-    attrs->adamw.decayed = SL_MIN(attrs->adamw.decayed, count);
+    sl_adamw_set(attrs)->decayed = SL_MIN(sl_adamw_attrs(attrs)->decayed, count);
+}
+
+static sl_status adamw_shapes(sl_op_shapes *shapes)
+{
+    for (int master = 0; master < (shapes->dtype == SL_BF16 ? 2 : 1); master++)
+        SL_TRY(
+            sl_update_shapes(shapes, master,
+                             SL_ATTRS(adamw, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
+                                      .decayed = shapes->sizes.p, .stochastic = shapes->dtype == SL_BF16 && !master)));
+    return SL_OK;
 }
 
 const sl_op_def sl_op_adamw = {
@@ -65,6 +73,7 @@ const sl_op_def sl_op_adamw = {
     .category = SL_CAT_OPTIMIZER,
     .n_in = 3,
     .n_out = 4,
+    .attrs_bytes = sizeof(struct sl_adamw_attrs),
     .optional_in = 1u << 2,
     .optional_out = 1u << 3,
     .updates = 0xf,
@@ -78,4 +87,5 @@ const sl_op_def sl_op_adamw = {
     .linear = true,
     .shorten = adamw_shorten,
     .fill = adamw_fill,
+    .shapes = adamw_shapes,
 };

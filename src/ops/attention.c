@@ -26,12 +26,14 @@
 
 #include "ops/common.h"
 #include "ops/fill.h"
+#include "ops/shapes.h"
 
 static sl_status check(const char *op, const sl_attrs *attrs, const sl_type *q, const sl_type *kv,
                        const sl_type *segments)
 {
-    int heads = attrs->attention.heads, kv_heads = attrs->attention.kv_heads, e = attrs->attention.head_dim;
-    long long offset = attrs->attention.q_offset;
+    int heads = sl_attention_attrs(attrs)->heads, kv_heads = sl_attention_attrs(attrs)->kv_heads,
+        e = sl_attention_attrs(attrs)->head_dim;
+    long long offset = sl_attention_attrs(attrs)->q_offset;
     if (heads < 1 || kv_heads < 1 || heads % kv_heads || e < 1 || e > SL_ATTENTION_MAX_HEAD_DIM)
         return sl_fail(
             SL_E_INTERNAL,
@@ -55,26 +57,26 @@ static sl_status check(const char *op, const sl_attrs *attrs, const sl_type *q, 
 static double double_pairs(const sl_attrs *attrs, const sl_type *q, const sl_type *kv, const sl_type *segments)
 {
     double n = (double) q->dim[0], m = (double) (kv->rank ? kv : q)->dim[0],
-           offset = (double) attrs->attention.q_offset;
-    double sequence = (double) attrs->attention.sequence;
+           offset = (double) sl_attention_attrs(attrs)->q_offset;
+    double sequence = (double) sl_attention_attrs(attrs)->sequence;
     if (sequence == 0)
         sequence = m / (double) (segments->dim[0] - 1);
     if (sequence < n) /* packed: n / sequence of them */
-        return (attrs->attention.causal ? 1 : 2) * n * sequence;
-    return attrs->attention.causal ? n * (2 * offset + n) : 2 * n * m;
+        return (sl_attention_attrs(attrs)->causal ? 1 : 2) * n * sequence;
+    return sl_attention_attrs(attrs)->causal ? n * (2 * offset + n) : 2 * n * m;
 }
 
 static sl_status attention_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
     SL_TRY(check("attention", attrs, &in[0], &in[1], &in[2]));
     out[0] = sl_type_2d(in[0].dtype, in[0].dim[0], sl_attention_places(attrs, &in[0], &in[1]).o_stride);
-    out[1] = sl_type_2d(SL_F32, attrs->attention.heads, in[0].dim[0]);
+    out[1] = sl_type_2d(SL_F32, sl_attention_attrs(attrs)->heads, in[0].dim[0]);
     return SL_OK;
 }
 
 static double width(const sl_attrs *attrs)
 {
-    return (double) attrs->attention.heads * attrs->attention.head_dim;
+    return (double) sl_attention_attrs(attrs)->heads * sl_attention_attrs(attrs)->head_dim;
 }
 
 static void attention_work(const sl_launch *launch, sl_work *work)
@@ -91,7 +93,8 @@ typedef struct head_view {
 
 static head_view view_head(const sl_attrs *attrs, const sl_type *q, const sl_type *kv, int64_t head)
 {
-    int64_t e = attrs->attention.head_dim, h = attrs->attention.heads, g = attrs->attention.kv_heads;
+    int64_t e = sl_attention_attrs(attrs)->head_dim, h = sl_attention_attrs(attrs)->heads,
+            g = sl_attention_attrs(attrs)->kv_heads;
     int64_t kv_head = head / (h / g);
     sl_attention_layout at = sl_attention_places(attrs, q, kv);
     head_view view = {e,
@@ -122,8 +125,8 @@ static void attention_reference(const sl_launch *launch)
 {
     const sl_operand *q = &launch->in[0], *kv = holds_kv(q, &launch->in[1]), *segments = &launch->in[2];
     int64_t n = q->type.dim[0], m = kv->type.dim[0];
-    double scale = launch->attrs.attention.scale;
-    for (int64_t head = 0; head < launch->attrs.attention.heads; head++) {
+    double scale = sl_attention_attrs(&launch->attrs)->scale;
+    for (int64_t head = 0; head < sl_attention_attrs(&launch->attrs)->heads; head++) {
         head_view at = view_head(&launch->attrs, &q->type, &launch->in[1].type, head);
         for (int64_t i = 0; i < n; i++) {
             int64_t first, end, query = i * at.q_width + at.head;
@@ -213,23 +216,12 @@ static sl_status attention_gradient(sl_gradient *gradient)
     X("bf16 qkv in place, odd head, packed", SL_BF16, 49, 4, 2, 20, 1, 7, 4)  \
     X("bf16 qkv in place, many heads, packed", SL_BF16, 200, 12, 12, 64, 1, 6, 4)
 
-#define ATTRS(h, g, e, is_causal, offset, alike)           \
-    .attrs.attention = {.heads = h,                        \
-                        .kv_heads = g,                     \
-                        .head_dim = e,                     \
-                        .causal = is_causal,               \
-                        .q_offset = offset,                \
-                        .scale = e == 64 ? 0.125f : 0.21f, \
-                        .uniform = alike}
-#define LONE_ATTRS(h, g, e, n, offset, any)                \
-    .attrs.attention = {.heads = h,                        \
-                        .kv_heads = g,                     \
-                        .head_dim = e,                     \
-                        .causal = 1,                       \
-                        .q_offset = offset,                \
-                        .scale = e == 64 ? 0.125f : 0.21f, \
-                        .any_order = any,                  \
-                        .uniform = (n) + (offset)}
+#define ATTRS(h, g, e, is_causal, offset, alike)                                                                    \
+    .attrs = SL_ATTRS(attention, .heads = h, .kv_heads = g, .head_dim = e, .causal = is_causal, .q_offset = offset, \
+                      .scale = e == 64 ? 0.125f : 0.21f, .uniform = alike)
+#define LONE_ATTRS(h, g, e, n, offset, any)                                                                 \
+    .attrs = SL_ATTRS(attention, .heads = h, .kv_heads = g, .head_dim = e, .causal = 1, .q_offset = offset, \
+                      .scale = e == 64 ? 0.125f : 0.21f, .any_order = any, .uniform = (n) + (offset))
 
 static const sl_op_case attention_cases[] = {
 #define X(label, t, n, m, h, g, e, is_causal, offset, boundaries, sequences, acc, wide)     \
@@ -269,16 +261,16 @@ static const sl_op_case attention_cases[] = {
 
 static void attention_place(sl_attrs *attrs, const sl_chunk_place *place)
 {
-    attrs->attention.q_offset = place->slice_offset;
-    attrs->attention.sequence = place->seqlen;
-    attrs->attention.uniform = place->segment_rows;
+    sl_attention_set(attrs)->q_offset = place->slice_offset;
+    sl_attention_set(attrs)->sequence = place->seqlen;
+    sl_attention_set(attrs)->uniform = place->segment_rows;
 }
 
 static int64_t attention_clear_slice(sl_attrs *attrs)
 {
-    const int64_t offset = attrs->attention.q_offset;
-    attrs->attention.q_offset = 0;
-    attrs->attention.uniform = 0; /* where it gives the slice's end */
+    const int64_t offset = sl_attention_attrs(attrs)->q_offset;
+    sl_attention_set(attrs)->q_offset = 0;
+    sl_attention_set(attrs)->uniform = 0; /* where it gives the slice's end */
     return offset;
 }
 
@@ -291,7 +283,7 @@ static void fill_segments(sl_launch *launch, const sl_fill_rule *how, int segmen
                            : how->sequences > 0 ? how->sequences
                                                 : boundaries;
     const int64_t sequences = SL_MIN(wanted, boundaries);
-    const bool unequal = how->op_case && !launch->attrs.attention.uniform;
+    const bool unequal = how->op_case && !sl_attention_attrs(&launch->attrs)->uniform;
     for (int64_t j = 0; j <= boundaries; j++) {
         int64_t row = j < sequences ? m * j / sequences : m;
         if (unequal && j % 2 && j < sequences)
@@ -305,11 +297,31 @@ static void attention_fill(sl_launch *launch, const sl_fill_rule *how)
     fill_segments(launch, how, 2, 0);
 }
 
+/* Attributes at a model's sizes. */
+static sl_attrs attrs_of(const sl_op_sizes *s)
+{
+    sl_attrs attrs = {{0}};
+    *sl_attention_set(&attrs) = *SL_ATTRS(
+        attention, .heads = (int32_t) s->h, .kv_heads = (int32_t) s->g, .head_dim = (int32_t) s->e, .causal = 1,
+        .scale = (float) (1 / sqrt((double) s->e)), .sequence = s->sequence, .uniform = s->sequence);
+    return attrs;
+}
+
+static sl_status attention_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_sizes *s = &shapes->sizes;
+    const sl_attrs attrs = attrs_of(s);
+    const sl_type q = sl_shapes_matrix(shapes, s->n, s->h * s->e), kv = sl_shapes_matrix(shapes, s->n, 2 * s->g * s->e);
+    const sl_type segments = sl_type_1d(SL_I32, s->n / s->sequence + 1);
+    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {q, kv, segments}, .attrs = &attrs});
+}
+
 const sl_op_def sl_op_attention = {
     .name = "attention",
     .category = SL_CAT_ATTENTION,
     .n_in = 3,
     .n_out = 2,
+    .attrs_bytes = sizeof(struct sl_attention_attrs),
     .optional_in = 1u << 1,
     .infer = attention_infer,
     .work = attention_work,
@@ -324,6 +336,7 @@ const sl_op_def sl_op_attention = {
     .clear_slice = attention_clear_slice,
     .representative = true,
     .fill = attention_fill,
+    .shapes = attention_shapes,
 };
 
 static sl_status attention_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -332,7 +345,8 @@ static sl_status attention_bwd_infer(const sl_attrs *attrs, const sl_type *in, s
     sl_type o = sl_type_2d(in[1].dtype, in[1].dim[0], sl_attention_places(attrs, &in[1], &in[2]).o_stride);
     SL_TRY(sl_expect("attention_bwd", "do", &in[0], o));
     SL_TRY(sl_expect("attention_bwd", "o", &in[3], o));
-    SL_TRY(sl_expect("attention_bwd", "lse", &in[4], sl_type_2d(SL_F32, attrs->attention.heads, in[1].dim[0])));
+    SL_TRY(
+        sl_expect("attention_bwd", "lse", &in[4], sl_type_2d(SL_F32, sl_attention_attrs(attrs)->heads, in[1].dim[0])));
     out[0] = in[1];
     out[1] = in[2];
     return SL_OK;
@@ -352,7 +366,7 @@ static void pair(const sl_launch *launch, head_view at, int64_t head, int64_t i,
     const sl_operand *d_o = &launch->in[0], *q = &launch->in[1], *kv = holds_kv(q, &launch->in[2]), *o = &launch->in[3];
     int64_t query = i * at.q_width + at.head, result = i * at.o_width + at.head, row = j * at.kv_width,
             n = q->type.dim[0];
-    double s = launch->attrs.attention.scale * dot(q, query, kv, row + at.k_head, at.e);
+    double s = sl_attention_attrs(&launch->attrs)->scale * dot(q, query, kv, row + at.k_head, at.e);
     *p = exp(s - sl_get(&launch->in[4], head * n + i));
     *ds = *p * (dot(d_o, result, kv, row + at.v_head, at.e) - dot(d_o, result, o, result, at.e));
 }
@@ -360,7 +374,7 @@ static void pair(const sl_launch *launch, head_view at, int64_t head, int64_t i,
 static void attention_bwd_dq(const sl_launch *launch)
 {
     const sl_operand *q = &launch->in[1], *kv = holds_kv(q, &launch->in[2]), *segments = &launch->in[5];
-    for (int64_t head = 0; head < launch->attrs.attention.heads; head++) {
+    for (int64_t head = 0; head < sl_attention_attrs(&launch->attrs)->heads; head++) {
         head_view at = view_head(&launch->attrs, &q->type, &launch->in[2].type, head);
         for (int64_t i = 0; i < q->type.dim[0]; i++) {
             int64_t first, end;
@@ -372,7 +386,7 @@ static void attention_bwd_dq(const sl_launch *launch)
                     dq[c] += ds * sl_get(kv, j * at.kv_width + at.k_head + c);
             }
             for (int64_t c = 0; c < at.e; c++)
-                sl_put_out(launch, 0, i * at.q_width + at.head + c, launch->attrs.attention.scale * dq[c]);
+                sl_put_out(launch, 0, i * at.q_width + at.head + c, sl_attention_attrs(&launch->attrs)->scale * dq[c]);
         }
     }
 }
@@ -381,7 +395,7 @@ static void attention_bwd_dq(const sl_launch *launch)
 static void attention_bwd_dkv_row(const sl_launch *launch, int64_t kv_head, int64_t j)
 {
     const sl_operand *d_o = &launch->in[0], *q = &launch->in[1], *kv = &launch->in[2], *segments = &launch->in[5];
-    int64_t group = launch->attrs.attention.heads / launch->attrs.attention.kv_heads;
+    int64_t group = sl_attention_attrs(&launch->attrs)->heads / sl_attention_attrs(&launch->attrs)->kv_heads;
     int64_t m = holds_kv(q, kv)->type.dim[0];
     int dkv = sl_present(kv) ? 1 : 0; /* the output */
     head_view at = view_head(&launch->attrs, &q->type, &kv->type, kv_head * group);
@@ -401,7 +415,7 @@ static void attention_bwd_dkv_row(const sl_launch *launch, int64_t kv_head, int6
         }
     }
     for (int64_t c = 0; c < at.e; c++) {
-        sl_put_out(launch, dkv, j * at.kv_width + at.k_head + c, launch->attrs.attention.scale * dk[c]);
+        sl_put_out(launch, dkv, j * at.kv_width + at.k_head + c, sl_attention_attrs(&launch->attrs)->scale * dk[c]);
         sl_put_out(launch, dkv, j * at.kv_width + at.v_head + c, dv[c]);
     }
 }
@@ -409,7 +423,7 @@ static void attention_bwd_dkv_row(const sl_launch *launch, int64_t kv_head, int6
 static void attention_bwd_reference(const sl_launch *launch)
 {
     attention_bwd_dq(launch);
-    for (int64_t kv_head = 0; kv_head < launch->attrs.attention.kv_heads; kv_head++)
+    for (int64_t kv_head = 0; kv_head < sl_attention_attrs(&launch->attrs)->kv_heads; kv_head++)
         for (int64_t j = 0; j < holds_kv(&launch->in[1], &launch->in[2])->type.dim[0]; j++)
             attention_bwd_dkv_row(launch, kv_head, j);
 }
@@ -476,7 +490,7 @@ static const sl_op_case attention_bwd_cases[] = {
 static void attention_bwd_place(sl_attrs *attrs, const sl_chunk_place *place)
 {
     attention_place(attrs, place);
-    attrs->attention.any_order = place->nondeterministic;
+    sl_attention_set(attrs)->any_order = place->nondeterministic;
 }
 
 /* o and lse of the forward. */
@@ -514,11 +528,21 @@ static void attention_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
         fill_plausible(launch, how->seed);
 }
 
+static sl_status attention_bwd_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_sizes *s = &shapes->sizes;
+    const sl_attrs attrs = attrs_of(s);
+    const sl_type q = sl_shapes_matrix(shapes, s->n, s->h * s->e), kv = sl_shapes_matrix(shapes, s->n, 2 * s->g * s->e);
+    const sl_type segments = sl_type_1d(SL_I32, s->n / s->sequence + 1), lse = sl_type_2d(SL_F32, s->h, s->n);
+    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {q, q, kv, q, lse, segments}, .attrs = &attrs});
+}
+
 const sl_op_def sl_op_attention_bwd = {
     .name = "attention_bwd",
     .category = SL_CAT_ATTENTION,
     .n_in = 6,
     .n_out = 2,
+    .attrs_bytes = sizeof(struct sl_attention_attrs),
     .optional_in = 1u << 2,
     .optional_out = 1u << 1,
     .can_accumulate = 2,
@@ -535,4 +559,5 @@ const sl_op_def sl_op_attention_bwd = {
     .place = attention_bwd_place,
     .clear_slice = attention_clear_slice,
     .fill = attention_bwd_fill,
+    .shapes = attention_bwd_shapes,
 };

@@ -6,6 +6,16 @@
 
 #define SL_ATTENTION_MAX_HEAD_DIM 512
 
+struct SL_ATTRS_TYPE sl_attention_attrs {
+    int32_t heads, kv_heads, head_dim, causal;
+    int64_t q_offset;  /* row of kv that query 0 stands at: the slice's place in its sequence */
+    float scale;       /* usually 1/sqrt(head_dim) */
+    int32_t any_order; /* backward: may add in any order, so that its last bits differ from run to run */
+    int64_t sequence; /* for the cost alone: tokens per packed sequence (0: the boundaries' equal shares of the rows) */
+    int64_t uniform;  /* rows of every segment where all are alike, as the boundaries say too; 0: only they know */
+};
+SL_ATTRS_OF(attention)
+
 /*
  * segments[0] = 0 <= segments[1] <= ... are boundaries between packed sequences, in rows of kv, padded by repeating the last
  * one; a boundary past m counts as m. Query i stands at row q_offset + i and sees the rows [*first, *end) of its own sequence,
@@ -14,12 +24,12 @@
 static inline void sl_attention_rows(const sl_attrs *attrs, const int32_t *segments, int64_t boundaries, int64_t m,
                                      int64_t i, int64_t *first, int64_t *end)
 {
-    int64_t row = attrs->attention.q_offset + i, s = 0;
+    int64_t row = sl_attention_attrs(attrs)->q_offset + i, s = 0;
     while (s + 2 < boundaries && segments[s + 1] <= row)
         s++;
     *first = segments[s];
     *end = SL_MIN((int64_t) segments[s + 1], m);
-    if (attrs->attention.causal)
+    if (sl_attention_attrs(attrs)->causal)
         *end = SL_MIN(*end, row + 1);
 }
 
@@ -35,8 +45,8 @@ typedef struct sl_attention_layout {
 
 static inline sl_attention_layout sl_attention_places(const sl_attrs *attrs, const sl_type *q, const sl_type *kv)
 {
-    int64_t e = attrs->attention.head_dim, q_width = attrs->attention.heads * e,
-            kv_width = 2 * attrs->attention.kv_heads * e, all = q_width + kv_width;
+    int64_t e = sl_attention_attrs(attrs)->head_dim, q_width = sl_attention_attrs(attrs)->heads * e,
+            kv_width = 2 * sl_attention_attrs(attrs)->kv_heads * e, all = q_width + kv_width;
     sl_attention_layout apart = {kv->dim[0], q_width, q_width, kv_width, 0},
                         together = {q->dim[0], q_width, all, all, q_width};
     return kv->rank ? apart : together;

@@ -5,8 +5,10 @@
  * Without accumulate every row of dW is written (zeros where no token points); with it only the rows that occur are touched,
  * which is also what work() counts.
  */
+#include "ops/embedding.h"
 #include "ops/common.h"
 #include "ops/fill.h"
+#include "ops/shapes.h"
 
 static sl_status embedding_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
@@ -37,7 +39,7 @@ static sl_status embedding_gradient(sl_gradient *gradient)
     if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
         return SL_OK;
     sl_attrs attrs = {0};
-    attrs.embedding.rows = gradient->in_type[0].dim[0];
+    sl_embedding_set(&attrs)->rows = gradient->in_type[0].dim[0];
     sl_value in[] = {gradient->d_out[0], gradient->in[1]};
     return gradient->emit(gradient, SL_OP_EMBEDDING_BWD, &attrs, in, 2, (const int[]){0}, 1);
 }
@@ -59,6 +61,13 @@ static void embedding_fill(sl_launch *launch, const sl_fill_rule *how)
     sl_fill_index(&launch->in[1], how->seed, 1, range_or(how, launch->in[0].type.dim[0]));
 }
 
+static sl_status embedding_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_sizes *s = &shapes->sizes;
+    return sl_shapes_add(shapes, "",
+                         &(const sl_op_case){.in = {sl_shapes_matrix(shapes, s->v, s->d), sl_type_1d(SL_I32, s->n)}});
+}
+
 const sl_op_def sl_op_embedding = {
     .name = "embedding",
     .category = SL_CAT_ELEMENTWISE,
@@ -72,16 +81,17 @@ const sl_op_def sl_op_embedding = {
     .n_cases = SL_COUNT(embedding_cases),
     .tolerance = {0, 0},
     .fill = embedding_fill,
+    .shapes = embedding_shapes,
 };
 
 static sl_status embedding_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
     SL_TRY(sl_expect_float("embedding_bwd", "dy", &in[0], 2));
     SL_TRY(sl_expect("embedding_bwd", "tokens", &in[1], sl_type_1d(SL_I32, in[0].dim[0])));
-    if (attrs->embedding.rows < 1)
+    if (sl_embedding_attrs(attrs)->rows < 1)
         return sl_fail(SL_E_INTERNAL, "embedding_bwd: attribute rows (the vocabulary) must be positive but is %lld",
-                       (long long) attrs->embedding.rows);
-    out[0] = sl_type_2d(in[0].dtype, attrs->embedding.rows, in[0].dim[1]);
+                       (long long) sl_embedding_attrs(attrs)->rows);
+    out[0] = sl_type_2d(in[0].dtype, sl_embedding_attrs(attrs)->rows, in[0].dim[1]);
     return SL_OK;
 }
 
@@ -125,33 +135,50 @@ static void embedding_bwd_reference(const sl_launch *launch)
 }
 
 static const sl_op_case embedding_bwd_cases[] = {
-    {.name = "f32", .in = {SL_T2(SL_F32, 19, 33), SL_T1(SL_I32, 19)}, .attrs.embedding.rows = 50, .index_range = 50},
+    {.name = "f32",
+     .in = {SL_T2(SL_F32, 19, 33), SL_T1(SL_I32, 19)},
+     .attrs = SL_ATTRS(embedding, .rows = 50),
+     .index_range = 50},
     {.name = "f32 accumulate, repeated tokens",
      .in = {SL_T2(SL_F32, 67, 20), SL_T1(SL_I32, 67)},
-     .attrs.embedding.rows = 9,
+     .attrs = SL_ATTRS(embedding, .rows = 9),
      .index_range = 5,
      .accumulate = 1},
-    {.name = "bf16", .in = {SL_T2(SL_BF16, 19, 33), SL_T1(SL_I32, 19)}, .attrs.embedding.rows = 50, .index_range = 50},
+    {.name = "bf16",
+     .in = {SL_T2(SL_BF16, 19, 33), SL_T1(SL_I32, 19)},
+     .attrs = SL_ATTRS(embedding, .rows = 50),
+     .index_range = 50},
     {.name = "bf16 accumulate, repeated tokens",
      .in = {SL_T2(SL_BF16, 300, 64), SL_T1(SL_I32, 300)},
-     .attrs.embedding.rows = 256,
+     .attrs = SL_ATTRS(embedding, .rows = 256),
      .index_range = 20,
      .accumulate = 1},
-    {.name = "one row", .in = {SL_T2(SL_F32, 1, 1), SL_T1(SL_I32, 1)}, .attrs.embedding.rows = 3, .index_range = 3},
+    {.name = "one row",
+     .in = {SL_T2(SL_F32, 1, 1), SL_T1(SL_I32, 1)},
+     .attrs = SL_ATTRS(embedding, .rows = 3),
+     .index_range = 3},
     {.name = "f32 accumulate, few words of many places",
      .in = {SL_T2(SL_F32, 1000, 24), SL_T1(SL_I32, 1000)},
-     .attrs.embedding.rows = 70000,
+     .attrs = SL_ATTRS(embedding, .rows = 70000),
      .index_range = 5,
      .accumulate = 1},
     {.name = "bf16 one word",
      .in = {SL_T2(SL_BF16, 200, 40), SL_T1(SL_I32, 200)},
-     .attrs.embedding.rows = 7,
+     .attrs = SL_ATTRS(embedding, .rows = 7),
      .index_range = 1},
 };
 
 static void embedding_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
 {
-    sl_fill_index(&launch->in[1], how->seed, 1, range_or(how, launch->attrs.embedding.rows));
+    sl_fill_index(&launch->in[1], how->seed, 1, range_or(how, sl_embedding_attrs(&launch->attrs)->rows));
+}
+
+static sl_status embedding_bwd_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_sizes *s = &shapes->sizes;
+    const sl_op_case op_case = {.in = {sl_shapes_wide(shapes), sl_type_1d(SL_I32, s->n)},
+                                .attrs = SL_ATTRS(embedding, .rows = s->v)};
+    return sl_shapes_add(shapes, "", &op_case);
 }
 
 const sl_op_def sl_op_embedding_bwd = {
@@ -159,6 +186,7 @@ const sl_op_def sl_op_embedding_bwd = {
     .category = SL_CAT_REDUCTION,
     .n_in = 2,
     .n_out = 1,
+    .attrs_bytes = sizeof(struct sl_embedding_attrs),
     .can_accumulate = 1,
     .infer = embedding_bwd_infer,
     .work = embedding_bwd_work,
@@ -167,4 +195,5 @@ const sl_op_def sl_op_embedding_bwd = {
     .n_cases = SL_COUNT(embedding_bwd_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
     .fill = embedding_bwd_fill,
+    .shapes = embedding_bwd_shapes,
 };

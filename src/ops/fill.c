@@ -22,11 +22,11 @@ sl_status sl_op_case_launch(sl_op_id op, const sl_op_case *op_case, sl_launch *l
     sl_type out[SL_MAX_OUT] = {{0}};
     memset(launch, 0, sizeof *launch);
     launch->op = op;
-    launch->attrs = op_case->attrs;
+    launch->attrs = sl_op_attrs(op, op_case->attrs);
     launch->accumulate = op_case->accumulate;
     for (int i = 0; i < def->n_in; i++)
         launch->in[i].type = op_case->in[i];
-    SL_TRY(def->infer(&op_case->attrs, op_case->in, out));
+    SL_TRY(def->infer(&launch->attrs, op_case->in, out));
     if (op_case->optional_out && (def->sums_after || def->sums_before)) {
         out[SL_MAX(def->sums_after, def->sums_before)] = sl_column_sums_type(&out[0]);
     } else if (op_case->optional_out && def->makes_again) {

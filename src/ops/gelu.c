@@ -5,6 +5,8 @@
 #include <math.h>
 
 #include "ops/common.h"
+#include "ops/gelu.h"
+#include "ops/shapes.h"
 
 #define SQRT_HALF 0.7071067811865476
 #define SQRT_2_BY_PI 0.7978845608028654
@@ -22,8 +24,8 @@ static void gelu_reference(const sl_launch *launch)
 {
     for (int64_t i = 0; i < sl_type_count(&launch->in[0].type); i++) {
         double x = sl_get(&launch->in[0], i);
-        double cdf = launch->attrs.gelu.tanh ? 0.5 * (1 + tanh(SQRT_2_BY_PI * (x + 0.044715 * x * x * x)))
-                                             : 0.5 * (1 + erf(x * SQRT_HALF));
+        double cdf = sl_gelu_attrs(&launch->attrs)->tanh ? 0.5 * (1 + tanh(SQRT_2_BY_PI * (x + 0.044715 * x * x * x)))
+                                                         : 0.5 * (1 + erf(x * SQRT_HALF));
         sl_put_out(launch, 0, i, x * cdf);
     }
 }
@@ -39,17 +41,23 @@ static sl_status gelu_gradient(sl_gradient *gradient)
 static const sl_op_case gelu_cases[] = {
     {.name = "f32 exact", .in = {SL_T2(SL_F32, 5, 64)}},
     {.name = "f32 exact, tail", .in = {SL_T2(SL_F32, 7, 37)}},
-    {.name = "f32 tanh", .in = {SL_T2(SL_F32, 5, 64)}, .attrs.gelu.tanh = 1},
-    {.name = "f32 tanh, one element", .in = {SL_T2(SL_F32, 1, 1)}, .attrs.gelu.tanh = 1},
+    {.name = "f32 tanh", .in = {SL_T2(SL_F32, 5, 64)}, .attrs = SL_ATTRS(gelu, .tanh = 1)},
+    {.name = "f32 tanh, one element", .in = {SL_T2(SL_F32, 1, 1)}, .attrs = SL_ATTRS(gelu, .tanh = 1)},
     {.name = "bf16 exact", .in = {SL_T2(SL_BF16, 33, 512)}},
-    {.name = "bf16 tanh, tail", .in = {SL_T2(SL_BF16, 7, 333)}, .attrs.gelu.tanh = 1},
+    {.name = "bf16 tanh, tail", .in = {SL_T2(SL_BF16, 7, 333)}, .attrs = SL_ATTRS(gelu, .tanh = 1)},
 };
+
+static sl_status gelu_shapes(sl_op_shapes *shapes)
+{
+    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {sl_shapes_hidden(shapes)}});
+}
 
 const sl_op_def sl_op_gelu = {
     .name = "gelu",
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 1,
     .n_out = 1,
+    .attrs_bytes = sizeof(struct sl_gelu_attrs),
     .infer = gelu_infer,
     .work = sl_work_bytes,
     .reference = gelu_reference,
@@ -58,6 +66,7 @@ const sl_op_def sl_op_gelu = {
     .n_cases = SL_COUNT(gelu_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
     .any_values = true,
+    .shapes = gelu_shapes,
 };
 
 static sl_status gelu_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -85,7 +94,7 @@ static void gelu_bwd_reference(const sl_launch *launch)
     for (int64_t c = 0; c < d; c++) {
         double sum = 0;
         for (int64_t i = c; i < n * d; i += d) {
-            double value = sl_get(dy, i) * slope(sl_get(x, i), launch->attrs.gelu.tanh);
+            double value = sl_get(dy, i) * slope(sl_get(x, i), sl_gelu_attrs(&launch->attrs)->tanh);
             sum += value + (sl_accumulates(launch, 0) ? sl_get(dx, i) : 0);
             sl_put_out(launch, 0, i, value);
         }
@@ -96,23 +105,25 @@ static void gelu_bwd_reference(const sl_launch *launch)
 static const sl_op_case gelu_bwd_cases[] = {
     {.name = "f32 exact", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 64)}},
     {.name = "f32 exact, tail, accumulate", .in = {SL_T2(SL_F32, 7, 37), SL_T2(SL_F32, 7, 37)}, .accumulate = 1},
-    {.name = "f32 tanh", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 64)}, .attrs.gelu.tanh = 1},
-    {.name = "f32 tanh, one element", .in = {SL_T2(SL_F32, 1, 1), SL_T2(SL_F32, 1, 1)}, .attrs.gelu.tanh = 1},
+    {.name = "f32 tanh", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 64)}, .attrs = SL_ATTRS(gelu, .tanh = 1)},
+    {.name = "f32 tanh, one element",
+     .in = {SL_T2(SL_F32, 1, 1), SL_T2(SL_F32, 1, 1)},
+     .attrs = SL_ATTRS(gelu, .tanh = 1)},
     {.name = "bf16 exact", .in = {SL_T2(SL_BF16, 33, 512), SL_T2(SL_BF16, 33, 512)}},
     {.name = "bf16 tanh, tail, accumulate",
      .in = {SL_T2(SL_BF16, 7, 333), SL_T2(SL_BF16, 7, 333)},
-     .attrs.gelu.tanh = 1,
+     .attrs = SL_ATTRS(gelu, .tanh = 1),
      .accumulate = 1},
     {.name = "f32 exact, sums", .in = {SL_T2(SL_F32, 37, 64), SL_T2(SL_F32, 37, 64)}, .optional_out = true},
     {.name = "f32 tanh, tail, sums, accumulate both",
      .in = {SL_T2(SL_F32, 530, 101), SL_T2(SL_F32, 530, 101)},
-     .attrs.gelu.tanh = 1,
+     .attrs = SL_ATTRS(gelu, .tanh = 1),
      .optional_out = true,
      .accumulate = 3},
     {.name = "f32 one element, sums", .in = {SL_T2(SL_F32, 1, 1), SL_T2(SL_F32, 1, 1)}, .optional_out = true},
     {.name = "bf16 tanh, sums, accumulated",
      .in = {SL_T2(SL_BF16, 2100, 776), SL_T2(SL_BF16, 2100, 776)},
-     .attrs.gelu.tanh = 1,
+     .attrs = SL_ATTRS(gelu, .tanh = 1),
      .optional_out = true,
      .accumulate = 2},
     {.name = "bf16 exact, tail, sums, dx accumulates",
@@ -121,11 +132,20 @@ static const sl_op_case gelu_bwd_cases[] = {
      .accumulate = 1},
 };
 
+static sl_status gelu_bwd_shapes(sl_op_shapes *shapes)
+{
+    sl_op_case op_case = {.in = {sl_shapes_hidden(shapes), sl_shapes_hidden(shapes)}};
+    SL_TRY(sl_shapes_add(shapes, "", &op_case));
+    op_case.optional_out = true;
+    return sl_shapes_add(shapes, "with sums", &op_case);
+}
+
 const sl_op_def sl_op_gelu_bwd = {
     .name = "gelu_bwd",
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
     .n_out = 2,
+    .attrs_bytes = sizeof(struct sl_gelu_attrs),
     .optional_out = 1u << 1,
     .can_accumulate = 3,
     .sums_after = 1,
@@ -136,4 +156,5 @@ const sl_op_def sl_op_gelu_bwd = {
     .n_cases = SL_COUNT(gelu_bwd_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
+    .shapes = gelu_bwd_shapes,
 };

@@ -17,6 +17,7 @@
 #include "ops/common.h"
 #include "ops/fill.h"
 #include "ops/head_loss.h"
+#include "ops/shapes.h"
 
 static sl_status check(const char *op, const sl_type *in)
 {
@@ -77,7 +78,7 @@ static void head_loss_reference(const sl_launch *launch)
     double loss = 0;
     for (int64_t i = 0; i < n; i++) {
         int32_t target = sl_get_i32(&launch->in[2], i);
-        if (target == launch->attrs.head.ignore)
+        if (target == sl_head_attrs(&launch->attrs)->ignore)
             continue;
         for (int64_t v = 0; v < vocabulary; v++)
             logits[v] = logit(launch, i, v);
@@ -98,13 +99,25 @@ static sl_status head_loss_gradient(sl_gradient *gradient)
 
 #define HEAD(t, n, d, vocabulary) SL_T2(t, n, d), SL_T2(t, vocabulary, d), SL_T1(SL_I32, n)
 static const sl_op_case head_loss_cases[] = {
-    {.name = "f32", .in = {HEAD(SL_F32, 13, 24, 50)}, .index_range = 50, .attrs.head = {4, -100}},
-    {.name = "f32 one token", .in = {HEAD(SL_F32, 1, 7, 3)}, .index_range = 3, .attrs.head = {1, -100}},
-    {.name = "f32 ignore, blocks", .in = {HEAD(SL_F32, 70, 33, 259)}, .index_range = 40, .attrs.head = {32, 7}},
-    {.name = "bf16", .in = {HEAD(SL_BF16, 37, 64, 300)}, .index_range = 300, .attrs.head = {16, -100}},
-    {.name = "bf16 ignore, one block", .in = {HEAD(SL_BF16, 64, 96, 1031)}, .index_range = 8, .attrs.head = {0, 3}},
-    {.name = "f32 many words", .in = {HEAD(SL_F32, 5, 16, 17003)}, .index_range = 17003, .attrs.head = {2, -100}},
-    {.name = "bf16 many words", .in = {HEAD(SL_BF16, 5, 16, 17003)}, .index_range = 17003, .attrs.head = {2, -100}},
+    {.name = "f32", .in = {HEAD(SL_F32, 13, 24, 50)}, .index_range = 50, .attrs = SL_ATTRS(head, 4, -100)},
+    {.name = "f32 one token", .in = {HEAD(SL_F32, 1, 7, 3)}, .index_range = 3, .attrs = SL_ATTRS(head, 1, -100)},
+    {.name = "f32 ignore, blocks",
+     .in = {HEAD(SL_F32, 70, 33, 259)},
+     .index_range = 40,
+     .attrs = SL_ATTRS(head, 32, 7)},
+    {.name = "bf16", .in = {HEAD(SL_BF16, 37, 64, 300)}, .index_range = 300, .attrs = SL_ATTRS(head, 16, -100)},
+    {.name = "bf16 ignore, one block",
+     .in = {HEAD(SL_BF16, 64, 96, 1031)},
+     .index_range = 8,
+     .attrs = SL_ATTRS(head, 0, 3)},
+    {.name = "f32 many words",
+     .in = {HEAD(SL_F32, 5, 16, 17003)},
+     .index_range = 17003,
+     .attrs = SL_ATTRS(head, 2, -100)},
+    {.name = "bf16 many words",
+     .in = {HEAD(SL_BF16, 5, 16, 17003)},
+     .index_range = 17003,
+     .attrs = SL_ATTRS(head, 2, -100)},
 };
 
 /* Logits of unit variance. */
@@ -116,11 +129,22 @@ static void head_loss_fill(sl_launch *launch, const sl_fill_rule *how)
     sl_fill_index(&launch->in[2], how->seed, 2, range);
 }
 
+static sl_status head_loss_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_sizes *s = &shapes->sizes;
+    const sl_type step = SL_STEP_TYPE, none = {0};
+    const sl_op_case op_case = {.in = {sl_shapes_wide(shapes), sl_shapes_matrix(shapes, s->v, s->d),
+                                       sl_type_1d(SL_I32, s->n), sl_op(shapes->op)->n_in > 3 ? step : none},
+                                .attrs = SL_ATTRS(head, .block = SL_MIN(s->n, 1024), .ignore = SL_TARGET_IGNORED)};
+    return sl_shapes_add(shapes, "", &op_case);
+}
+
 const sl_op_def sl_op_head_loss = {
     .name = "head_loss",
     .category = SL_CAT_DOT_PRODUCT,
     .n_in = 3,
     .n_out = 1,
+    .attrs_bytes = sizeof(struct sl_head_attrs),
     .infer = head_loss_infer,
     .work = head_loss_work,
     .reference = head_loss_reference,
@@ -131,15 +155,16 @@ const sl_op_def sl_op_head_loss = {
     .workspace = head_loss_workspace,
     .yields_loss = true,
     .fill = head_loss_fill,
+    .shapes = head_loss_shapes,
 };
 
 static sl_status head_loss_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
     SL_TRY(check("head_loss_bwd", in));
     SL_TRY(sl_expect_step("head_loss_bwd", &in[3]));
-    if (attrs->head.block < 0)
+    if (sl_head_attrs(attrs)->block < 0)
         return sl_fail(SL_E_INTERNAL, "head_loss_bwd: attribute block must not be negative but is %lld",
-                       (long long) attrs->head.block);
+                       (long long) sl_head_attrs(attrs)->block);
     out[0] = sl_type_1d(SL_F32, 1);
     out[1] = in[0];
     out[2] = in[1];
@@ -162,7 +187,7 @@ static double token_loss(const sl_launch *launch, int64_t token, float *logits)
     int64_t vocabulary = launch->in[1].type.dim[0];
     float scale = ((const sl_step_params *) launch->in[3].data)->loss_scale;
     int32_t target = sl_get_i32(&launch->in[2], token);
-    bool counts = target != launch->attrs.head.ignore;
+    bool counts = target != sl_head_attrs(&launch->attrs)->ignore;
     double lse = log_sum_exp(logits, vocabulary), loss = counts ? lse - logits[target] : 0;
     for (int64_t v = 0; v < vocabulary; v++) {
         float dlogit = counts ? (float) ((exp(logits[v] - lse) - (v == target)) * scale) : 0;
@@ -204,31 +229,40 @@ static void head_loss_bwd_reference(const sl_launch *launch)
 }
 
 static const sl_op_case head_loss_bwd_cases[] = {
-    {.name = "f32", .in = {HEAD(SL_F32, 13, 24, 50), SL_STEP_TYPE}, .index_range = 50, .attrs.head = {4, -100}},
-    {.name = "f32 one token", .in = {HEAD(SL_F32, 1, 7, 3), SL_STEP_TYPE}, .index_range = 3, .attrs.head = {1, -100}},
+    {.name = "f32",
+     .in = {HEAD(SL_F32, 13, 24, 50), SL_STEP_TYPE},
+     .index_range = 50,
+     .attrs = SL_ATTRS(head, 4, -100)},
+    {.name = "f32 one token",
+     .in = {HEAD(SL_F32, 1, 7, 3), SL_STEP_TYPE},
+     .index_range = 3,
+     .attrs = SL_ATTRS(head, 1, -100)},
     {.name = "f32 ignore, blocks, accumulate",
      .in = {HEAD(SL_F32, 70, 33, 259), SL_STEP_TYPE},
      .index_range = 40,
-     .attrs.head = {32, 7},
+     .attrs = SL_ATTRS(head, 32, 7),
      .accumulate = 4},
     {.name = "f32 one block",
      .in = {HEAD(SL_F32, 40, 128, 520), SL_STEP_TYPE},
      .index_range = 520,
-     .attrs.head = {0, -100}},
-    {.name = "bf16", .in = {HEAD(SL_BF16, 37, 64, 300), SL_STEP_TYPE}, .index_range = 300, .attrs.head = {16, -100}},
+     .attrs = SL_ATTRS(head, 0, -100)},
+    {.name = "bf16",
+     .in = {HEAD(SL_BF16, 37, 64, 300), SL_STEP_TYPE},
+     .index_range = 300,
+     .attrs = SL_ATTRS(head, 16, -100)},
     {.name = "bf16 ignore, one block, accumulate",
      .in = {HEAD(SL_BF16, 64, 96, 1031), SL_STEP_TYPE},
      .index_range = 8,
-     .attrs.head = {0, 3},
+     .attrs = SL_ATTRS(head, 0, 3),
      .accumulate = 4},
     {.name = "f32 many words",
      .in = {HEAD(SL_F32, 5, 16, 17003), SL_STEP_TYPE},
      .index_range = 17003,
-     .attrs.head = {2, -100}},
+     .attrs = SL_ATTRS(head, 2, -100)},
     {.name = "bf16 many words",
      .in = {HEAD(SL_BF16, 5, 16, 17003), SL_STEP_TYPE},
      .index_range = 17003,
-     .attrs.head = {2, -100}},
+     .attrs = SL_ATTRS(head, 2, -100)},
 };
 #undef HEAD
 
@@ -243,6 +277,7 @@ const sl_op_def sl_op_head_loss_bwd = {
     .category = SL_CAT_DOT_PRODUCT,
     .n_in = 4,
     .n_out = 3,
+    .attrs_bytes = sizeof(struct sl_head_attrs),
     .can_accumulate = 4,
     .infer = head_loss_bwd_infer,
     .work = head_loss_bwd_work,
@@ -252,4 +287,5 @@ const sl_op_def sl_op_head_loss_bwd = {
     .tolerance = {5e-6, 0.012},
     .workspace = head_loss_bwd_workspace,
     .fill = head_loss_bwd_fill,
+    .shapes = head_loss_shapes,
 };

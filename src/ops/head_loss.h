@@ -4,10 +4,16 @@
 
 #include "ops/op.h"
 
+struct SL_ATTRS_TYPE sl_head_attrs {
+    int64_t block;  /* tokens whose logits exist at once */
+    int32_t ignore; /* target that counts for nothing */
+};
+SL_ATTRS_OF(head)
+
 /* Tokens of a block: all where attrs say 0 or more than there are. */
 static inline int64_t sl_head_block(const sl_launch *launch)
 {
-    int64_t n = launch->in[0].type.dim[0], block = launch->attrs.head.block;
+    int64_t n = launch->in[0].type.dim[0], block = sl_head_attrs(&launch->attrs)->block;
     return block > 0 && block < n ? block : n;
 }
 

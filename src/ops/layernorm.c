@@ -10,6 +10,8 @@
 
 #include "ops/common.h"
 #include "ops/fill.h"
+#include "ops/norm.h"
+#include "ops/shapes.h"
 
 static sl_status layernorm_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
@@ -32,7 +34,7 @@ static void layernorm_reference(const sl_launch *launch)
             mean += sl_get(x, i * d + c) / (double) d;
         for (int64_t c = 0; c < d; c++)
             variance += (sl_get(x, i * d + c) - mean) * (sl_get(x, i * d + c) - mean) / (double) d;
-        double rstd = 1 / sqrt(variance + launch->attrs.norm.eps);
+        double rstd = 1 / sqrt(variance + sl_norm_attrs(&launch->attrs)->eps);
         for (int64_t c = 0; c < d; c++)
             sl_put_out(launch, 0, i * d + c, (sl_get(x, i * d + c) - mean) * rstd * sl_get(w, c) + sl_get(b, c));
         sl_put_out(launch, 1, i, mean);
@@ -55,20 +57,28 @@ static sl_status layernorm_gradient(sl_gradient *gradient)
         SL_T2(dtype, n, d), SL_T1(dtype, d), SL_T1(dtype, d) \
     }
 static const sl_op_case layernorm_cases[] = {
-    {.name = "f32", .in = FWD(SL_F32, 5, 64), .attrs.norm.eps = 1e-5f},
-    {.name = "f32 tail", .in = FWD(SL_F32, 7, 101), .attrs.norm.eps = 1e-5f},
-    {.name = "f32 one row", .in = FWD(SL_F32, 1, 3), .attrs.norm.eps = 1e-5f},
-    {.name = "bf16", .in = FWD(SL_BF16, 33, 256), .attrs.norm.eps = 1e-5f},
-    {.name = "bf16 tail", .in = FWD(SL_BF16, 7, 77), .attrs.norm.eps = 1e-5f},
-    {.name = "bf16 wide", .in = FWD(SL_BF16, 3, 4096), .attrs.norm.eps = 1e-5f},
+    {.name = "f32", .in = FWD(SL_F32, 5, 64), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "f32 tail", .in = FWD(SL_F32, 7, 101), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "f32 one row", .in = FWD(SL_F32, 1, 3), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "bf16", .in = FWD(SL_BF16, 33, 256), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "bf16 tail", .in = FWD(SL_BF16, 7, 77), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "bf16 wide", .in = FWD(SL_BF16, 3, 4096), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
 };
 #undef FWD
+
+static sl_status layernorm_shapes(sl_op_shapes *shapes)
+{
+    const sl_type w = sl_type_1d(shapes->dtype, shapes->sizes.d);
+    const sl_op_case op_case = {.in = {sl_shapes_wide(shapes), w, w}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)};
+    return sl_shapes_add(shapes, "", &op_case);
+}
 
 const sl_op_def sl_op_layernorm = {
     .name = "layernorm",
     .category = SL_CAT_REDUCTION,
     .n_in = 3,
     .n_out = 3,
+    .attrs_bytes = sizeof(struct sl_norm_attrs),
     .infer = layernorm_infer,
     .work = sl_work_bytes,
     .reference = layernorm_reference,
@@ -77,6 +87,7 @@ const sl_op_def sl_op_layernorm = {
     .n_cases = SL_COUNT(layernorm_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
+    .shapes = layernorm_shapes,
 };
 
 static sl_status layernorm_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -131,42 +142,60 @@ static void layernorm_bwd_reference(const sl_launch *launch)
         SL_T2(dtype, n, d), SL_T2(dtype, n, d), SL_T1(dtype, d), SL_T1(SL_F32, n), SL_T1(SL_F32, n) \
     }
 static const sl_op_case layernorm_bwd_cases[] = {
-    {.name = "f32", .in = BWD(SL_F32, 5, 64), .attrs.norm.eps = 1e-5f},
-    {.name = "f32 tail, accumulate all", .in = BWD(SL_F32, 70, 101), .attrs.norm.eps = 1e-5f, .accumulate = 7},
-    {.name = "f32 one row, accumulate dw", .in = BWD(SL_F32, 1, 3), .attrs.norm.eps = 1e-5f, .accumulate = 2},
-    {.name = "bf16, accumulate dw and db", .in = BWD(SL_BF16, 300, 256), .attrs.norm.eps = 1e-5f, .accumulate = 6},
-    {.name = "bf16 tail, accumulate dx", .in = BWD(SL_BF16, 7, 77), .attrs.norm.eps = 1e-5f, .accumulate = 1},
-    {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs.norm.eps = 1e-5f},
-    {.name = "bf16 many rows, accumulate all", .in = BWD(SL_BF16, 6500, 72), .attrs.norm.eps = 1e-5f, .accumulate = 7},
+    {.name = "f32", .in = BWD(SL_F32, 5, 64), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "f32 tail, accumulate all",
+     .in = BWD(SL_F32, 70, 101),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .accumulate = 7},
+    {.name = "f32 one row, accumulate dw",
+     .in = BWD(SL_F32, 1, 3),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .accumulate = 2},
+    {.name = "bf16, accumulate dw and db",
+     .in = BWD(SL_BF16, 300, 256),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .accumulate = 6},
+    {.name = "bf16 tail, accumulate dx",
+     .in = BWD(SL_BF16, 7, 77),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .accumulate = 1},
+    {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "bf16 many rows, accumulate all",
+     .in = BWD(SL_BF16, 6500, 72),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .accumulate = 7},
     {.name = "f32 tail, sums",
      .in = BWD(SL_F32, 70, 101),
-     .attrs.norm.eps = 1e-5f,
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
      .optional_out = true,
      .accumulate = 1},
     {.name = "f32 sums, accumulate all",
      .in = BWD(SL_F32, 530, 64),
-     .attrs.norm.eps = 1e-5f,
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
      .optional_out = true,
      .accumulate = 15},
-    {.name = "f32 sums of nothing", .in = BWD(SL_F32, 5, 64), .attrs.norm.eps = 1e-5f, .optional_out = true},
+    {.name = "f32 sums of nothing",
+     .in = BWD(SL_F32, 5, 64),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .optional_out = true},
     {.name = "bf16 sums, accumulated",
      .in = BWD(SL_BF16, 3300, 768),
-     .attrs.norm.eps = 1e-5f,
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
      .optional_out = true,
      .accumulate = 15},
     {.name = "bf16 tail, sums",
      .in = BWD(SL_BF16, 70, 77),
-     .attrs.norm.eps = 1e-5f,
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
      .optional_out = true,
      .accumulate = 9},
     {.name = "bf16 teams, sums",
      .in = BWD(SL_BF16, 300, 1536),
-     .attrs.norm.eps = 1e-5f,
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
      .optional_out = true,
      .accumulate = 1},
     {.name = "bf16 wide, sums",
      .in = BWD(SL_BF16, 40, 8192),
-     .attrs.norm.eps = 1e-5f,
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
      .optional_out = true,
      .accumulate = 1},
 };
@@ -175,7 +204,18 @@ static const sl_op_case layernorm_bwd_cases[] = {
 static void layernorm_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
 {
     (void) how;
-    sl_fill_statistics(&launch->in[1], &launch->in[3], &launch->in[4], launch->attrs.norm.eps);
+    sl_fill_statistics(&launch->in[1], &launch->in[3], &launch->in[4], sl_norm_attrs(&launch->attrs)->eps);
+}
+
+static sl_status layernorm_bwd_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_sizes *s = &shapes->sizes;
+    const sl_type x = sl_shapes_wide(shapes), w = sl_type_1d(shapes->dtype, s->d), row = sl_type_1d(SL_F32, s->n);
+    sl_op_case op_case = {.in = {x, x, w, row, row}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)};
+    SL_TRY(sl_shapes_add(shapes, "", &op_case));
+    op_case.optional_out = true;
+    op_case.accumulate = 1;
+    return sl_shapes_add(shapes, "added, with sums", &op_case);
 }
 
 const sl_op_def sl_op_layernorm_bwd = {
@@ -183,6 +223,7 @@ const sl_op_def sl_op_layernorm_bwd = {
     .category = SL_CAT_REDUCTION,
     .n_in = 5,
     .n_out = 4,
+    .attrs_bytes = sizeof(struct sl_norm_attrs),
     .optional_out = 1u << 3,
     .can_accumulate = 15,
     .sums_before = 3,
@@ -194,4 +235,5 @@ const sl_op_def sl_op_layernorm_bwd = {
     .tolerance = {5e-6, SL_BF16_ULP},
     .any_values = true,
     .fill = layernorm_bwd_fill,
+    .shapes = layernorm_bwd_shapes,
 };

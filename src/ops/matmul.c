@@ -7,7 +7,9 @@
  *     d op(A) = dC op(B)^T        d op(B) = op(A)^T dC
  * and a transposed operand takes the transpose of its line, so no matrix is ever transposed in memory.
  */
+#include "ops/matmul.h"
 #include "ops/common.h"
+#include "ops/shapes.h"
 
 typedef struct matmul_dims {
     int64_t m, n, k;
@@ -15,8 +17,9 @@ typedef struct matmul_dims {
 
 static matmul_dims dims_of(const sl_attrs *attrs, const sl_type *a, const sl_type *b)
 {
-    matmul_dims dims = {a->dim[attrs->matmul.trans_a ? 1 : 0], b->dim[attrs->matmul.trans_b ? 0 : 1],
-                        a->dim[attrs->matmul.trans_a ? 0 : 1]};
+    matmul_dims dims = {a->dim[sl_matmul_attrs(attrs)->trans_a ? 1 : 0],
+                        b->dim[sl_matmul_attrs(attrs)->trans_b ? 0 : 1],
+                        a->dim[sl_matmul_attrs(attrs)->trans_a ? 0 : 1]};
     return dims;
 }
 
@@ -25,8 +28,8 @@ static sl_status matmul_infer(const sl_attrs *attrs, const sl_type *in, sl_type 
     SL_TRY(sl_expect_float("matmul", "A", &in[0], 2));
     SL_TRY(sl_expect_float("matmul", "B", &in[1], 2));
     matmul_dims dims = dims_of(attrs, &in[0], &in[1]);
-    sl_type b =
-        attrs->matmul.trans_b ? sl_type_2d(in[0].dtype, dims.n, dims.k) : sl_type_2d(in[0].dtype, dims.k, dims.n);
+    sl_type b = sl_matmul_attrs(attrs)->trans_b ? sl_type_2d(in[0].dtype, dims.n, dims.k)
+                                                : sl_type_2d(in[0].dtype, dims.k, dims.n);
     sl_type c = sl_type_2d(in[0].dtype, dims.m, dims.n);
     SL_TRY(sl_expect("matmul", "B", &in[1], b));
     if (in[2].rank)
@@ -46,7 +49,7 @@ static void matmul_work(const sl_launch *launch, sl_work *work)
 static void matmul_reference(const sl_launch *launch)
 {
     const sl_operand *a = &launch->in[0], *b = &launch->in[1], *bias = &launch->in[2], *residual = &launch->in[3];
-    bool trans_a = launch->attrs.matmul.trans_a, trans_b = launch->attrs.matmul.trans_b;
+    bool trans_a = sl_matmul_attrs(&launch->attrs)->trans_a, trans_b = sl_matmul_attrs(&launch->attrs)->trans_b;
     matmul_dims dims = dims_of(&launch->attrs, &a->type, &b->type);
     for (int64_t i = 0; i < dims.m; i++)
         for (int64_t j = 0; j < dims.n; j++) {
@@ -66,14 +69,14 @@ static sl_status emit_matmul(sl_gradient *gradient, sl_value a, sl_value b, int3
                              int target)
 {
     sl_attrs attrs = {0};
-    attrs.matmul.trans_a = trans_a;
-    attrs.matmul.trans_b = trans_b;
+    sl_matmul_set(&attrs)->trans_a = trans_a;
+    sl_matmul_set(&attrs)->trans_b = trans_b;
     return gradient->emit(gradient, SL_OP_MATMUL, &attrs, (const sl_value[]){a, b}, 2, &target, 1);
 }
 
 static sl_status matmul_gradient(sl_gradient *gradient)
 {
-    int32_t trans_a = gradient->attrs->matmul.trans_a, trans_b = gradient->attrs->matmul.trans_b;
+    int32_t trans_a = sl_matmul_attrs(gradient->attrs)->trans_a, trans_b = sl_matmul_attrs(gradient->attrs)->trans_b;
     sl_value a = gradient->in[0], b = gradient->in[1], dc = gradient->d_out[0];
     if (dc == SL_NO_VALUE)
         return SL_OK;
@@ -97,29 +100,35 @@ static sl_status matmul_gradient(sl_gradient *gradient)
 #define NT(t, m, n, k) SL_T2(t, m, k), SL_T2(t, n, k)
 #define TN(t, m, n, k) SL_T2(t, k, m), SL_T2(t, k, n)
 #define TT(t, m, n, k) SL_T2(t, k, m), SL_T2(t, n, k)
-#define BOTH(t, label)                                                                                         \
-    {.name = label " one element", .in = {NN(t, 1, 1, 1)}}, {.name = label " nn", .in = {NN(t, 37, 53, 29)}},  \
-        {.name = label " nt", .in = {NT(t, 37, 53, 29)}, .attrs.matmul = {0, 1}},                              \
-        {.name = label " tn", .in = {TN(t, 37, 53, 29)}, .attrs.matmul = {1, 0}},                              \
-        {.name = label " tt", .in = {TT(t, 37, 53, 29)}, .attrs.matmul = {1, 1}},                              \
-        {.name = label " nt accumulate", .in = {NT(t, 65, 130, 48)}, .attrs.matmul = {0, 1}, .accumulate = 1}, \
-        {.name = label " tn accumulate", .in = {TN(t, 65, 130, 48)}, .attrs.matmul = {1, 0}, .accumulate = 1}, \
-        {.name = label " nt bias", .in = {NT(t, 19, 71, 33), SL_T1(t, 71)}, .attrs.matmul = {0, 1}},           \
-        {.name = label " nt residual",                                                                         \
-         .in = {NT(t, 64, 96, 32), {t, 0, {0}}, SL_T2(t, 64, 96)},                                             \
-         .attrs.matmul = {0, 1}},                                                                              \
-        {.name = label " nn bias residual accumulate",                                                         \
-         .in = {NN(t, 33, 47, 40), SL_T1(t, 47), SL_T2(t, 33, 47)},                                            \
-         .accumulate = 1},                                                                                     \
-        {.name = label " one row", .in = {NT(t, 1, 200, 128)}, .attrs.matmul = {0, 1}},                        \
-        {.name = label " one column", .in = {NN(t, 100, 1, 130)}},                                             \
-        {.name = label " shallow", .in = {TN(t, 70, 66, 1)}, .attrs.matmul = {1, 0}},                          \
-        {.name = label " nt deep", .in = {NT(t, 50, 34, 1537)}, .attrs.matmul = {0, 1}},                       \
-        {.name = label " nn tall", .in = {NN(t, 517, 66, 70)}},                                                \
-        {.name = label " nt wide", .in = {NT(t, 31, 1061, 70)}, .attrs.matmul = {0, 1}},                       \
-        {.name = label " tn blocks", .in = {TN(t, 193, 289, 385)}, .attrs.matmul = {1, 0}, .accumulate = 1},   \
-    {                                                                                                          \
-        .name = label " tt blocks", .in = {TT(t, 193, 161, 289)}, .attrs.matmul = { 1, 1 }                     \
+#define BOTH(t, label)                                                                                                \
+    {.name = label " one element", .in = {NN(t, 1, 1, 1)}}, {.name = label " nn", .in = {NN(t, 37, 53, 29)}},         \
+        {.name = label " nt", .in = {NT(t, 37, 53, 29)}, .attrs = SL_ATTRS(matmul, 0, 1)},                            \
+        {.name = label " tn", .in = {TN(t, 37, 53, 29)}, .attrs = SL_ATTRS(matmul, 1, 0)},                            \
+        {.name = label " tt", .in = {TT(t, 37, 53, 29)}, .attrs = SL_ATTRS(matmul, 1, 1)},                            \
+        {.name = label " nt accumulate",                                                                              \
+         .in = {NT(t, 65, 130, 48)},                                                                                  \
+         .attrs = SL_ATTRS(matmul, 0, 1),                                                                             \
+         .accumulate = 1},                                                                                            \
+        {.name = label " tn accumulate",                                                                              \
+         .in = {TN(t, 65, 130, 48)},                                                                                  \
+         .attrs = SL_ATTRS(matmul, 1, 0),                                                                             \
+         .accumulate = 1},                                                                                            \
+        {.name = label " nt bias", .in = {NT(t, 19, 71, 33), SL_T1(t, 71)}, .attrs = SL_ATTRS(matmul, 0, 1)},         \
+        {.name = label " nt residual",                                                                                \
+         .in = {NT(t, 64, 96, 32), {t, 0, {0}}, SL_T2(t, 64, 96)},                                                    \
+         .attrs = SL_ATTRS(matmul, 0, 1)},                                                                            \
+        {.name = label " nn bias residual accumulate",                                                                \
+         .in = {NN(t, 33, 47, 40), SL_T1(t, 47), SL_T2(t, 33, 47)},                                                   \
+         .accumulate = 1},                                                                                            \
+        {.name = label " one row", .in = {NT(t, 1, 200, 128)}, .attrs = SL_ATTRS(matmul, 0, 1)},                      \
+        {.name = label " one column", .in = {NN(t, 100, 1, 130)}},                                                    \
+        {.name = label " shallow", .in = {TN(t, 70, 66, 1)}, .attrs = SL_ATTRS(matmul, 1, 0)},                        \
+        {.name = label " nt deep", .in = {NT(t, 50, 34, 1537)}, .attrs = SL_ATTRS(matmul, 0, 1)},                     \
+        {.name = label " nn tall", .in = {NN(t, 517, 66, 70)}},                                                       \
+        {.name = label " nt wide", .in = {NT(t, 31, 1061, 70)}, .attrs = SL_ATTRS(matmul, 0, 1)},                     \
+        {.name = label " tn blocks", .in = {TN(t, 193, 289, 385)}, .attrs = SL_ATTRS(matmul, 1, 0), .accumulate = 1}, \
+    {                                                                                                                 \
+        .name = label " tt blocks", .in = {TT(t, 193, 161, 289)}, .attrs = SL_ATTRS(matmul, 1, 1)                     \
     }
 
 static const sl_op_case matmul_cases[] = {BOTH(SL_F32, "f32"), BOTH(SL_BF16, "bf16")};
@@ -129,11 +138,26 @@ static const sl_op_case matmul_cases[] = {BOTH(SL_F32, "f32"), BOTH(SL_BF16, "bf
 #undef TT
 #undef BOTH
 
+static sl_status matmul_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_sizes *s = &shapes->sizes;
+    const sl_op_case x_w = {.in = {sl_shapes_wide(shapes), sl_shapes_matrix(shapes, 2 * s->f, s->d)},
+                            .attrs = SL_ATTRS(matmul, .trans_b = 1)};
+    const sl_op_case dy_w = {.in = {sl_shapes_hidden(shapes), sl_shapes_matrix(shapes, s->f, s->d)}};
+    const sl_op_case dy_x = {.in = {sl_shapes_hidden(shapes), sl_shapes_wide(shapes)},
+                             .attrs = SL_ATTRS(matmul, .trans_a = 1),
+                             .accumulate = 1};
+    SL_TRY(sl_shapes_add(shapes, "x W^T", &x_w));
+    SL_TRY(sl_shapes_add(shapes, "dy W", &dy_w));
+    return sl_shapes_add(shapes, "dy^T x, added", &dy_x);
+}
+
 const sl_op_def sl_op_matmul = {
     .name = "matmul",
     .category = SL_CAT_DOT_PRODUCT,
     .n_in = 4,
     .n_out = 1,
+    .attrs_bytes = sizeof(struct sl_matmul_attrs),
     .optional_in = 1u << 2 | 1u << 3,
     .can_accumulate = 1,
     .infer = matmul_infer,
@@ -145,6 +169,7 @@ const sl_op_def sl_op_matmul = {
     .tolerance = {5e-6, SL_BF16_ULP},
     .any_values = true,
     .representative = true,
+    .shapes = matmul_shapes,
 };
 
 /* The gradient of a bias: column sums. */
@@ -190,4 +215,5 @@ const sl_op_def sl_op_bias_grad = {
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
     .role = SL_ROLE_COLUMN_SUMS,
+    .shapes = sl_shapes_unary,
 };

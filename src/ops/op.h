@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/rng.h" /* SL_HD */
 #include "core/status.h"
 #include "tensor/type.h"
 
@@ -23,71 +24,26 @@ typedef enum sl_op_id {
     SL_OP_COUNT
 } sl_op_id;
 
-typedef enum sl_rope_style { SL_ROPE_NONE, SL_ROPE_HALF, SL_ROPE_INTERLEAVED } sl_rope_style;
-
 enum { SL_TARGET_IGNORED = -100 }; /* of a model's targets, by PyTorch's convention */
 
-/* Numbers that belong to a launch but are no tensors. Zero-initialise the whole union before filling a member: it is
- * compared and hashed as bytes. */
-typedef union sl_attrs {
-    struct {
-        int32_t trans_a, trans_b; /* A is [M,K] or, transposed, [K,M]; B is [K,N] or, transposed, [N,K] */
-    } matmul;
-    struct {
-        int64_t rows; /* embedding_bwd: vocabulary size V, which its inputs do not show */
-    } embedding;
-    struct {
-        float eps;
-    } norm;
-    struct {
-        int32_t heads, kv_heads, head_dim, style; /* sl_rope_style */
-        float theta;
-        /* Llama-3 frequency scaling; factor 0 or 1 = none */
-        float factor, low_freq_factor, high_freq_factor;
-        int32_t original_context;
-    } rope;
-    struct {
-        int32_t heads, kv_heads, head_dim, causal;
-        int64_t q_offset;  /* row of kv that query 0 stands at: the slice's place in its sequence */
-        float scale;       /* usually 1/sqrt(head_dim) */
-        int32_t any_order; /* backward: may add in any order, so that its last bits differ from run to run */
-        int64_t
-            sequence; /* for the cost alone: tokens per packed sequence (0: the boundaries' equal shares of the rows) */
-        int64_t uniform; /* rows of every segment where all are alike, as the boundaries say too; 0: only they know */
-    } attention;
-    struct {
-        int32_t tanh; /* 1: tanh approximation, 0: exact erf */
-    } gelu;
-    struct {
-        float value;
-    } scale;
-    struct {
-        float scale;
-        int32_t causal; /* row i sees columns 0..i */
-    } softmax;
-    struct {
-        float probability;
-        uint32_t stream;   /* which dropout of the model this is */
-        int64_t first_row; /* of the chunk in the whole batch; set by the program */
-    } dropout;
-    struct {
-        int64_t block;  /* tokens whose logits exist at once */
-        int32_t ignore; /* target that counts for nothing */
-    } head;
-    struct {
-        float beta1, beta2, eps, weight_decay;
-        int64_t decayed;    /* elements [0, decayed) get weight decay, the rest (norms, biases) do not */
-        uint64_t stream;    /* rounding noise: which parameter group this is */
-        int32_t stochastic; /* 1: bf16 parameters (without master) and moments are rounded stochastically */
-    } adamw;
-    struct {
-        float momentum, weight_decay;
-        int64_t decayed;
-        uint64_t stream;
-        int32_t stochastic;
-    } sgd;
+/* Numbers that belong to a launch but are no tensors. Each op defines its own as `struct sl_<op>_attrs` in its header, with
+ * SL_ATTRS_OF; everything else copies, compares and hashes them as bytes, so the whole of it is zero before a field is set. */
+typedef struct sl_attrs {
     uint64_t raw[8];
 } sl_attrs;
+/* sl_<op>_attrs(attrs) reads, sl_<op>_set(attrs) writes. */
+#define SL_ATTRS_OF(op)                                                                      \
+    static inline SL_HD const struct sl_##op##_attrs *sl_##op##_attrs(const sl_attrs *attrs) \
+    {                                                                                        \
+        return (const struct sl_##op##_attrs *) (const void *) attrs;                        \
+    }                                                                                        \
+    static inline SL_HD struct sl_##op##_attrs *sl_##op##_set(sl_attrs *attrs)               \
+    {                                                                                        \
+        return (struct sl_##op##_attrs *) (void *) attrs;                                    \
+    }
+#define SL_ATTRS_TYPE __attribute__((may_alias)) /* of these structs: the bytes are an sl_attrs */
+/* The attributes of a test case. */
+#define SL_ATTRS(op, ...) (&(const struct sl_##op##_attrs){__VA_ARGS__})
 
 /* What changes from step to step, as one small operand (16 words) that is uploaded with the step's data; launches themselves
  * never change, so a step can be recorded once and replayed. */
@@ -169,7 +125,7 @@ typedef struct sl_op_case sl_op_case;
 struct sl_op_case {
     const char *name;
     sl_type in[SL_MAX_IN];
-    sl_attrs attrs;
+    const void *attrs; /* SL_ATTRS(op, ...) or an sl_attrs; NULL: zeros */
     uint32_t accumulate;
     int64_t index_range; /* i32 operands (tokens, targets): uniform in [0, index_range) */
     int64_t segments;    /* attention: number of sequences packed (equal to 1 + odd remainders), 0 = 1 */
@@ -199,6 +155,8 @@ typedef struct sl_chunk_place {
     bool nondeterministic; /* sums may be added in any order, so that their last bits differ from run to run */
 } sl_chunk_place;
 
+typedef struct sl_op_shapes sl_op_shapes;
+
 /* How operands are filled. */
 typedef struct sl_fill_rule {
     uint64_t seed;
@@ -209,7 +167,8 @@ typedef struct sl_fill_rule {
 typedef struct sl_op_def {
     const char *name;
     sl_category category;
-    int n_in, n_out; /* positions, optional ones included */
+    int n_in, n_out;    /* positions, optional ones included */
+    size_t attrs_bytes; /* of struct sl_<op>_attrs; 0: it has none */
     uint32_t optional_in, optional_out;
     uint32_t can_accumulate; /* outputs that take the accumulate bit */
     uint32_t updates;        /* outputs always read and updated */
@@ -237,8 +196,8 @@ typedef struct sl_op_def {
 
     /* ---- for graph and program ---- */
     sl_op_role role;
-    sl_attrs role_attrs; /* attributes with which it fills its role */
-    bool yields_loss;    /* out[0] is a model's loss */
+    const void *role_attrs; /* attributes with which it fills its role; NULL: zeros */
+    bool yields_loss;       /* out[0] is a model's loss */
     /* Slices of a long sequence share the K/V of the whole sequence, the context. Bit k of makes_context: out[k] is context. Bit k of
      * context_in and context_out: the operand spans the rows of all slices so far, where others see the slice's own rows. */
     uint32_t makes_context, context_in, context_out;
@@ -259,12 +218,16 @@ typedef struct sl_op_def {
     void (*shorten)(sl_attrs *attrs, int64_t count);
     bool any_values;     /* time depends on no operand's values, and no value spoils the result */
     bool representative; /* stands for its category in the load behind which kernels are timed */
+    /* Lists the shapes at which benches time the op (ops/shapes.h); NULL: its largest test case. */
+    sl_status (*shapes)(sl_op_shapes *shapes);
     /* Operands that need more than normal values, or that belong together. NULL: normal values in all. */
     void (*fill)(sl_launch *launch, const sl_fill_rule *rule);
 } sl_op_def;
 
 const sl_op_def *sl_op(sl_op_id id);
 sl_op_id sl_op_of_role(sl_op_role role);
+/* From SL_ATTRS(op, ...) or NULL. */
+sl_attrs sl_op_attrs(sl_op_id id, const void *attrs);
 /* Bit k set: out[k] is read before it is written. */
 uint32_t sl_op_reads_out(const sl_launch *launch);
 

@@ -18,6 +18,21 @@
 
 #include "ops/noise.h"
 
+struct SL_ATTRS_TYPE sl_adamw_attrs {
+    float beta1, beta2, eps, weight_decay;
+    int64_t decayed;    /* elements [0, decayed) get weight decay, the rest (norms, biases) do not */
+    uint64_t stream;    /* rounding noise: which parameter group this is */
+    int32_t stochastic; /* 1: bf16 parameters (without master) and moments are rounded stochastically */
+};
+SL_ATTRS_OF(adamw)
+struct SL_ATTRS_TYPE sl_sgd_attrs {
+    float momentum, weight_decay;
+    int64_t decayed;
+    uint64_t stream;
+    int32_t stochastic;
+};
+SL_ATTRS_OF(sgd)
+
 /* Whether a gate says that nothing changes; NULL: there is none. */
 static inline bool sl_gate_skips(const float *gate)
 {
@@ -40,14 +55,14 @@ static inline sl_adamw_scalars sl_adamw_prepare(const sl_attrs *attrs, const sl_
 {
     sl_adamw_scalars s = {
         .factor = gate ? gate[0] : 1.0f,
-        .beta1 = attrs->adamw.beta1,
-        .rest1 = 1.0f - attrs->adamw.beta1,
-        .beta2 = attrs->adamw.beta2,
-        .rest2 = 1.0f - attrs->adamw.beta2,
-        .decay = fmaf(-step->learning_rate, attrs->adamw.weight_decay, 1.0f),
+        .beta1 = sl_adamw_attrs(attrs)->beta1,
+        .rest1 = 1.0f - sl_adamw_attrs(attrs)->beta1,
+        .beta2 = sl_adamw_attrs(attrs)->beta2,
+        .rest2 = 1.0f - sl_adamw_attrs(attrs)->beta2,
+        .decay = fmaf(-step->learning_rate, sl_adamw_attrs(attrs)->weight_decay, 1.0f),
         .step_size = step->learning_rate / step->bias1,
         .inv_sqrt_bias2 = 1.0f / sqrtf(step->bias2),
-        .eps = attrs->adamw.eps,
+        .eps = sl_adamw_attrs(attrs)->eps,
     };
     return s;
 }
@@ -73,7 +88,8 @@ typedef struct sl_sgd_scalars {
 
 static inline sl_sgd_scalars sl_sgd_prepare(const sl_attrs *attrs, const sl_step_params *step, const float *gate)
 {
-    sl_sgd_scalars s = {gate ? gate[0] : 1.0f, step->learning_rate, attrs->sgd.momentum, attrs->sgd.weight_decay};
+    sl_sgd_scalars s = {gate ? gate[0] : 1.0f, step->learning_rate, sl_sgd_attrs(attrs)->momentum,
+                        sl_sgd_attrs(attrs)->weight_decay};
     return s;
 }
 

@@ -12,6 +12,7 @@
 
 #include "ops/common.h"
 #include "ops/fill.h"
+#include "ops/shapes.h"
 
 static float block_sum(const sl_operand *x, int64_t first, int64_t count, bool squares)
 {
@@ -94,6 +95,12 @@ static const sl_op_case sum_squares_cases[] = {
     {.name = "bf16 many blocks", .in = {SL_T1(SL_BF16, 133 * SL_SUM_BLOCK + 77)}},
 };
 
+static sl_status sum_squares_shapes(sl_op_shapes *shapes)
+{
+    const sl_type x = sl_type_1d(shapes->dtype, shapes->sizes.p);
+    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {x}});
+}
+
 const sl_op_def sl_op_sum_squares = {
     .name = "sum_squares",
     .category = SL_CAT_REDUCTION,
@@ -108,6 +115,7 @@ const sl_op_def sl_op_sum_squares = {
     .any_values = true,
     .role = SL_ROLE_SUM_SQUARES,
     .linear = true,
+    .shapes = sum_squares_shapes,
 };
 
 static sl_status grad_gate_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)

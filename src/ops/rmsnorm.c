@@ -9,6 +9,8 @@
 
 #include "ops/common.h"
 #include "ops/fill.h"
+#include "ops/norm.h"
+#include "ops/shapes.h"
 
 static sl_status rmsnorm_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
@@ -28,7 +30,7 @@ static void rmsnorm_reference(const sl_launch *launch)
         double squares = 0;
         for (int64_t c = 0; c < d; c++)
             squares += (double) sl_get(x, i * d + c) * sl_get(x, i * d + c);
-        float rstd = (float) (1 / sqrt(squares / (double) d + launch->attrs.norm.eps));
+        float rstd = (float) (1 / sqrt(squares / (double) d + sl_norm_attrs(&launch->attrs)->eps));
         for (int64_t c = 0; c < d; c++)
             sl_put_out(launch, 0, i * d + c, sl_get(x, i * d + c) * rstd * sl_get(w, c));
         sl_put_out(launch, 1, i, rstd);
@@ -46,19 +48,27 @@ static sl_status rmsnorm_gradient(sl_gradient *gradient)
 }
 
 static const sl_op_case rmsnorm_cases[] = {
-    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64), SL_T1(SL_F32, 64)}, .attrs.norm.eps = 1e-5f},
-    {.name = "f32 tail", .in = {SL_T2(SL_F32, 7, 101), SL_T1(SL_F32, 101)}, .attrs.norm.eps = 1e-6f},
-    {.name = "f32 one row", .in = {SL_T2(SL_F32, 1, 3), SL_T1(SL_F32, 3)}, .attrs.norm.eps = 1e-5f},
-    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 256), SL_T1(SL_BF16, 256)}, .attrs.norm.eps = 1e-5f},
-    {.name = "bf16 tail", .in = {SL_T2(SL_BF16, 7, 77), SL_T1(SL_BF16, 77)}, .attrs.norm.eps = 1e-5f},
-    {.name = "bf16 wide", .in = {SL_T2(SL_BF16, 3, 4096), SL_T1(SL_BF16, 4096)}, .attrs.norm.eps = 1e-5f},
+    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64), SL_T1(SL_F32, 64)}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "f32 tail", .in = {SL_T2(SL_F32, 7, 101), SL_T1(SL_F32, 101)}, .attrs = SL_ATTRS(norm, .eps = 1e-6f)},
+    {.name = "f32 one row", .in = {SL_T2(SL_F32, 1, 3), SL_T1(SL_F32, 3)}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 256), SL_T1(SL_BF16, 256)}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "bf16 tail", .in = {SL_T2(SL_BF16, 7, 77), SL_T1(SL_BF16, 77)}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "bf16 wide", .in = {SL_T2(SL_BF16, 3, 4096), SL_T1(SL_BF16, 4096)}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
 };
+
+static sl_status rmsnorm_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_case op_case = {.in = {sl_shapes_wide(shapes), sl_type_1d(shapes->dtype, shapes->sizes.d)},
+                                .attrs = SL_ATTRS(norm, .eps = 1e-5f)};
+    return sl_shapes_add(shapes, "", &op_case);
+}
 
 const sl_op_def sl_op_rmsnorm = {
     .name = "rmsnorm",
     .category = SL_CAT_REDUCTION,
     .n_in = 2,
     .n_out = 2,
+    .attrs_bytes = sizeof(struct sl_norm_attrs),
     .infer = rmsnorm_infer,
     .work = sl_work_bytes,
     .reference = rmsnorm_reference,
@@ -67,6 +77,7 @@ const sl_op_def sl_op_rmsnorm = {
     .n_cases = SL_COUNT(rmsnorm_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
+    .shapes = rmsnorm_shapes,
 };
 
 static sl_status rmsnorm_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -107,21 +118,43 @@ static void rmsnorm_bwd_reference(const sl_launch *launch)
         SL_T2(dtype, n, d), SL_T2(dtype, n, d), SL_T1(dtype, d), SL_T1(SL_F32, n) \
     }
 static const sl_op_case rmsnorm_bwd_cases[] = {
-    {.name = "f32", .in = BWD(SL_F32, 5, 64), .attrs.norm.eps = 1e-5f},
-    {.name = "f32 tail, accumulate both", .in = BWD(SL_F32, 70, 101), .attrs.norm.eps = 1e-5f, .accumulate = 3},
-    {.name = "f32 one row, accumulate dw", .in = BWD(SL_F32, 1, 3), .attrs.norm.eps = 1e-5f, .accumulate = 2},
-    {.name = "bf16, accumulate dw", .in = BWD(SL_BF16, 300, 256), .attrs.norm.eps = 1e-5f, .accumulate = 2},
-    {.name = "bf16 tail, accumulate dx", .in = BWD(SL_BF16, 7, 77), .attrs.norm.eps = 1e-5f, .accumulate = 1},
-    {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs.norm.eps = 1e-5f},
-    {.name = "f32 many rows, accumulate both", .in = BWD(SL_F32, 3500, 64), .attrs.norm.eps = 1e-5f, .accumulate = 3},
-    {.name = "f32 many long rows", .in = BWD(SL_F32, 1700, 1040), .attrs.norm.eps = 1e-5f},
+    {.name = "f32", .in = BWD(SL_F32, 5, 64), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "f32 tail, accumulate both",
+     .in = BWD(SL_F32, 70, 101),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .accumulate = 3},
+    {.name = "f32 one row, accumulate dw",
+     .in = BWD(SL_F32, 1, 3),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .accumulate = 2},
+    {.name = "bf16, accumulate dw",
+     .in = BWD(SL_BF16, 300, 256),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .accumulate = 2},
+    {.name = "bf16 tail, accumulate dx",
+     .in = BWD(SL_BF16, 7, 77),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .accumulate = 1},
+    {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "f32 many rows, accumulate both",
+     .in = BWD(SL_F32, 3500, 64),
+     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
+     .accumulate = 3},
+    {.name = "f32 many long rows", .in = BWD(SL_F32, 1700, 1040), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
 };
 #undef BWD
 
 static void rmsnorm_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
 {
     (void) how;
-    sl_fill_statistics(&launch->in[1], NULL, &launch->in[3], launch->attrs.norm.eps);
+    sl_fill_statistics(&launch->in[1], NULL, &launch->in[3], sl_norm_attrs(&launch->attrs)->eps);
+}
+
+static sl_status rmsnorm_bwd_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_sizes *s = &shapes->sizes;
+    const sl_type x = sl_shapes_wide(shapes), w = sl_type_1d(shapes->dtype, s->d), row = sl_type_1d(SL_F32, s->n);
+    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {x, x, w, row}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)});
 }
 
 const sl_op_def sl_op_rmsnorm_bwd = {
@@ -129,6 +162,7 @@ const sl_op_def sl_op_rmsnorm_bwd = {
     .category = SL_CAT_REDUCTION,
     .n_in = 4,
     .n_out = 2,
+    .attrs_bytes = sizeof(struct sl_norm_attrs),
     .can_accumulate = 3,
     .infer = rmsnorm_bwd_infer,
     .work = sl_work_bytes,
@@ -138,4 +172,5 @@ const sl_op_def sl_op_rmsnorm_bwd = {
     .tolerance = {5e-6, SL_BF16_ULP},
     .any_values = true,
     .fill = rmsnorm_bwd_fill,
+    .shapes = rmsnorm_bwd_shapes,
 };

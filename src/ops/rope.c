@@ -17,22 +17,25 @@
 
 #include "ops/common.h"
 #include "ops/fill.h"
+#include "ops/shapes.h"
 
 static sl_status check_attrs(const char *op, const sl_attrs *attrs)
 {
-    int heads = attrs->rope.heads, kv_heads = attrs->rope.kv_heads, e = attrs->rope.head_dim;
-    int style = attrs->rope.style;
+    int heads = sl_rope_attrs(attrs)->heads, kv_heads = sl_rope_attrs(attrs)->kv_heads,
+        e = sl_rope_attrs(attrs)->head_dim;
+    int style = sl_rope_attrs(attrs)->style;
     if (heads < 1 || kv_heads < 1 || e < 1)
         return sl_fail(SL_E_INTERNAL, "%s: heads, kv_heads and head_dim must be positive but are %d, %d, %d", op, heads,
                        kv_heads, e);
     if (style != SL_ROPE_NONE && style != SL_ROPE_HALF && style != SL_ROPE_INTERLEAVED)
         return sl_fail(SL_E_INTERNAL, "%s: unknown style %d", op, style);
-    if (style != SL_ROPE_NONE && (e % 2 || !(attrs->rope.theta > 0)))
+    if (style != SL_ROPE_NONE && (e % 2 || !(sl_rope_attrs(attrs)->theta > 0)))
         return sl_fail(SL_E_INTERNAL, "%s: needs an even head_dim and a positive theta but has %d and %g", op, e,
-                       (double) attrs->rope.theta);
-    if (attrs->rope.factor != 0 && attrs->rope.factor != 1 &&
-        !(attrs->rope.factor > 0 && attrs->rope.high_freq_factor > attrs->rope.low_freq_factor &&
-          attrs->rope.original_context > 0))
+                       (double) sl_rope_attrs(attrs)->theta);
+    if (sl_rope_attrs(attrs)->factor != 0 && sl_rope_attrs(attrs)->factor != 1 &&
+        !(sl_rope_attrs(attrs)->factor > 0 &&
+          sl_rope_attrs(attrs)->high_freq_factor > sl_rope_attrs(attrs)->low_freq_factor &&
+          sl_rope_attrs(attrs)->original_context > 0))
         return sl_fail(SL_E_INTERNAL,
                        "%s: scaling needs factor > 0, high_freq_factor > low_freq_factor and original_context > 0", op);
     return SL_OK;
@@ -42,8 +45,8 @@ static sl_status rope_infer(const sl_attrs *attrs, const sl_type *in, sl_type *o
 {
     SL_TRY(check_attrs("rope", attrs));
     SL_TRY(sl_expect_float("rope", "qkv", &in[0], 2));
-    int64_t e = attrs->rope.head_dim, n = in[0].dim[0];
-    int64_t q = attrs->rope.heads * e, kv = 2 * attrs->rope.kv_heads * e;
+    int64_t e = sl_rope_attrs(attrs)->head_dim, n = in[0].dim[0];
+    int64_t q = sl_rope_attrs(attrs)->heads * e, kv = 2 * sl_rope_attrs(attrs)->kv_heads * e;
     SL_TRY(sl_expect("rope", "qkv", &in[0], sl_type_2d(in[0].dtype, n, q + kv)));
     SL_TRY(sl_expect("rope", "positions", &in[1], sl_type_1d(SL_I32, n)));
     out[0] = sl_type_2d(in[0].dtype, n, q);
@@ -55,13 +58,13 @@ static sl_status rope_infer(const sl_attrs *attrs, const sl_type *in, sl_type *o
 static void rotate(const sl_attrs *attrs, const sl_operand *x, int64_t from, const sl_operand *y, int64_t to,
                    int32_t position, double direction)
 {
-    int64_t e = attrs->rope.head_dim;
-    if (attrs->rope.style == SL_ROPE_NONE) {
+    int64_t e = sl_rope_attrs(attrs)->head_dim;
+    if (sl_rope_attrs(attrs)->style == SL_ROPE_NONE) {
         for (int64_t c = 0; c < e; c++)
             sl_put(y, to + c, sl_get(x, from + c));
         return;
     }
-    bool half = attrs->rope.style == SL_ROPE_HALF;
+    bool half = sl_rope_attrs(attrs)->style == SL_ROPE_HALF;
     for (int64_t j = 0; j < e / 2; j++) {
         int64_t first = half ? j : 2 * j, second = half ? j + e / 2 : 2 * j + 1;
         double angle = direction * position * sl_rope_frequency(attrs, j);
@@ -74,8 +77,9 @@ static void rotate(const sl_attrs *attrs, const sl_operand *x, int64_t from, con
 static void rope_reference(const sl_launch *launch)
 {
     const sl_operand *qkv = &launch->in[0], *q = &launch->out[0], *kv = &launch->out[1];
-    int64_t n = qkv->type.dim[0], heads = launch->attrs.rope.heads, kv_heads = launch->attrs.rope.kv_heads;
-    int64_t e = launch->attrs.rope.head_dim, q_width = heads * e, kv_width = 2 * kv_heads * e;
+    int64_t n = qkv->type.dim[0], heads = sl_rope_attrs(&launch->attrs)->heads,
+            kv_heads = sl_rope_attrs(&launch->attrs)->kv_heads;
+    int64_t e = sl_rope_attrs(&launch->attrs)->head_dim, q_width = heads * e, kv_width = 2 * kv_heads * e;
     for (int64_t i = 0; i < n; i++) {
         int64_t row = i * (q_width + kv_width);
         int32_t position = sl_get_i32(&launch->in[1], i);
@@ -107,39 +111,41 @@ static const sl_op_case rope_cases[] = {
     {.name = "f32 half",
      .in = FWD(SL_F32, 7, 4, 2, 16),
      .index_range = 100,
-     .attrs.rope = {.heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_HALF, .theta = 10000}},
+     .attrs = SL_ATTRS(rope, .heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_HALF, .theta = 10000)},
     {.name = "f32 interleaved",
      .in = FWD(SL_F32, 7, 4, 2, 16),
      .index_range = 100,
-     .attrs.rope = {.heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_INTERLEAVED, .theta = 10000}},
+     .attrs = SL_ATTRS(rope, .heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_INTERLEAVED, .theta = 10000)},
     {.name = "f32 none, odd head",
      .in = FWD(SL_F32, 5, 3, 1, 7),
      .index_range = 100,
-     .attrs.rope = {.heads = 3, .kv_heads = 1, .head_dim = 7, .style = SL_ROPE_NONE}},
+     .attrs = SL_ATTRS(rope, .heads = 3, .kv_heads = 1, .head_dim = 7, .style = SL_ROPE_NONE)},
     {.name = "f32 half, tail",
      .in = FWD(SL_F32, 3, 3, 3, 22),
      .index_range = 5000,
-     .attrs.rope = {.heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_HALF, .theta = 10000}},
+     .attrs = SL_ATTRS(rope, .heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_HALF, .theta = 10000)},
     {.name = "f32 interleaved, tail",
      .in = FWD(SL_F32, 1, 3, 3, 22),
      .index_range = 5000,
-     .attrs.rope = {.heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_INTERLEAVED, .theta = 10000}},
+     .attrs = SL_ATTRS(rope, .heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_INTERLEAVED, .theta = 10000)},
     {.name = "f32 half, llama3, a million positions",
      .in = FWD(SL_F32, 40, 2, 1, 128),
      .index_range = 1048576,
-     .attrs.rope = {.heads = 2, .kv_heads = 1, .head_dim = 128, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3}},
+     .attrs =
+         SL_ATTRS(rope, .heads = 2, .kv_heads = 1, .head_dim = 128, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3)},
     {.name = "bf16 half, llama3",
      .in = FWD(SL_BF16, 40, 8, 2, 64),
      .index_range = 131072,
-     .attrs.rope = {.heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3}},
+     .attrs =
+         SL_ATTRS(rope, .heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3)},
     {.name = "bf16 interleaved",
      .in = FWD(SL_BF16, 40, 8, 2, 64),
      .index_range = 8192,
-     .attrs.rope = {.heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_INTERLEAVED, .theta = 500000}},
+     .attrs = SL_ATTRS(rope, .heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_INTERLEAVED, .theta = 500000)},
     {.name = "bf16 none",
      .in = FWD(SL_BF16, 9, 2, 2, 24),
      .index_range = 100,
-     .attrs.rope = {.heads = 2, .kv_heads = 2, .head_dim = 24, .style = SL_ROPE_NONE}},
+     .attrs = SL_ATTRS(rope, .heads = 2, .kv_heads = 2, .head_dim = 24, .style = SL_ROPE_NONE)},
 };
 #undef FWD
 
@@ -158,11 +164,29 @@ static void rope_fill(sl_launch *launch, const sl_fill_rule *how)
     fill_positions(&launch->in[1], how, 1);
 }
 
+/* Attributes at a model's sizes. */
+static sl_attrs attrs_of(const sl_op_sizes *s)
+{
+    sl_attrs attrs = {{0}};
+    *sl_rope_set(&attrs) = *SL_ATTRS(rope, .heads = (int32_t) s->h, .kv_heads = (int32_t) s->g,
+                                     .head_dim = (int32_t) s->e, .style = SL_ROPE_HALF, .theta = 10000);
+    return attrs;
+}
+
+static sl_status rope_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_sizes *s = &shapes->sizes;
+    const sl_attrs attrs = attrs_of(s);
+    const sl_type qkv = sl_shapes_matrix(shapes, s->n, (s->h + 2 * s->g) * s->e);
+    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {qkv, sl_type_1d(SL_I32, s->n)}, .attrs = &attrs});
+}
+
 const sl_op_def sl_op_rope = {
     .name = "rope",
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
     .n_out = 2,
+    .attrs_bytes = sizeof(struct sl_rope_attrs),
     .infer = rope_infer,
     .work = sl_work_bytes,
     .reference = rope_reference,
@@ -172,14 +196,15 @@ const sl_op_def sl_op_rope = {
     .tolerance = {1e-6, SL_BF16_ULP},
     .makes_context = 1u << 1,
     .fill = rope_fill,
+    .shapes = rope_shapes,
 };
 
 static sl_status rope_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
     SL_TRY(check_attrs("rope_bwd", attrs));
     SL_TRY(sl_expect_float("rope_bwd", "dq", &in[0], 2));
-    int64_t e = attrs->rope.head_dim, n = in[0].dim[0];
-    int64_t q = attrs->rope.heads * e, kv = 2 * attrs->rope.kv_heads * e;
+    int64_t e = sl_rope_attrs(attrs)->head_dim, n = in[0].dim[0];
+    int64_t q = sl_rope_attrs(attrs)->heads * e, kv = 2 * sl_rope_attrs(attrs)->kv_heads * e;
     SL_TRY(sl_expect("rope_bwd", "dq", &in[0], sl_type_2d(in[0].dtype, n, q)));
     SL_TRY(sl_expect("rope_bwd", "dkv", &in[1], sl_type_2d(in[1].dtype == SL_F32 ? SL_F32 : in[0].dtype, n, kv)));
     SL_TRY(sl_expect("rope_bwd", "positions", &in[2], sl_type_1d(SL_I32, n)));
@@ -190,8 +215,9 @@ static sl_status rope_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_typ
 static void rope_bwd_reference(const sl_launch *launch)
 {
     const sl_operand *dq = &launch->in[0], *dkv = &launch->in[1], *dqkv = &launch->out[0];
-    int64_t n = dq->type.dim[0], heads = launch->attrs.rope.heads, kv_heads = launch->attrs.rope.kv_heads;
-    int64_t e = launch->attrs.rope.head_dim, q_width = heads * e, kv_width = 2 * kv_heads * e;
+    int64_t n = dq->type.dim[0], heads = sl_rope_attrs(&launch->attrs)->heads,
+            kv_heads = sl_rope_attrs(&launch->attrs)->kv_heads;
+    int64_t e = sl_rope_attrs(&launch->attrs)->head_dim, q_width = heads * e, kv_width = 2 * kv_heads * e;
     for (int64_t i = 0; i < n; i++) {
         int64_t row = i * (q_width + kv_width);
         int32_t position = sl_get_i32(&launch->in[2], i);
@@ -212,31 +238,32 @@ static const sl_op_case rope_bwd_cases[] = {
     {.name = "f32 half",
      .in = BWD(SL_F32, SL_F32, 7, 4, 2, 16),
      .index_range = 100,
-     .attrs.rope = {.heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_HALF, .theta = 10000}},
+     .attrs = SL_ATTRS(rope, .heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_HALF, .theta = 10000)},
     {.name = "f32 interleaved, tail",
      .in = BWD(SL_F32, SL_F32, 3, 3, 3, 22),
      .index_range = 5000,
-     .attrs.rope = {.heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_INTERLEAVED, .theta = 10000}},
+     .attrs = SL_ATTRS(rope, .heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_INTERLEAVED, .theta = 10000)},
     {.name = "f32 none, odd head",
      .in = BWD(SL_F32, SL_F32, 5, 3, 1, 7),
      .index_range = 100,
-     .attrs.rope = {.heads = 3, .kv_heads = 1, .head_dim = 7, .style = SL_ROPE_NONE}},
+     .attrs = SL_ATTRS(rope, .heads = 3, .kv_heads = 1, .head_dim = 7, .style = SL_ROPE_NONE)},
     {.name = "bf16 half, llama3",
      .in = BWD(SL_BF16, SL_BF16, 40, 8, 2, 64),
      .index_range = 131072,
-     .attrs.rope = {.heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3}},
+     .attrs =
+         SL_ATTRS(rope, .heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3)},
     {.name = "bf16 half, dkv f32",
      .in = BWD(SL_BF16, SL_F32, 33, 4, 2, 32),
      .index_range = 131072,
-     .attrs.rope = {.heads = 4, .kv_heads = 2, .head_dim = 32, .style = SL_ROPE_HALF, .theta = 10000}},
+     .attrs = SL_ATTRS(rope, .heads = 4, .kv_heads = 2, .head_dim = 32, .style = SL_ROPE_HALF, .theta = 10000)},
     {.name = "bf16 interleaved, dkv f32, tail",
      .in = BWD(SL_BF16, SL_F32, 5, 4, 2, 18),
      .index_range = 8192,
-     .attrs.rope = {.heads = 4, .kv_heads = 2, .head_dim = 18, .style = SL_ROPE_INTERLEAVED, .theta = 10000}},
+     .attrs = SL_ATTRS(rope, .heads = 4, .kv_heads = 2, .head_dim = 18, .style = SL_ROPE_INTERLEAVED, .theta = 10000)},
     {.name = "bf16 none, dkv f32",
      .in = BWD(SL_BF16, SL_F32, 9, 2, 2, 24),
      .index_range = 100,
-     .attrs.rope = {.heads = 2, .kv_heads = 2, .head_dim = 24, .style = SL_ROPE_NONE}},
+     .attrs = SL_ATTRS(rope, .heads = 2, .kv_heads = 2, .head_dim = 24, .style = SL_ROPE_NONE)},
 };
 #undef BWD
 #undef LLAMA3
@@ -246,11 +273,20 @@ static void rope_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
     fill_positions(&launch->in[2], how, 2);
 }
 
+static sl_status rope_bwd_shapes(sl_op_shapes *shapes)
+{
+    const sl_op_sizes *s = &shapes->sizes;
+    const sl_attrs attrs = attrs_of(s);
+    const sl_type q = sl_shapes_matrix(shapes, s->n, s->h * s->e), kv = sl_shapes_matrix(shapes, s->n, 2 * s->g * s->e);
+    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {q, kv, sl_type_1d(SL_I32, s->n)}, .attrs = &attrs});
+}
+
 const sl_op_def sl_op_rope_bwd = {
     .name = "rope_bwd",
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 3,
     .n_out = 1,
+    .attrs_bytes = sizeof(struct sl_rope_attrs),
     .infer = rope_bwd_infer,
     .work = sl_work_bytes,
     .reference = rope_bwd_reference,
@@ -258,4 +294,5 @@ const sl_op_def sl_op_rope_bwd = {
     .n_cases = SL_COUNT(rope_bwd_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
     .fill = rope_bwd_fill,
+    .shapes = rope_bwd_shapes,
 };

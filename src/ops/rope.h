@@ -7,17 +7,29 @@
 
 #include "ops/op.h"
 
+typedef enum sl_rope_style { SL_ROPE_NONE, SL_ROPE_HALF, SL_ROPE_INTERLEAVED } sl_rope_style;
+
+struct SL_ATTRS_TYPE sl_rope_attrs {
+    int32_t heads, kv_heads, head_dim, style; /* sl_rope_style */
+    float theta;
+    /* Llama-3 frequency scaling; factor 0 or 1 = none */
+    float factor, low_freq_factor, high_freq_factor;
+    int32_t original_context;
+};
+SL_ATTRS_OF(rope)
+
 #define SL_TWO_PI 6.283185307179586
 
 /* Radians per position of pair j in [0, head_dim/2). The angle is (double) position * frequency: in f32 it would be off by
  * .06 radians at position one million. */
 static inline double sl_rope_frequency(const sl_attrs *attrs, int64_t j)
 {
-    double frequency = pow((double) attrs->rope.theta, -2.0 * (double) j / attrs->rope.head_dim);
-    double factor = attrs->rope.factor, low = attrs->rope.low_freq_factor, high = attrs->rope.high_freq_factor;
+    double frequency = pow((double) sl_rope_attrs(attrs)->theta, -2.0 * (double) j / sl_rope_attrs(attrs)->head_dim);
+    double factor = sl_rope_attrs(attrs)->factor, low = sl_rope_attrs(attrs)->low_freq_factor,
+           high = sl_rope_attrs(attrs)->high_freq_factor;
     if (factor == 0 || factor == 1)
         return frequency;
-    double turns = attrs->rope.original_context * frequency / SL_TWO_PI; /* within the original context */
+    double turns = sl_rope_attrs(attrs)->original_context * frequency / SL_TWO_PI; /* within the original context */
     if (turns < low)
         return frequency / factor;
     if (turns > high)

@@ -8,11 +8,13 @@
 #include <math.h>
 
 #include "ops/common.h"
+#include "ops/shapes.h"
+#include "ops/softmax.h"
 
 static sl_status check(const char *op, const char *operand, const sl_attrs *attrs, const sl_type *x)
 {
     SL_TRY(sl_expect_float(op, operand, x, 2));
-    if (attrs->softmax.causal && x->dim[0] != x->dim[1])
+    if (sl_softmax_attrs(attrs)->causal && x->dim[0] != x->dim[1])
         return sl_fail(SL_E_INTERNAL, "%s: a causal one needs a square matrix but has %lld x %lld", op,
                        (long long) x->dim[0], (long long) x->dim[1]);
     return SL_OK;
@@ -27,14 +29,14 @@ static sl_status softmax_infer(const sl_attrs *attrs, const sl_type *in, sl_type
 
 static int64_t seen(const sl_launch *launch, int64_t row)
 {
-    return launch->attrs.softmax.causal ? row + 1 : launch->out[0].type.dim[1];
+    return sl_softmax_attrs(&launch->attrs)->causal ? row + 1 : launch->out[0].type.dim[1];
 }
 
 static void softmax_reference(const sl_launch *launch)
 {
     const sl_operand *x = &launch->in[0];
     int64_t rows = x->type.dim[0], columns = x->type.dim[1];
-    double scale = launch->attrs.softmax.scale;
+    double scale = sl_softmax_attrs(&launch->attrs)->scale;
     for (int64_t i = 0; i < rows; i++) {
         int64_t end = seen(launch, i);
         double largest = -INFINITY, sum = 0;
@@ -57,19 +59,28 @@ static sl_status softmax_gradient(sl_gradient *gradient)
 }
 
 static const sl_op_case softmax_cases[] = {
-    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64)}, .attrs.softmax = {1, 0}},
-    {.name = "f32 tail, scaled", .in = {SL_T2(SL_F32, 7, 37)}, .attrs.softmax = {0.125f, 0}},
-    {.name = "f32 causal", .in = {SL_T2(SL_F32, 33, 33)}, .attrs.softmax = {0.5f, 1}},
-    {.name = "f32 one element", .in = {SL_T2(SL_F32, 1, 1)}, .attrs.softmax = {1, 1}},
-    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 512)}, .attrs.softmax = {1, 0}},
-    {.name = "bf16 causal, tail", .in = {SL_T2(SL_BF16, 75, 75)}, .attrs.softmax = {0.125f, 1}},
+    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64)}, .attrs = SL_ATTRS(softmax, 1, 0)},
+    {.name = "f32 tail, scaled", .in = {SL_T2(SL_F32, 7, 37)}, .attrs = SL_ATTRS(softmax, 0.125f, 0)},
+    {.name = "f32 causal", .in = {SL_T2(SL_F32, 33, 33)}, .attrs = SL_ATTRS(softmax, 0.5f, 1)},
+    {.name = "f32 one element", .in = {SL_T2(SL_F32, 1, 1)}, .attrs = SL_ATTRS(softmax, 1, 1)},
+    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 512)}, .attrs = SL_ATTRS(softmax, 1, 0)},
+    {.name = "bf16 causal, tail", .in = {SL_T2(SL_BF16, 75, 75)}, .attrs = SL_ATTRS(softmax, 0.125f, 1)},
 };
+
+static sl_status softmax_shapes(sl_op_shapes *shapes)
+{
+    const sl_type x = sl_shapes_matrix(shapes, shapes->sizes.sequence, shapes->sizes.sequence);
+    const sl_op_case op_case = {.in = {x, sl_op(shapes->op)->n_in > 1 ? x : (sl_type){0}},
+                                .attrs = SL_ATTRS(softmax, .scale = 0.125f, .causal = 1)};
+    return sl_shapes_add(shapes, "", &op_case);
+}
 
 const sl_op_def sl_op_softmax = {
     .name = "softmax",
     .category = SL_CAT_REDUCTION,
     .n_in = 1,
     .n_out = 1,
+    .attrs_bytes = sizeof(struct sl_softmax_attrs),
     .infer = softmax_infer,
     .work = sl_work_bytes,
     .reference = softmax_reference,
@@ -77,6 +88,7 @@ const sl_op_def sl_op_softmax = {
     .cases = softmax_cases,
     .n_cases = SL_COUNT(softmax_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
+    .shapes = softmax_shapes,
 };
 
 static sl_status softmax_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -97,20 +109,22 @@ static void softmax_bwd_reference(const sl_launch *launch)
         for (int64_t j = i * columns; j < i * columns + end; j++)
             dot += (double) sl_get(y, j) * sl_get(dy, j);
         for (int64_t j = i * columns; j < (i + 1) * columns; j++) {
-            double slope = launch->attrs.softmax.scale * (double) sl_get(y, j) * (sl_get(dy, j) - dot);
+            double slope = sl_softmax_attrs(&launch->attrs)->scale * (double) sl_get(y, j) * (sl_get(dy, j) - dot);
             sl_put_out(launch, 0, j, j < i * columns + end ? slope : 0);
         }
     }
 }
 
 static const sl_op_case softmax_bwd_cases[] = {
-    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 64)}, .attrs.softmax = {1, 0}},
+    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 64)}, .attrs = SL_ATTRS(softmax, 1, 0)},
     {.name = "f32 causal, accumulate",
      .in = {SL_T2(SL_F32, 37, 37), SL_T2(SL_F32, 37, 37)},
-     .attrs.softmax = {0.5f, 1},
+     .attrs = SL_ATTRS(softmax, 0.5f, 1),
      .accumulate = 1},
-    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 333), SL_T2(SL_BF16, 33, 333)}, .attrs.softmax = {1, 0}},
-    {.name = "bf16 causal", .in = {SL_T2(SL_BF16, 64, 64), SL_T2(SL_BF16, 64, 64)}, .attrs.softmax = {0.125f, 1}},
+    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 333), SL_T2(SL_BF16, 33, 333)}, .attrs = SL_ATTRS(softmax, 1, 0)},
+    {.name = "bf16 causal",
+     .in = {SL_T2(SL_BF16, 64, 64), SL_T2(SL_BF16, 64, 64)},
+     .attrs = SL_ATTRS(softmax, 0.125f, 1)},
 };
 
 const sl_op_def sl_op_softmax_bwd = {
@@ -118,6 +132,7 @@ const sl_op_def sl_op_softmax_bwd = {
     .category = SL_CAT_REDUCTION,
     .n_in = 2,
     .n_out = 1,
+    .attrs_bytes = sizeof(struct sl_softmax_attrs),
     .can_accumulate = 1,
     .infer = softmax_bwd_infer,
     .work = sl_work_bytes,
@@ -125,4 +140,5 @@ const sl_op_def sl_op_softmax_bwd = {
     .cases = softmax_bwd_cases,
     .n_cases = SL_COUNT(softmax_bwd_cases),
     .tolerance = {4e-6, SL_BF16_ULP},
+    .shapes = softmax_shapes,
 };

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "ops/common.h"
+#include "ops/shapes.h"
 
 static sl_status swiglu_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
@@ -43,6 +44,12 @@ static const sl_op_case swiglu_cases[] = {
     {.name = "bf16 tail", .in = {SL_T2(SL_BF16, 7, 90)}},
 };
 
+static sl_status swiglu_shapes(sl_op_shapes *shapes)
+{
+    const sl_type gate_up = sl_shapes_matrix(shapes, shapes->sizes.n, 2 * shapes->sizes.f);
+    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {gate_up}});
+}
+
 const sl_op_def sl_op_swiglu = {
     .name = "swiglu",
     .category = SL_CAT_ELEMENTWISE,
@@ -57,6 +64,7 @@ const sl_op_def sl_op_swiglu = {
     .n_cases = SL_COUNT(swiglu_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
     .any_values = true,
+    .shapes = swiglu_shapes,
 };
 
 static sl_status swiglu_bwd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -94,6 +102,12 @@ static const sl_op_case swiglu_bwd_cases[] = {
     {.name = "bf16 tail, again", .in = {SL_T2(SL_BF16, 7, 45), SL_T2(SL_BF16, 7, 90)}, .optional_out = true},
 };
 
+static sl_status swiglu_bwd_shapes(sl_op_shapes *shapes)
+{
+    const sl_type gate_up = sl_shapes_matrix(shapes, shapes->sizes.n, 2 * shapes->sizes.f);
+    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {sl_shapes_hidden(shapes), gate_up}});
+}
+
 const sl_op_def sl_op_swiglu_bwd = {
     .name = "swiglu_bwd",
     .category = SL_CAT_ELEMENTWISE,
@@ -108,4 +122,5 @@ const sl_op_def sl_op_swiglu_bwd = {
     .n_cases = SL_COUNT(swiglu_bwd_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
+    .shapes = swiglu_bwd_shapes,
 };

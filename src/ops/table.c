@@ -1,5 +1,6 @@
 /* The table of ops, and the few functions that look at any op alike. */
 #include <stdio.h>
+#include <string.h>
 
 #include "ops/common.h"
 
@@ -26,6 +27,15 @@ sl_op_id sl_op_of_role(sl_op_role role)
             return (sl_op_id) id;
     SL_ASSERT(!"every role has an op");
     return SL_OP_COUNT;
+}
+
+sl_attrs sl_op_attrs(sl_op_id id, const void *attrs)
+{
+    sl_attrs all = {{0}};
+    SL_ASSERT(sl_op(id)->attrs_bytes <= sizeof all);
+    if (attrs)
+        memcpy(&all, attrs, sl_op(id)->attrs_bytes);
+    return all;
 }
 
 uint32_t sl_op_reads_out(const sl_launch *launch)

@@ -5,6 +5,7 @@
 #include "ops/common.h"
 #include "ops/fill.h"
 #include "ops/optimizer.h"
+#include "ops/shapes.h"
 
 /* Parameter and moments are like the gradient, the master is optional and last. */
 static inline sl_status sl_update_infer(const char *op, int64_t decayed, const sl_type *in, sl_type *out, int moments)
@@ -74,6 +75,14 @@ static inline void sl_update_fill(sl_launch *launch, const sl_fill_rule *how)
     sl_fill_normal(master, how->seed, SL_MAX_IN + last, 1);
     for (int64_t i = 0; i < sl_type_count(&p->type); i++)
         sl_put(p, i, sl_get(master, i));
+}
+
+/* With everything in the dtype, or (`master`) with f32 moments and master weights. */
+static inline sl_status sl_update_shapes(sl_op_shapes *shapes, bool master, const void *attrs)
+{
+    const sl_op_case op_case = {
+        .in = {sl_type_1d(shapes->dtype, shapes->sizes.p), SL_STEP_TYPE}, .attrs = attrs, .optional_out = master};
+    return sl_shapes_add(shapes, master ? "master" : "", &op_case);
 }
 
 /* ATTRS(decayed, stochastic) names the op's attributes. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/mem.h"
+#include "ops/attention.h"
 #include "ops/head_loss.h"
 
 sl_status sl_costs_new(int32_t n_kinds, sl_costs **costs)
@@ -83,13 +84,13 @@ static size_t attention_bwd_workspace(const sl_launch *launch, const sl_hardware
 {
     const sl_type *q = &launch->in[1].type, *kv = &launch->in[2].type;
     size_t rows = (size_t) q->dim[0], context = (size_t) (kv->rank ? kv : q)->dim[0];
-    size_t heads = (size_t) SL_MAX(launch->attrs.attention.heads, 1);
-    size_t groups = (size_t) SL_MAX(launch->attrs.attention.kv_heads, 1);
-    int head_dim = launch->attrs.attention.head_dim;
+    size_t heads = (size_t) SL_MAX(sl_attention_attrs(&launch->attrs)->heads, 1);
+    size_t groups = (size_t) SL_MAX(sl_attention_attrs(&launch->attrs)->kv_heads, 1);
+    int head_dim = sl_attention_attrs(&launch->attrs)->head_dim;
     if (!hardware->attention_keeps_scores && (head_dim == 64 || head_dim == 128))
         return SL_ROUND_UP(rows, (size_t) 128) * heads * 4 * (size_t) (head_dim + 2);
-    if (launch->attrs.attention.sequence > 0)
-        context = SL_MIN(context, (size_t) launch->attrs.attention.sequence);
+    if (sl_attention_attrs(&launch->attrs)->sequence > 0)
+        context = SL_MIN(context, (size_t) sl_attention_attrs(&launch->attrs)->sequence);
     size_t fixed = rows * heads * 4;
     if ((launch->accumulate >> 1 & 1) || launch->out[1].type.dtype != SL_BF16)
         fixed += 2 * (size_t) sl_type_count(&launch->out[1].type);
@@ -98,7 +99,7 @@ static size_t attention_bwd_workspace(const sl_launch *launch, const sl_hardware
         context = SL_MAX(rows, SL_MIN(context - rows, (size_t) 131072));
     }
     size_t scores = 2 * heads * rows * context;
-    if (launch->attrs.attention.any_order) /* no dS: dQ in f32 */
+    if (sl_attention_attrs(&launch->attrs)->any_order) /* no dS: dQ in f32 */
         return fixed + rows * heads * (size_t) head_dim * 4;
     if (!launch->workspace_bytes || fixed + scores <= launch->workspace_bytes)
         return fixed + scores;

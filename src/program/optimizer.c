@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "ops/optimizer.h"
 #include "program/internal.h"
 
 sl_status sl_program_find_runs(builder *b)
@@ -113,7 +114,7 @@ static sl_status add_other_blocks(builder *b, int32_t group)
         const sl_op_id op = sl_op_of_role(SL_ROLE_ACCUMULATE);
         sl_task task = new_task(op, value->name);
         task.accumulate = 1;
-        task.attrs = sl_op(op)->role_attrs;
+        task.attrs = sl_op_attrs(op, sl_op(op)->role_attrs);
         task.in[0] = use_of(b->use_gradient[v], b->dtype, 0, count);
         task.out[0] = use_of(b->gradient[group], b->dtype, (int64_t) (param->offset / sl_dtype_bytes(b->dtype)), count);
         SL_TRY(add(b, &task));
@@ -133,23 +134,23 @@ static sl_status add_sum_squares(builder *b, int32_t r)
 static void set_adamw(const builder *b, int32_t r, sl_task *task)
 {
     const sl_program_config *config = &b->program->config;
-    task->attrs.adamw.beta1 = config->beta1;
-    task->attrs.adamw.beta2 = config->beta2;
-    task->attrs.adamw.eps = config->eps;
-    task->attrs.adamw.weight_decay = config->weight_decay;
-    task->attrs.adamw.decayed = b->runs[r].decayed;
-    task->attrs.adamw.stream = (uint64_t) r;
-    task->attrs.adamw.stochastic = sl_policy_of(config->precision)->stochastic;
+    sl_adamw_set(&task->attrs)->beta1 = config->beta1;
+    sl_adamw_set(&task->attrs)->beta2 = config->beta2;
+    sl_adamw_set(&task->attrs)->eps = config->eps;
+    sl_adamw_set(&task->attrs)->weight_decay = config->weight_decay;
+    sl_adamw_set(&task->attrs)->decayed = b->runs[r].decayed;
+    sl_adamw_set(&task->attrs)->stream = (uint64_t) r;
+    sl_adamw_set(&task->attrs)->stochastic = sl_policy_of(config->precision)->stochastic;
 }
 
 static void set_sgd(const builder *b, int32_t r, sl_task *task)
 {
     const sl_program_config *config = &b->program->config;
-    task->attrs.sgd.momentum = config->momentum;
-    task->attrs.sgd.weight_decay = config->weight_decay;
-    task->attrs.sgd.decayed = b->runs[r].decayed;
-    task->attrs.sgd.stream = (uint64_t) r;
-    task->attrs.sgd.stochastic = sl_policy_of(config->precision)->stochastic;
+    sl_sgd_set(&task->attrs)->momentum = config->momentum;
+    sl_sgd_set(&task->attrs)->weight_decay = config->weight_decay;
+    sl_sgd_set(&task->attrs)->decayed = b->runs[r].decayed;
+    sl_sgd_set(&task->attrs)->stream = (uint64_t) r;
+    sl_sgd_set(&task->attrs)->stochastic = sl_policy_of(config->precision)->stochastic;
 }
 
 static sl_status add_update(builder *b, int32_t r)

@@ -1,6 +1,6 @@
 /* `bench ops` leaves no op out, and every row of a right device is as the reference. */
-#include "bench/op_shapes.h"
 #include "bench/roofline.h"
+#include "ops/shapes.h"
 #include "run_bench.h"
 
 TEST(every_op_has_rows)

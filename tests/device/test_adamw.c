@@ -6,18 +6,19 @@
 #include "core/mem.h"
 #include "device/cpu/kernels/kernel.h"
 #include "ops/fill.h"
+#include "ops/optimizer.h"
 
 static void make(sl_launch *launch, int64_t count, int64_t decayed)
 {
     memset(launch, 0, sizeof *launch);
     launch->op = SL_OP_ADAMW;
-    launch->attrs.adamw.beta1 = 0.9f;
-    launch->attrs.adamw.beta2 = 0.999f;
-    launch->attrs.adamw.eps = 1e-8f;
-    launch->attrs.adamw.weight_decay = 0.1f;
-    launch->attrs.adamw.decayed = decayed;
-    launch->attrs.adamw.stream = 77;
-    launch->attrs.adamw.stochastic = 1;
+    sl_adamw_set(&launch->attrs)->beta1 = 0.9f;
+    sl_adamw_set(&launch->attrs)->beta2 = 0.999f;
+    sl_adamw_set(&launch->attrs)->eps = 1e-8f;
+    sl_adamw_set(&launch->attrs)->weight_decay = 0.1f;
+    sl_adamw_set(&launch->attrs)->decayed = decayed;
+    sl_adamw_set(&launch->attrs)->stream = 77;
+    sl_adamw_set(&launch->attrs)->stochastic = 1;
     launch->in[0].type = sl_type_1d(SL_BF16, count);
     launch->in[1].type = sl_type_1d(SL_I32, SL_STEP_WORDS);
     CHECK_OK(sl_alloc(&launch->in[0].data, count, sizeof(sl_bf16)));

@@ -3,6 +3,7 @@
 #include "core/bf16.h"
 #include "core/mem.h"
 #include "device/cpu/kernels/kernel.h"
+#include "ops/attention.h"
 #include "test.h"
 
 enum { N = 200, M = 330, HEADS = 4, KV_HEADS = 2, DIM = 40, Q = N * HEADS * DIM, KV = M * 2 * KV_HEADS * DIM };
@@ -66,12 +67,12 @@ TEST(ways_agree)
     fill(kv, KV, 2);
     fill(d_o, Q, 3);
     sl_attrs attrs = {0};
-    attrs.attention.heads = HEADS;
-    attrs.attention.kv_heads = KV_HEADS;
-    attrs.attention.head_dim = DIM;
-    attrs.attention.causal = 1;
-    attrs.attention.q_offset = M - N;
-    attrs.attention.scale = 0.15f;
+    sl_attention_set(&attrs)->heads = HEADS;
+    sl_attention_set(&attrs)->kv_heads = KV_HEADS;
+    sl_attention_set(&attrs)->head_dim = DIM;
+    sl_attention_set(&attrs)->causal = 1;
+    sl_attention_set(&attrs)->q_offset = M - N;
+    sl_attention_set(&attrs)->scale = 0.15f;
     const sl_type q_type = sl_type_2d(SL_F32, N, HEADS * DIM), kv_type = sl_type_2d(SL_F32, M, 2 * KV_HEADS * DIM);
     const sl_type lse_type = sl_type_2d(SL_F32, HEADS, N), segments_type = sl_type_1d(SL_I32, 4);
     for (sl_isa isa = SL_ISA_AVX2; isa <= best; isa++) {

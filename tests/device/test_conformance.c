@@ -21,6 +21,7 @@
 #include "device/cpu/kernels/kernel.h"
 #include "device/cuda_expected.h"
 #include "device/device.h"
+#include "ops/attention.h"
 #include "ops/sensitivity.h"
 
 #define ARENA_BYTES ((size_t) 48 << 20)
@@ -167,7 +168,7 @@ static void judge(specimen *s, test_launch *t, const char *who)
         check_elements(s, k, got, who);
         bits = sl_hash64(got->data, sl_type_bytes(&want->type), bits);
     }
-    bool any = s->op == SL_OP_ATTENTION_BWD && s->want.launch.attrs.attention.any_order;
+    bool any = s->op == SL_OP_ATTENTION_BWD && sl_attention_attrs(&s->want.launch.attrs)->any_order;
     CHECK_MSG(any || !s->bits || s->bits == bits, "%s: %s %s: other bits than the first run of this contender", who,
               def->name, s->op_case->name);
     s->bits = bits;

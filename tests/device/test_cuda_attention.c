@@ -8,6 +8,7 @@
  */
 #include "device/cuda_expected.h"
 #include "device/device.h"
+#include "ops/attention.h"
 #include "ops/launch.h"
 
 enum { MANY = 140, FEW = 8, N = 66, OFFSET = 2, BEHIND = 2, M = OFFSET + N + BEHIND };
@@ -21,13 +22,12 @@ static unsigned char *arena;
 static void prepare(int heads, int head_dim, test_launch *t)
 {
     int64_t width = (int64_t) heads * head_dim;
-    sl_op_case slice = {
-        .name = "slice",
-        .in = {SL_T2(SL_F32, N, width), SL_T2(SL_F32, N, width), SL_T2(SL_F32, M, 2 * width), SL_T2(SL_F32, N, width),
-               SL_T2(SL_F32, heads, N), SL_T1(SL_I32, 2)},
-        .segments = 1,
-        .attrs.attention = {
-            .heads = heads, .kv_heads = heads, .head_dim = head_dim, .causal = 1, .q_offset = OFFSET, .scale = 0.2f}};
+    sl_op_case slice = {.name = "slice",
+                        .in = {SL_T2(SL_F32, N, width), SL_T2(SL_F32, N, width), SL_T2(SL_F32, M, 2 * width),
+                               SL_T2(SL_F32, N, width), SL_T2(SL_F32, heads, N), SL_T1(SL_I32, 2)},
+                        .segments = 1,
+                        .attrs = SL_ATTRS(attention, .heads = heads, .kv_heads = heads, .head_dim = head_dim,
+                                          .causal = 1, .q_offset = OFFSET, .scale = 0.2f)};
     test_prepare(t, SL_OP_ATTENTION_BWD, &slice, (uint64_t) head_dim);
 }
 
@@ -141,20 +141,15 @@ TEST(far_keys)
                                SL_T2(SL_BF16, FAR + FAR_N, 2 * FAR_DIM), SL_T2(SL_BF16, FAR_N, 2 * FAR_DIM),
                                SL_T2(SL_F32, 2, FAR_N), SL_T1(SL_I32, 2)},
                         .segments = 1,
-                        .attrs.attention = {.heads = 2,
-                                            .kv_heads = 1,
-                                            .head_dim = FAR_DIM,
-                                            .causal = 1,
-                                            .q_offset = FAR,
-                                            .uniform = FAR + FAR_N,
-                                            .scale = 0.125f}};
+                        .attrs = SL_ATTRS(attention, .heads = 2, .kv_heads = 1, .head_dim = FAR_DIM, .causal = 1,
+                                          .q_offset = FAR, .uniform = FAR + FAR_N, .scale = 0.125f)};
     const double tolerance = sl_op(SL_OP_ATTENTION_BWD)->tolerance[1];
     test_launch want = {0}, got = {0};
     test_prepare(&want, SL_OP_ATTENTION_BWD, &slice, 5);
     sl_op(SL_OP_ATTENTION_BWD)->reference(&want.launch);
     for (int any_order = 0; any_order <= 1; any_order++) {
         test_prepare(&got, SL_OP_ATTENTION_BWD, &slice, 5);
-        got.launch.attrs.attention.any_order = any_order;
+        sl_attention_set(&got.launch.attrs)->any_order = any_order;
         run(&got, got.launch);
         check("dq of a far slice", FAR_DIM, &got.launch.out[0], &want.launch.out[0], tolerance);
         check("dkv of a far slice", FAR_DIM, &got.launch.out[1], &want.launch.out[1], tolerance);
@@ -172,21 +167,17 @@ static sl_op_case tiles_of(const tiles_case *c)
 {
     const int64_t n = (int64_t) c->sequences * c->rows, width = (int64_t) c->heads * c->head_dim,
                   kv_width = 2 * (int64_t) c->kv_heads * c->head_dim, q_width = width + (c->beside ? kv_width : 0);
-    sl_op_case tiles = {.name = "tiles",
-                        .in = {SL_T2(SL_BF16, n, width), SL_T2(SL_BF16, n, q_width),
-                               SL_T2(SL_BF16, n + c->before, kv_width), SL_T2(SL_BF16, n, width),
-                               SL_T2(SL_F32, c->heads, n),
-                               SL_T1(SL_I32, c->documents ? c->documents + 3 : c->sequences + 1)},
-                        .segments = c->documents ? c->documents : c->sequences,
-                        .accumulate = c->accumulate ? 2 : 0,
-                        .wide_out = c->wide,
-                        .attrs.attention = {.heads = c->heads,
-                                            .kv_heads = c->kv_heads,
-                                            .head_dim = c->head_dim,
-                                            .causal = c->causal,
-                                            .q_offset = c->before,
-                                            .uniform = c->documents ? 0 : c->rows + c->before,
-                                            .scale = 1 / sqrtf((float) c->head_dim)}};
+    sl_op_case tiles = {
+        .name = "tiles",
+        .in = {SL_T2(SL_BF16, n, width), SL_T2(SL_BF16, n, q_width), SL_T2(SL_BF16, n + c->before, kv_width),
+               SL_T2(SL_BF16, n, width), SL_T2(SL_F32, c->heads, n),
+               SL_T1(SL_I32, c->documents ? c->documents + 3 : c->sequences + 1)},
+        .segments = c->documents ? c->documents : c->sequences,
+        .accumulate = c->accumulate ? 2 : 0,
+        .wide_out = c->wide,
+        .attrs = SL_ATTRS(attention, .heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim,
+                          .causal = c->causal, .q_offset = c->before, .uniform = c->documents ? 0 : c->rows + c->before,
+                          .scale = 1 / sqrtf((float) c->head_dim))};
     if (c->beside)
         tiles.in[2] = (sl_type){.dtype = SL_BF16};
     return tiles;

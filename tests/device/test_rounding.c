@@ -8,6 +8,7 @@
 #include "core/bf16.h"
 #include "core/mem.h"
 #include "device/cpu/kernels/kernel.h"
+#include "ops/optimizer.h"
 #include "test.h"
 
 enum { COUNT = 1 << 16, GROUPS = 8, LANES = 16, BLOCK = GROUPS * LANES, MAX_TENSORS = 3 };
@@ -38,11 +39,11 @@ static sl_launch launch_of(sl_op_id op, int64_t count, uint64_t stream)
     for (int t = 0; t < (op == SL_OP_ADAMW ? 3 : 2); t++)
         launch.out[t] = (sl_operand){tensors[t], sl_type_1d(SL_BF16, count)};
     if (op == SL_OP_ADAMW) {
-        launch.attrs.adamw.stream = (int64_t) stream;
-        launch.attrs.adamw.stochastic = 1;
+        sl_adamw_set(&launch.attrs)->stream = (int64_t) stream;
+        sl_adamw_set(&launch.attrs)->stochastic = 1;
     } else {
-        launch.attrs.sgd.stream = (int64_t) stream;
-        launch.attrs.sgd.stochastic = 1;
+        sl_sgd_set(&launch.attrs)->stream = (int64_t) stream;
+        sl_sgd_set(&launch.attrs)->stochastic = 1;
     }
     return launch;
 }
@@ -105,9 +106,9 @@ static void take(contender c, uint64_t stream, uint32_t step, uint64_t seed, dra
             tensors[t][i] = sl_f32_to_bf16(1);
     }
     if (c.op == SL_OP_ADAMW)
-        launch.attrs.adamw.beta1 = 0.5f, launch.attrs.adamw.beta2 = 0.75f;
+        sl_adamw_set(&launch.attrs)->beta1 = 0.5f, sl_adamw_set(&launch.attrs)->beta2 = 0.75f;
     else
-        launch.attrs.sgd.momentum = 1;
+        sl_sgd_set(&launch.attrs)->momentum = 1;
     run(c, &launch);
     for (int t = 0; t < tensors_of(c); t++) {
         int64_t ups = 0;
@@ -217,9 +218,10 @@ static void specials_stay(contender c)
     for (int64_t i = 0; i < TAIL_COUNT; i++)
         tensors[i % n][i] = special[i / n % SL_COUNT(special)];
     if (c.op == SL_OP_ADAMW)
-        launch.attrs.adamw.beta1 = launch.attrs.adamw.beta2 = 1, launch.attrs.adamw.eps = 1;
+        sl_adamw_set(&launch.attrs)->beta1 = sl_adamw_set(&launch.attrs)->beta2 = 1,
+        sl_adamw_set(&launch.attrs)->eps = 1;
     else
-        launch.attrs.sgd.momentum = 1;
+        sl_sgd_set(&launch.attrs)->momentum = 1;
     run(c, &launch);
     for (int64_t i = 0; i < TAIL_COUNT; i++) {
         sl_bf16 want = special[i / n % SL_COUNT(special)], got = tensors[i % n][i];
@@ -252,9 +254,9 @@ static void largest(contender c)
         for (int64_t i = 0; c.op == SL_OP_SGD && i < TAIL_COUNT; i++)
             tensors[1][i] = sl_f32_to_bf16(1); /* with momentum 1 and no gradient the update is 1 */
         if (c.op == SL_OP_ADAMW)
-            launch.attrs.adamw.beta1 = launch.attrs.adamw.beta2 = 1;
+            sl_adamw_set(&launch.attrs)->beta1 = sl_adamw_set(&launch.attrs)->beta2 = 1;
         else
-            launch.attrs.sgd.momentum = 1;
+            sl_sgd_set(&launch.attrs)->momentum = 1;
         run(c, &launch);
         for (int64_t i = 0; i < TAIL_COUNT; i++) {
             sl_bf16 got = tensors[0][i];

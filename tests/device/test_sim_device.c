@@ -1,6 +1,7 @@
 /* The sim device itself: orders, virtual time, spoiled memory, deadlocks. */
 #include "core/mem.h"
 #include "device/sim/sim.h"
+#include "ops/scale.h"
 #include "test.h"
 
 enum { ARENA = 1 << 16, BLOCK = 4096 };
@@ -22,7 +23,7 @@ static sl_launch scale(unsigned char *x, unsigned char *y)
 {
     sl_type type = sl_type_1d(SL_F32, BLOCK / 4);
     sl_launch launch = {.op = SL_OP_SCALE, .in = {{x, type}}, .out = {{y, type}}};
-    launch.attrs.scale.value = 2;
+    sl_scale_set(&launch.attrs)->value = 2;
     return launch;
 }
 
@@ -101,10 +102,10 @@ TEST(results_depend_on_everything_a_launch_is)
     launch.out[0].data = other;
     sl_sim_run(&launch);
     CHECK(memcmp(first, other, BLOCK) == 0); /* the address does not count */
-    launch.attrs.scale.value = 3;
+    sl_scale_set(&launch.attrs)->value = 3;
     sl_sim_run(&launch);
     CHECK(memcmp(first, other, BLOCK) != 0);
-    launch.attrs.scale.value = 2;
+    sl_scale_set(&launch.attrs)->value = 2;
     launch.accumulate = 1;
     memset(other, 7, BLOCK);
     sl_sim_run(&launch);

@@ -6,6 +6,8 @@
 
 #include "core/bf16.h"
 #include "device/cpu/kernels/kernel.h"
+#include "ops/gelu.h"
+#include "ops/rope.h"
 #include "test.h"
 
 enum { COUNT = 1 << 16 };
@@ -89,7 +91,7 @@ TEST(normal_distribution)
         spread(x, 1, -12, 12);
         for (int64_t k = 0; (kernel = next_kernel(SL_OP_GELU, &k)) != NULL;) {
             sl_launch launch = {.in[0] = {x, sl_type_1d(SL_F32, COUNT)}, .out[0] = {y, sl_type_1d(SL_F32, COUNT)}};
-            launch.attrs.gelu.tanh = tanh_form;
+            sl_gelu_set(&launch.attrs)->tanh = tanh_form;
             run(kernel, &launch);
             double worst = 0;
             for (int64_t i = 0; i < COUNT; i++)
@@ -101,7 +103,7 @@ TEST(normal_distribution)
         for (int64_t k = 0; (kernel = next_kernel(SL_OP_GELU_BWD, &k)) != NULL;) {
             sl_launch launch = {.in = {{z, sl_type_1d(SL_F32, COUNT)}, {x, sl_type_1d(SL_F32, COUNT)}},
                                 .out[0] = {y, sl_type_1d(SL_F32, COUNT)}};
-            launch.attrs.gelu.tanh = tanh_form;
+            sl_gelu_set(&launch.attrs)->tanh = tanh_form;
             run(kernel, &launch);
             double worst = 0;
             for (int64_t i = 0; i < COUNT; i++)
@@ -127,10 +129,10 @@ TEST(sine_and_cosine)
             }
             sl_launch launch = {.in = {{qkv, sl_type_2d(SL_F32, 4096, 6)}, {positions, sl_type_1d(SL_I32, 4096)}},
                                 .out = {{q, sl_type_2d(SL_F32, 4096, 2)}, {kv, sl_type_2d(SL_F32, 4096, 4)}}};
-            launch.attrs.rope.heads = launch.attrs.rope.kv_heads = 1;
-            launch.attrs.rope.head_dim = 2;
-            launch.attrs.rope.theta = 10000;
-            launch.attrs.rope.style = SL_ROPE_HALF;
+            sl_rope_set(&launch.attrs)->heads = sl_rope_set(&launch.attrs)->kv_heads = 1;
+            sl_rope_set(&launch.attrs)->head_dim = 2;
+            sl_rope_set(&launch.attrs)->theta = 10000;
+            sl_rope_set(&launch.attrs)->style = SL_ROPE_HALF;
             run(kernel, &launch);
             double worst = 0;
             for (int64_t i = 0; i < 4096; i++) {

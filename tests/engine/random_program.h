@@ -5,6 +5,7 @@
 
 #include "core/mem.h"
 #include "core/rng.h"
+#include "ops/scale.h"
 #include "program/program.h"
 #include "test.h"
 
@@ -60,7 +61,7 @@ static inline sl_task *test_task(sl_program *p, sl_op_id op, sl_phase phase, int
         task->in[1] = test_use(p, b);
     task->out[0] = test_use(p, c);
     if (op == SL_OP_SCALE)
-        task->attrs.scale.value = 0.25f;
+        sl_scale_set(&task->attrs)->value = 0.25f;
     p->n_tasks++;
     return task;
 }

@@ -1,5 +1,7 @@
 /* The graph by itself: group layout, sums of gradients, passing through residual additions, the order of blocks. */
 #include "graph/graph.h"
+#include "ops/head_loss.h"
+#include "ops/matmul.h"
 #include "test.h"
 
 static sl_graph *new_graph(sl_dtype dtype, bool training)
@@ -29,7 +31,7 @@ static sl_value op(sl_graph *graph, sl_op_id id, const char *name, const sl_attr
 static sl_value biased(sl_graph *graph, const char *name, sl_value x, sl_value w, sl_value bias, sl_value residual)
 {
     sl_attrs attrs = {.raw = {0}};
-    attrs.matmul.trans_b = 1;
+    sl_matmul_set(&attrs)->trans_b = 1;
     return op(graph, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, w, bias, residual}, 4);
 }
 
@@ -51,7 +53,7 @@ static sl_value loss_of(sl_graph *graph, sl_value x, sl_value w)
 {
     sl_value targets;
     sl_attrs attrs = {.raw = {0}};
-    attrs.head.ignore = -100;
+    sl_head_set(&attrs)->ignore = -100;
     CHECK_OK(sl_graph_input(graph, SL_INPUT_TARGETS, &targets));
     return op(graph, SL_OP_HEAD_LOSS, "loss", &attrs, (const sl_value[]){x, w, targets}, 3);
 }
@@ -376,7 +378,7 @@ TEST(wrong_models)
     sl_value x = embedded(graph, 8), out[SL_MAX_OUT];
     sl_value narrow = param(graph, "narrow", "narrow", 8, 7, true);
     sl_attrs attrs = {.raw = {0}};
-    attrs.matmul.trans_b = 1;
+    sl_matmul_set(&attrs)->trans_b = 1;
     CHECK_FAILS(sl_graph_op(graph, SL_OP_MATMUL, "layers.0.qkv", &attrs, (const sl_value[]){x, narrow}, 2, out),
                 SL_E_INTERNAL);
     CHECK_CONTAINS(sl_error_message(), "layers.0.qkv");

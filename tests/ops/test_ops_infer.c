@@ -1,16 +1,22 @@
 /* Shape rules: every case is accepted, everything that does not fit is refused with a message that names the op. */
+#include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/embedding.h"
 #include "ops/launch.h"
+#include "ops/optimizer.h"
+#include "ops/rope.h"
 
-static sl_status infer(sl_op_id op, const sl_attrs *attrs, const sl_type *in)
+static sl_status infer(sl_op_id op, const void *case_attrs, const sl_type *in)
 {
     sl_type out[SL_MAX_OUT] = {{0}};
-    return sl_op(op)->infer(attrs, in, out);
+    const sl_attrs attrs = sl_op_attrs(op, case_attrs);
+    return sl_op(op)->infer(&attrs, in, out);
 }
 
 static void check_refused(sl_op_id op, const sl_op_case *changed, const char *what, int operand)
 {
     const sl_op_def *def = sl_op(op);
-    sl_status status = infer(op, &changed->attrs, changed->in);
+    sl_status status = infer(op, changed->attrs, changed->in);
     CHECK_MSG(status == SL_E_INTERNAL, "%s accepts operand %d with %s", def->name, operand, what);
     CHECK_CONTAINS(sl_error_message(), def->name);
 }
@@ -22,11 +28,27 @@ TEST(table)
         REQUIRE(def && def->name && def->infer && def->work && def->reference && def->n_cases > 0);
         CHECK(def->n_in <= SL_MAX_IN && def->n_out <= SL_MAX_OUT);
         CHECK((def->can_accumulate & def->updates) == 0);
+        CHECK(def->attrs_bytes <= sizeof(sl_attrs));
+        CHECK(def->segments >= 0 && def->segments < def->n_in);
+        CHECK(!def->shorten || def->linear);
+        CHECK((def->context_in >> def->n_in) == 0 && ((def->context_out | def->makes_context) >> def->n_out) == 0);
         for (int64_t c = 0; c < def->n_cases; c++)
             CHECK_MSG((def->cases[c].accumulate & ~def->can_accumulate) == 0, "%s %s accumulates what cannot",
                       def->name, def->cases[c].name);
     }
     CHECK_STR(sl_dtype_name(SL_BF16), "bf16");
+}
+
+/* Every role has one op. */
+TEST(roles)
+{
+    int count[SL_ROLE_COUNT] = {0};
+    for (int op = 0; op < SL_OP_COUNT; op++)
+        count[sl_op((sl_op_id) op)->role]++;
+    for (int role = SL_ROLE_NONE + 1; role < SL_ROLE_COUNT; role++) {
+        CHECK_I64(count[role], 1);
+        CHECK(sl_op(sl_op_of_role((sl_op_role) role))->role == (sl_op_role) role);
+    }
 }
 
 TEST(cases_are_accepted)
@@ -106,32 +128,42 @@ TEST(misfitting_options)
     check_refused(SL_OP_ADAMW, &changed, "a short gate", 2);
 }
 
+/* A case with other attributes, which are kept in `attrs`. */
+static sl_op_case with_attrs(sl_op_id op, int64_t index, sl_attrs *attrs)
+{
+    sl_op_case changed = sl_op(op)->cases[index];
+    *attrs = sl_op_attrs(op, changed.attrs);
+    changed.attrs = attrs;
+    return changed;
+}
+
 TEST(wrong_attributes)
 {
-    sl_op_case changed = sl_op(SL_OP_ATTENTION)->cases[3]; /* 6 heads over 2 */
-    changed.attrs.attention.kv_heads = 4;
+    sl_attrs attrs;
+    sl_op_case changed = with_attrs(SL_OP_ATTENTION, 3, &attrs); /* 6 heads over 2 */
+    sl_attention_set(&attrs)->kv_heads = 4;
     check_refused(SL_OP_ATTENTION, &changed, "heads that do not share", -1);
-    changed = sl_op(SL_OP_ATTENTION)->cases[0];
-    changed.attrs.attention.q_offset = 1;
+    changed = with_attrs(SL_OP_ATTENTION, 0, &attrs);
+    sl_attention_set(&attrs)->q_offset = 1;
     check_refused(SL_OP_ATTENTION, &changed, "queries past the context", -1);
-    changed = sl_op(SL_OP_ATTENTION)->cases[0];
-    changed.attrs.attention.q_offset = -1;
+    changed = with_attrs(SL_OP_ATTENTION, 0, &attrs);
+    sl_attention_set(&attrs)->q_offset = -1;
     check_refused(SL_OP_ATTENTION, &changed, "a negative offset", -1);
-    changed = sl_op(SL_OP_ROPE)->cases[2]; /* odd head, no rotation */
-    changed.attrs.rope.style = SL_ROPE_HALF;
-    changed.attrs.rope.theta = 10000;
+    changed = with_attrs(SL_OP_ROPE, 2, &attrs); /* odd head, no rotation */
+    sl_rope_set(&attrs)->style = SL_ROPE_HALF;
+    sl_rope_set(&attrs)->theta = 10000;
     check_refused(SL_OP_ROPE, &changed, "an odd head to rotate", -1);
-    changed = sl_op(SL_OP_ROPE)->cases[0];
-    changed.attrs.rope.factor = 8;
+    changed = with_attrs(SL_OP_ROPE, 0, &attrs);
+    sl_rope_set(&attrs)->factor = 8;
     check_refused(SL_OP_ROPE, &changed, "scaling without its factors", -1);
-    changed = sl_op(SL_OP_DROPOUT)->cases[0];
-    changed.attrs.dropout.probability = 1;
+    changed = with_attrs(SL_OP_DROPOUT, 0, &attrs);
+    sl_dropout_set(&attrs)->probability = 1;
     check_refused(SL_OP_DROPOUT, &changed, "probability one", -1);
-    changed = sl_op(SL_OP_EMBEDDING_BWD)->cases[0];
-    changed.attrs.embedding.rows = 0;
+    changed = with_attrs(SL_OP_EMBEDDING_BWD, 0, &attrs);
+    sl_embedding_set(&attrs)->rows = 0;
     check_refused(SL_OP_EMBEDDING_BWD, &changed, "no vocabulary", -1);
-    changed = sl_op(SL_OP_ADAMW)->cases[0];
-    changed.attrs.adamw.decayed = 1001;
+    changed = with_attrs(SL_OP_ADAMW, 0, &attrs);
+    sl_adamw_set(&attrs)->decayed = 1001;
     check_refused(SL_OP_ADAMW, &changed, "more decayed than there are", -1);
 }
 
@@ -139,6 +171,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(table);
+    RUN(roles);
     RUN(cases_are_accepted);
     RUN(wrong_operands);
     RUN(misfitting_shapes);

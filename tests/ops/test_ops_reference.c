@@ -3,8 +3,13 @@
 #include "core/bf16.h"
 #include "core/rng.h"
 #include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/gelu.h"
+#include "ops/head_loss.h"
 #include "ops/launch.h"
 #include "ops/noise.h"
+#include "ops/norm.h"
+#include "ops/optimizer.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
 
@@ -45,13 +50,13 @@ TEST(norms)
     float x[] = {0.5f, -1.25f, 2, 0.125f}, w[] = {1.5f, 0.5f, -1, 2}, b[] = {0.25f, -0.5f, 0.75f, 1}, y[4], rstd[1],
           mean[1];
     sl_launch rms = {.op = SL_OP_RMSNORM, .in = {f32(x, 1, 4), f32(w, 4, 0)}, .out = {f32(y, 1, 4), f32(rstd, 1, 0)}};
-    rms.attrs.norm.eps = 1e-5f;
+    sl_norm_set(&rms.attrs)->eps = 1e-5f;
     run(&rms);
     check_values(y, (const float[]){0.6213343143f, -0.5177785754f, -1.6568914652f, 0.2071114331f}, 4, "rmsnorm");
     sl_launch ln = {.op = SL_OP_LAYERNORM,
                     .in = {f32(x, 1, 4), f32(w, 4, 0), f32(b, 4, 0)},
                     .out = {f32(y, 1, 4), f32(mean, 1, 0), f32(rstd, 1, 0)}};
-    ln.attrs.norm.eps = 1e-5f;
+    sl_norm_set(&ln.attrs)->eps = 1e-5f;
     run(&ln);
     check_values(y, (const float[]){0.4525540471f, -1.1886837482f, -0.6813819408f, 0.6218991280f}, 4, "layernorm");
     check_values(mean, (const float[]){0.34375f}, 1, "mean");
@@ -63,7 +68,7 @@ TEST(activations)
     sl_launch gelu = {.op = SL_OP_GELU, .in = {f32(x, 1, 4)}, .out = {f32(y, 1, 4)}};
     run(&gelu);
     check_values(y, (const float[]){0.3457312286f, -0.1320622116f, 1.9544997215f, 0.0687172785f}, 4, "gelu");
-    gelu.attrs.gelu.tanh = 1;
+    sl_gelu_set(&gelu.attrs)->tanh = 1;
     run(&gelu);
     check_values(y, (const float[]){0.3457140028f, -0.1322858036f, 1.9545977116f, 0.0687171966f}, 4, "gelu tanh");
     sl_launch swiglu = {.op = SL_OP_SWIGLU, .in = {f32(x, 1, 4)}, .out = {f32(y, 1, 2)}};
@@ -110,11 +115,11 @@ TEST(attention_values)
     sl_launch launch = {.op = SL_OP_ATTENTION,
                         .in = {f32(q, 2, 4), f32(kv, 2, 4), i32(segments, 2)},
                         .out = {f32(o, 2, 4), f32(lse, 2, 2)}};
-    launch.attrs.attention.heads = 2;
-    launch.attrs.attention.kv_heads = 1;
-    launch.attrs.attention.head_dim = 2;
-    launch.attrs.attention.causal = 1;
-    launch.attrs.attention.scale = 0.7f;
+    sl_attention_set(&launch.attrs)->heads = 2;
+    sl_attention_set(&launch.attrs)->kv_heads = 1;
+    sl_attention_set(&launch.attrs)->head_dim = 2;
+    sl_attention_set(&launch.attrs)->causal = 1;
+    sl_attention_set(&launch.attrs)->scale = 0.7f;
     run(&launch);
     const float want[] = {1, 2, 1, 2, -0.2508229315f, 2.6254115105f, -1.3038785458f, 3.1519391537f};
     check_values(o, want, 8, "o");
@@ -132,9 +137,9 @@ TEST(head_values)
                         .out = {f32(loss, 1, 0), f32(dx, 3, 2), f32(dw, 4, 2)},
                         .workspace = logits,
                         .workspace_bytes = sizeof logits};
-    launch.attrs.head.ignore = -100;
+    sl_head_set(&launch.attrs)->ignore = -100;
     for (int block = 0; block <= 3; block++) { /* in f32 the block hardly matters */
-        launch.attrs.head.block = block;
+        sl_head_set(&launch.attrs)->block = block;
         run(&launch);
         check_values(loss, (const float[]){0.8110332489f}, 1, "loss");
         check_values(dx, (const float[]){-0.0368926637f, 0.2139196992f, 0, 0, 0.1694327593f, -0.3710860908f}, 6, "dx");
@@ -154,11 +159,11 @@ TEST(adamw_values)
     sl_launch launch = {.op = SL_OP_ADAMW,
                         .in = {f32(g, 2, 0), step_operand(&step)},
                         .out = {f32(p, 2, 0), f32(m, 2, 0), f32(v, 2, 0)}};
-    launch.attrs.adamw.beta1 = 0.9f;
-    launch.attrs.adamw.beta2 = 0.999f;
-    launch.attrs.adamw.eps = 1e-8f;
-    launch.attrs.adamw.weight_decay = 0.1f;
-    launch.attrs.adamw.decayed = 2;
+    sl_adamw_set(&launch.attrs)->beta1 = 0.9f;
+    sl_adamw_set(&launch.attrs)->beta2 = 0.999f;
+    sl_adamw_set(&launch.attrs)->eps = 1e-8f;
+    sl_adamw_set(&launch.attrs)->weight_decay = 0.1f;
+    sl_adamw_set(&launch.attrs)->decayed = 2;
     for (int t = 0; t < 3; t++) {
         memcpy(g, gradients[t], sizeof g);
         step.bias1 = (float) (1 - pow(0.9, t + 1));
@@ -176,9 +181,9 @@ TEST(sgd_values)
     sl_step_params step = {.learning_rate = 0.1f};
     sl_launch launch = {
         .op = SL_OP_SGD, .in = {f32(g, 2, 0), step_operand(&step)}, .out = {f32(p, 2, 0), f32(b, 2, 0)}};
-    launch.attrs.sgd.momentum = 0.9f;
-    launch.attrs.sgd.weight_decay = 0.01f;
-    launch.attrs.sgd.decayed = 2;
+    sl_sgd_set(&launch.attrs)->momentum = 0.9f;
+    sl_sgd_set(&launch.attrs)->weight_decay = 0.01f;
+    sl_sgd_set(&launch.attrs)->decayed = 2;
     for (int t = 0; t < 3; t++) {
         memcpy(g, gradients[t], sizeof g);
         run(&launch);
@@ -201,12 +206,12 @@ TEST(rope_frequencies)
                  {36, 7.78465527393245e-05},
                  {63, 3.068925988914511e-07}};
     sl_attrs attrs = {0};
-    attrs.rope.head_dim = 128;
-    attrs.rope.theta = 500000;
-    attrs.rope.factor = 8;
-    attrs.rope.low_freq_factor = 1;
-    attrs.rope.high_freq_factor = 4;
-    attrs.rope.original_context = 8192;
+    sl_rope_set(&attrs)->head_dim = 128;
+    sl_rope_set(&attrs)->theta = 500000;
+    sl_rope_set(&attrs)->factor = 8;
+    sl_rope_set(&attrs)->low_freq_factor = 1;
+    sl_rope_set(&attrs)->high_freq_factor = 4;
+    sl_rope_set(&attrs)->original_context = 8192;
     for (int64_t i = 0; i < SL_COUNT(table); i++)
         CHECK_NEAR(sl_rope_frequency(&attrs, table[i].j), table[i].want, 1e-12 * table[i].want);
 }
@@ -220,19 +225,19 @@ TEST(rope_styles)
     int32_t position[] = {1};
     sl_launch launch = {
         .op = SL_OP_ROPE, .in = {f32(qkv, 1, 12), i32(position, 1)}, .out = {f32(q, 1, 4), f32(kv, 1, 8)}};
-    launch.attrs.rope.heads = launch.attrs.rope.kv_heads = 1;
-    launch.attrs.rope.head_dim = 4;
-    launch.attrs.rope.theta = 10000; /* frequencies 1 and .01 */
+    sl_rope_set(&launch.attrs)->heads = sl_rope_set(&launch.attrs)->kv_heads = 1;
+    sl_rope_set(&launch.attrs)->head_dim = 4;
+    sl_rope_set(&launch.attrs)->theta = 10000; /* frequencies 1 and .01 */
     float c = cosf(1), s = sinf(1), c2 = cosf(0.01f), s2 = sinf(0.01f);
-    launch.attrs.rope.style = SL_ROPE_HALF;
+    sl_rope_set(&launch.attrs)->style = SL_ROPE_HALF;
     run(&launch);
     check_values(q, (const float[]){c - 3 * s, 2 * c2 - 4 * s2, 3 * c + s, 4 * c2 + 2 * s2}, 4, "half");
     check_values(kv, q, 4, "k as q");
     check_values(kv + 4, qkv + 8, 4, "v copied");
-    launch.attrs.rope.style = SL_ROPE_INTERLEAVED;
+    sl_rope_set(&launch.attrs)->style = SL_ROPE_INTERLEAVED;
     run(&launch);
     check_values(q, (const float[]){c - 2 * s, 2 * c + s, 3 * c2 - 4 * s2, 4 * c2 + 3 * s2}, 4, "interleaved");
-    launch.attrs.rope.style = SL_ROPE_NONE;
+    sl_rope_set(&launch.attrs)->style = SL_ROPE_NONE;
     run(&launch);
     check_values(q, qkv, 4, "none");
 }
@@ -257,12 +262,12 @@ static void run_attention(attention_scene *s, int64_t offset, int64_t n, int64_t
     sl_launch forward = {.op = SL_OP_ATTENTION,
                          .in = {f32(s->q + offset * QW, n, QW), f32(s->kv, m, KW), i32(s->segments, 4)},
                          .out = {f32(s->o + offset * QW, n, QW), f32(lse, H, n)}};
-    forward.attrs.attention.heads = H;
-    forward.attrs.attention.kv_heads = G;
-    forward.attrs.attention.head_dim = E;
-    forward.attrs.attention.causal = 1;
-    forward.attrs.attention.q_offset = offset;
-    forward.attrs.attention.scale = 0.4f;
+    sl_attention_set(&forward.attrs)->heads = H;
+    sl_attention_set(&forward.attrs)->kv_heads = G;
+    sl_attention_set(&forward.attrs)->head_dim = E;
+    sl_attention_set(&forward.attrs)->causal = 1;
+    sl_attention_set(&forward.attrs)->q_offset = offset;
+    sl_attention_set(&forward.attrs)->scale = 0.4f;
     run(&forward);
     for (int64_t head = 0; head < H; head++)
         memcpy(s->lse + head * M + offset, lse + head * n, (size_t) n * sizeof(float));
@@ -320,13 +325,13 @@ TEST(attention_rows)
     const int32_t segments[] = {0, 4, 10, 10, 10};
     sl_attrs attrs = {0};
     int64_t first, end;
-    attrs.attention.q_offset = 3;
-    attrs.attention.causal = 1;
+    sl_attention_set(&attrs)->q_offset = 3;
+    sl_attention_set(&attrs)->causal = 1;
     sl_attention_rows(&attrs, segments, 5, 10, 0, &first, &end);
     CHECK(first == 0 && end == 4);
     sl_attention_rows(&attrs, segments, 5, 10, 1, &first, &end);
     CHECK(first == 4 && end == 5);
-    attrs.attention.causal = 0;
+    sl_attention_set(&attrs)->causal = 0;
     sl_attention_rows(&attrs, segments, 5, 10, 6, &first, &end);
     CHECK(first == 4 && end == 10);
     sl_attention_rows(&attrs, segments, 3, 8, 1, &first, &end); /* a boundary past the context counts as its end */
@@ -390,13 +395,13 @@ TEST(dropout_places)
         x[i] = 1;
     sl_launch launch = {
         .op = SL_OP_DROPOUT, .in = {f32(x, ROWS, COLUMNS), step_operand(&step)}, .out = {f32(whole, ROWS, COLUMNS)}};
-    launch.attrs.dropout.probability = 0.25f;
-    launch.attrs.dropout.stream = 3;
+    sl_dropout_set(&launch.attrs)->probability = 0.25f;
+    sl_dropout_set(&launch.attrs)->stream = 3;
     run(&launch);
     launch.in[0] = f32(x, 13, COLUMNS);
     launch.out[0] = f32(parts, 13, COLUMNS);
     run(&launch);
-    launch.attrs.dropout.first_row = 13;
+    sl_dropout_set(&launch.attrs)->first_row = 13;
     launch.in[0] = f32(x, ROWS - 13, COLUMNS);
     launch.out[0] = f32(parts + 13 * COLUMNS, ROWS - 13, COLUMNS);
     run(&launch);
@@ -417,12 +422,12 @@ TEST(stochastic_rounding)
     sl_type type = sl_type_1d(SL_BF16, COUNT);
     sl_launch launch = {
         .op = SL_OP_ADAMW, .in = {{g, type}, step_operand(&step)}, .out = {{p, type}, {m, type}, {v, type}}};
-    launch.attrs.adamw.beta1 = 0.9f;
-    launch.attrs.adamw.beta2 = 0.999f;
-    launch.attrs.adamw.eps = 1e-8f;
+    sl_adamw_set(&launch.attrs)->beta1 = 0.9f;
+    sl_adamw_set(&launch.attrs)->beta2 = 0.999f;
+    sl_adamw_set(&launch.attrs)->eps = 1e-8f;
     for (int stochastic = 0; stochastic <= 1; stochastic++) {
         double mean = 0;
-        launch.attrs.adamw.stochastic = stochastic;
+        sl_adamw_set(&launch.attrs)->stochastic = stochastic;
         for (int64_t i = 0; i < COUNT; i++)
             g[i] = sl_f32_to_bf16(0), v[i] = sl_f32_to_bf16(1), p[i] = m[i] = 0;
         run(&launch);

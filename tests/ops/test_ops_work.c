@@ -1,5 +1,8 @@
 /* Costs: summed over a training step they must be the formulas that MFU and HFU are defined by (docs, "Metrics"), packed or
  * sliced; bytes must be what a launch really touches. */
+#include "ops/attention.h"
+#include "ops/matmul.h"
+#include "ops/rope.h"
 #include "ops/tape.h"
 
 /* A small Llama: every dimension different, so that a mix-up shows. */
@@ -31,7 +34,7 @@ static void add_with_gradient(sl_work *sum, sl_launch *launch)
 static void add_matmul(sl_work *sum, int64_t tokens, int64_t from, int64_t to)
 {
     sl_launch launch = {.op = SL_OP_MATMUL};
-    launch.attrs.matmul.trans_b = 1;
+    sl_matmul_set(&launch.attrs)->trans_b = 1;
     launch.in[0].type = sl_type_2d(SL_BF16, tokens, from);
     launch.in[1].type = sl_type_2d(SL_BF16, to, from);
     add_with_gradient(sum, &launch);
@@ -50,17 +53,17 @@ static void add_norm_and_swiglu(sl_work *sum, int64_t tokens)
 static void add_attention(sl_work *sum, int64_t tokens, int64_t offset, int64_t sequences, int64_t boundaries)
 {
     sl_launch rope = {.op = SL_OP_ROPE}, attention = {.op = SL_OP_ATTENTION};
-    rope.attrs.rope.heads = HEADS;
-    rope.attrs.rope.kv_heads = KV_HEADS;
-    rope.attrs.rope.head_dim = E;
+    sl_rope_set(&rope.attrs)->heads = HEADS;
+    sl_rope_set(&rope.attrs)->kv_heads = KV_HEADS;
+    sl_rope_set(&rope.attrs)->head_dim = E;
     rope.in[0].type = sl_type_2d(SL_BF16, tokens, A + 2 * K);
     rope.in[1].type = sl_type_1d(SL_I32, tokens);
-    attention.attrs.attention.heads = HEADS;
-    attention.attrs.attention.kv_heads = KV_HEADS;
-    attention.attrs.attention.head_dim = E;
-    attention.attrs.attention.causal = 1;
-    attention.attrs.attention.q_offset = offset;
-    attention.attrs.attention.sequence = sequences ? tokens / sequences : S;
+    sl_attention_set(&attention.attrs)->heads = HEADS;
+    sl_attention_set(&attention.attrs)->kv_heads = KV_HEADS;
+    sl_attention_set(&attention.attrs)->head_dim = E;
+    sl_attention_set(&attention.attrs)->causal = 1;
+    sl_attention_set(&attention.attrs)->q_offset = offset;
+    sl_attention_set(&attention.attrs)->sequence = sequences ? tokens / sequences : S;
     attention.in[0].type = sl_type_2d(SL_BF16, tokens, A);
     attention.in[1].type = sl_type_2d(SL_BF16, offset + tokens, 2 * K);
     attention.in[2].type = sl_type_1d(SL_I32, boundaries);
@@ -131,15 +134,15 @@ TEST(attention_shares)
 {
     sl_launch launch = {.op = SL_OP_ATTENTION};
     sl_work work;
-    launch.attrs.attention.heads = launch.attrs.attention.kv_heads = 1;
-    launch.attrs.attention.head_dim = 16;
-    launch.attrs.attention.causal = 1;
+    sl_attention_set(&launch.attrs)->heads = sl_attention_set(&launch.attrs)->kv_heads = 1;
+    sl_attention_set(&launch.attrs)->head_dim = 16;
+    sl_attention_set(&launch.attrs)->causal = 1;
     launch.in[0].type = sl_type_2d(SL_F32, 60, 16);
     launch.in[1].type = sl_type_2d(SL_F32, 60, 32);
     launch.in[2].type = sl_type_1d(SL_I32, 4);
     sl_op(SL_OP_ATTENTION)->work(&launch, &work);
     CHECK_NEAR(work.flops, 3 * 2.0 * 20 * 20 * 16, 0);
-    launch.attrs.attention.causal = 0;
+    sl_attention_set(&launch.attrs)->causal = 0;
     launch.in[2].type = sl_type_1d(SL_I32, 2);
     sl_op(SL_OP_ATTENTION)->work(&launch, &work);
     CHECK_NEAR(work.flops, 4.0 * 60 * 60 * 16, 0);

@@ -2,6 +2,7 @@
 #include "plan/costs.h"
 
 #include "device/device.h"
+#include "ops/attention.h"
 #include "test.h"
 
 enum { ROWS = 8192, HEADS = 32, KV_HEADS = 8 };
@@ -9,14 +10,10 @@ enum { ROWS = 8192, HEADS = 32, KV_HEADS = 8 };
 static sl_launch backward(int head_dim, int64_t before)
 {
     int64_t width = (int64_t) HEADS * head_dim, kv_width = 2 * (int64_t) KV_HEADS * head_dim;
-    sl_launch launch = {.op = SL_OP_ATTENTION_BWD,
-                        .attrs.attention = {.heads = HEADS,
-                                            .kv_heads = KV_HEADS,
-                                            .head_dim = head_dim,
-                                            .causal = 1,
-                                            .q_offset = before,
-                                            .sequence = ROWS + before,
-                                            .uniform = ROWS + before}};
+    sl_launch launch = {.op = SL_OP_ATTENTION_BWD};
+    *sl_attention_set(&launch.attrs) =
+        *SL_ATTRS(attention, .heads = HEADS, .kv_heads = KV_HEADS, .head_dim = head_dim, .causal = 1,
+                  .q_offset = before, .sequence = ROWS + before, .uniform = ROWS + before);
     const sl_type q = {SL_BF16, 2, {ROWS, width}}, kv = {SL_BF16, 2, {ROWS + before, kv_width}};
     launch.in[0].type = launch.in[1].type = launch.in[3].type = launch.out[0].type = q;
     launch.in[2].type = launch.out[1].type = kv;

@@ -6,6 +6,9 @@
 #include "core/fault.h"
 #include "core/rng.h"
 #include "model/model.h"
+#include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/optimizer.h"
 #include "program/program.h"
 #include "test.h"
 
@@ -164,11 +167,12 @@ static bool same_kind(const sl_task *a, const sl_task *b)
 {
     sl_attrs x = a->attrs, y = b->attrs;
     if (a->op == SL_OP_DROPOUT)
-        x.dropout.first_row = y.dropout.first_row = 0, x.dropout.stream = y.dropout.stream = 0;
+        sl_dropout_set(&x)->first_row = sl_dropout_set(&y)->first_row = 0,
+        sl_dropout_set(&x)->stream = sl_dropout_set(&y)->stream = 0;
     if (a->op == SL_OP_ADAMW)
-        x.adamw.stream = y.adamw.stream = 0;
+        sl_adamw_set(&x)->stream = sl_adamw_set(&y)->stream = 0;
     if (a->op == SL_OP_SGD)
-        x.sgd.stream = y.sgd.stream = 0;
+        sl_sgd_set(&x)->stream = sl_sgd_set(&y)->stream = 0;
     bool same = a->op == b->op && a->accumulate == b->accumulate && memcmp(&x, &y, sizeof x) == 0;
     for (int i = 0; i < SL_MAX_IN; i++)
         same &= memcmp(&a->in[i].type, &b->in[i].type, sizeof(sl_type)) == 0;
@@ -401,9 +405,9 @@ TEST(attention_knows_its_segments)
                 if (p->tasks[t].op == SL_OP_ATTENTION) {
                     const sl_task *task = &p->tasks[t];
                     int64_t rows = SL_MIN(16, task->in[1].type.dim[0]);
-                    CHECK_I64(task->attrs.attention.uniform, documents == 1 ? rows : 0);
-                    CHECK_I64(task->attrs.attention.sequence, 16);
-                    CHECK_I64(task->attrs.attention.q_offset, p->chunks[task->chunk].slice_offset);
+                    CHECK_I64(sl_attention_attrs(&task->attrs)->uniform, documents == 1 ? rows : 0);
+                    CHECK_I64(sl_attention_attrs(&task->attrs)->sequence, 16);
+                    CHECK_I64(sl_attention_attrs(&task->attrs)->q_offset, p->chunks[task->chunk].slice_offset);
                 }
             sl_program_destroy(p);
         }

@@ -29,26 +29,27 @@ static bool shape_of(const sl_launch *launch, bool backward, sl_graph_shape *s)
     const sl_type *q = &launch->in[backward ? 1 : 0].type, *kv = &launch->in[backward ? 2 : 1].type;
     sl_attention_layout at = sl_attention_places(&launch->attrs, q, kv);
     memset(s, 0, sizeof *s);
-    int64_t uniform = launch->attrs.attention.uniform;
+    int64_t uniform = sl_attention_attrs(&launch->attrs)->uniform;
     s->rows = q->dim[0];
-    s->heads = launch->attrs.attention.heads, s->kv_heads = launch->attrs.attention.kv_heads;
-    s->head_dim = launch->attrs.attention.head_dim, s->causal = launch->attrs.attention.causal, s->backward = backward;
-    s->any_order = backward && launch->attrs.attention.any_order;
+    s->heads = sl_attention_attrs(&launch->attrs)->heads, s->kv_heads = sl_attention_attrs(&launch->attrs)->kv_heads;
+    s->head_dim = sl_attention_attrs(&launch->attrs)->head_dim, s->causal = sl_attention_attrs(&launch->attrs)->causal,
+    s->backward = backward;
+    s->any_order = backward && sl_attention_attrs(&launch->attrs)->any_order;
     if (q->dtype != SL_BF16 || s->head_dim % 8 || s->head_dim > 128)
         return false;
     if (backward && (!launch->out[0].type.rank || (kv->rank && !launch->out[1].type.rank)))
         return false; /* dq without dkv or the other way round: only the plain kernels can */
     if (uniform <= 0) {
-        if (at.m != launch->attrs.attention.q_offset + q->dim[0])
+        if (at.m != sl_attention_attrs(&launch->attrs)->q_offset + q->dim[0])
             return false;
         s->batch = 1, s->q_rows = q->dim[0], s->kv_rows = at.m;
         s->bounds = (int32_t) launch->in[backward ? 5 : 2].type.dim[0];
-    } else if (at.m > uniform || launch->attrs.attention.q_offset == 0) {
-        if (at.m != q->dim[0] || at.m % uniform || launch->attrs.attention.q_offset)
+    } else if (at.m > uniform || sl_attention_attrs(&launch->attrs)->q_offset == 0) {
+        if (at.m != q->dim[0] || at.m % uniform || sl_attention_attrs(&launch->attrs)->q_offset)
             return false;
         s->batch = at.m / uniform, s->q_rows = s->kv_rows = uniform;
     } else {
-        if (at.m != launch->attrs.attention.q_offset + q->dim[0])
+        if (at.m != sl_attention_attrs(&launch->attrs)->q_offset + q->dim[0])
             return false;
         s->batch = 1, s->q_rows = q->dim[0], s->kv_rows = at.m;
     }
@@ -61,7 +62,7 @@ static bool shape_of(const sl_launch *launch, bool backward, sl_graph_shape *s)
 
 static sl_status attention_supports(sl_cuda *cuda, const sl_launch *launch)
 {
-    int e = launch->attrs.attention.head_dim;
+    int e = sl_attention_attrs(&launch->attrs)->head_dim;
     size_t has = sl_cuda_get_info(cuda)->shared_bytes;
     if (e > SL_CUDA_ATTENTION_MOST_HEAD_DIM)
         return sl_cuda_fail(SL_E_UNSUPPORTED, "attention on CUDA takes head dims up to %d, not %d",
@@ -82,7 +83,7 @@ static bool is_own(sl_cuda *cuda, const sl_launch *launch, const sl_graph_shape 
     if (!sl_attention_hopper_takes(cuda, s))
         return false;
     return s->backward ||
-           (launch->attrs.attention.scale > 0 && (s->bounds || s->head_dim == 128 || s->kv_rows >= 8192));
+           (sl_attention_attrs(&launch->attrs)->scale > 0 && (s->bounds || s->head_dim == 128 || s->kv_rows >= 8192));
 }
 
 /* ---- forward ---- */
@@ -103,7 +104,7 @@ static size_t attention_workspace(sl_cuda *cuda, const sl_launch *launch)
 /* Bytes of a row's k, behind which its v lies. */
 static size_t k_bytes(const sl_launch *launch)
 {
-    return (size_t) (launch->attrs.attention.kv_heads * launch->attrs.attention.head_dim) * 2;
+    return (size_t) (sl_attention_attrs(&launch->attrs)->kv_heads * sl_attention_attrs(&launch->attrs)->head_dim) * 2;
 }
 
 static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
@@ -118,7 +119,7 @@ static sl_status attention_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
     if (!graph)
         return sl_cuda_attention_plain(cuda, launch, stream);
     sl_attention_layout at = sl_attention_places(&launch->attrs, &launch->in[0].type, &launch->in[1].type);
-    float scale = launch->attrs.attention.scale, masked = -INFINITY;
+    float scale = sl_attention_attrs(&launch->attrs)->scale, masked = -INFINITY;
     int32_t len_q = (int32_t) s.rows, len_kv = (int32_t) at.m;
     char *k = sl_attention_kv(&at, &launch->in[0], &launch->in[1]), *v = k + k_bytes(launch);
     int64_t ids[] = {SL_ID_Q,     SL_ID_K,      SL_ID_V,     SL_ID_O,     SL_ID_STATS,
@@ -240,7 +241,7 @@ static sl_status run_group(sl_cuda *cuda, const sl_launch *launch, const course 
                            char *workspace, cudaStream_t stream)
 {
     const sl_graph_shape *s = &c->s;
-    float scale = launch->attrs.attention.scale, masked = -INFINITY, one = 1.0f;
+    float scale = sl_attention_attrs(&launch->attrs)->scale, masked = -INFINITY, one = 1.0f;
     size_t head = (size_t) group * (size_t) (s->heads * s->head_dim) * 2, /* of q, o and their gradients, bf16 */
         kv_head = (size_t) group * (size_t) (s->kv_heads * s->head_dim) * 2,
            row = (size_t) group * (size_t) (s->heads * s->rows); /* of stats and sums, f32 */

@@ -23,6 +23,7 @@
  * than a tile.
  */
 #include "device/cuda/attention_hopper_bwd_multiply.cuh"
+#include "ops/attention.h"
 
 using namespace attention_hopper;
 
@@ -208,7 +209,7 @@ static sl_status run(sl_cuda *cuda, const sl_graph_shape *s, const sl_launch *la
     a.dq_stride = s->width, a.dkv_stride = s->kv_width;
     a.heads = s->heads, a.kv_heads = s->kv_heads;
     a.tiles = (int) SL_DIV_UP(s->q_rows, (int64_t) T::M), a.pieces = (int) SL_DIV_UP(s->kv_rows, (int64_t) N);
-    a.scale = launch->attrs.attention.scale;
+    a.scale = sl_attention_attrs(&launch->attrs)->scale;
     a.wide = dkv->type.dtype == SL_F32, a.accumulate = dkv == &launch->out[1] && (launch->accumulate >> 1 & 1);
     const int heads = a.batch * a.kv_heads, processors = sl_cuda_get_info(cuda)->multiprocessors;
     a.items = heads * a.pieces;

@@ -10,6 +10,7 @@
  * The items with most keys come first. The warp behind those that multiply takes items and fetches.
  */
 #include "device/cuda/attention_hopper.cuh"
+#include "ops/attention.h"
 
 using namespace attention_hopper;
 
@@ -301,7 +302,7 @@ static sl_status run(sl_cuda *cuda, const sl_graph_shape *s, const sl_launch *la
     SL_TRY(map_rows(&a.v, k + kv_columns, kv_columns, s->kv_width, s->kv_rows, s->batch, KEYS));
     a.o = (bf16 *) launch->out[0].data, a.lse = (float *) launch->out[1].data, a.o_stride = s->o_width;
     a.next = (int *) launch->workspace;
-    a.heads = s->heads, a.kv_heads = s->kv_heads, a.scale = launch->attrs.attention.scale;
+    a.heads = s->heads, a.kv_heads = s->kv_heads, a.scale = sl_attention_attrs(&launch->attrs)->scale;
     a.tiles = (int) SL_DIV_UP(s->q_rows, (int64_t) R::QUERIES), a.items = a.batch * a.heads * a.tiles;
     const int64_t cached = (int64_t) info->l2_bytes * 2 / 3 / (s->kv_rows * D * 4);
     a.together = (int) SL_MIN(SL_MAX(cached, 1), (int64_t) a.batch * a.kv_heads);

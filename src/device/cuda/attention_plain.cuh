@@ -310,12 +310,12 @@ static inline bool in_fours(const sl_launch *launch, int head_dim)
 static inline shape shape_of(const sl_launch *launch, const sl_attention_layout *at, int64_t n, const sl_type *segments)
 {
     shape s = {};
-    s.n = (int) n, s.m = (int) at->m, s.q_offset = (int) launch->attrs.attention.q_offset;
+    s.n = (int) n, s.m = (int) at->m, s.q_offset = (int) sl_attention_attrs(&launch->attrs)->q_offset;
     s.width = at->q_stride, s.o_width = at->o_stride, s.kv_width = at->kv_stride;
-    s.heads = launch->attrs.attention.heads, s.kv_heads = launch->attrs.attention.kv_heads;
-    s.e = launch->attrs.attention.head_dim, s.causal = launch->attrs.attention.causal;
+    s.heads = sl_attention_attrs(&launch->attrs)->heads, s.kv_heads = sl_attention_attrs(&launch->attrs)->kv_heads;
+    s.e = sl_attention_attrs(&launch->attrs)->head_dim, s.causal = sl_attention_attrs(&launch->attrs)->causal;
     s.segments = (int) segments->dim[0];
-    s.scale = launch->attrs.attention.scale;
+    s.scale = sl_attention_attrs(&launch->attrs)->scale;
     s.fours = in_fours(launch, s.e);
     return s;
 }

@@ -7,6 +7,7 @@
  *   dO(t) is free    fetch dO(t+1)    dK += dS^T Q
  */
 #include "device/cuda/attention_plain.cuh"
+#include "ops/attention.h"
 
 using namespace attention_plain;
 
@@ -107,7 +108,8 @@ static sl_status run(sl_cuda *cuda, const sl_launch *launch, const sl_attention_
                      cudaStream_t stream)
 {
     constexpr size_t shared = shared_bytes(E, RA, bwd_tile(E), 2, 2);
-    unsigned blocks = blocks_of(&s, s.m, s.kv_heads, 8 * RA, s.q_offset ? 0 : launch->attrs.attention.uniform);
+    unsigned blocks =
+        blocks_of(&s, s.m, s.kv_heads, 8 * RA, s.q_offset ? 0 : sl_attention_attrs(&launch->attrs)->uniform);
     destination to = {sl_attention_kv(at, &launch->out[0], &launch->out[1]),
                       launch->out[at->kv_first ? 0 : 1].type.dtype == SL_F32, (launch->accumulate >> 1 & 1) != 0};
     if (!to.dkv)

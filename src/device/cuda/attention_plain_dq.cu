@@ -13,6 +13,7 @@
  *   K(t) is here    fetch V(t+1)    S = Q K^T, dS, dQ += dS K
  */
 #include "device/cuda/attention_plain.cuh"
+#include "ops/attention.h"
 
 using namespace attention_plain;
 
@@ -102,7 +103,7 @@ static sl_status run(sl_cuda *cuda, const sl_launch *launch, const sl_attention_
                      cudaStream_t stream)
 {
     constexpr size_t shared = shared_bytes(E, RA, bwd_tile(E), 2, 2);
-    unsigned blocks = blocks_of(&s, s.n, s.heads, 8 * RA, s.q_offset ? 0 : launch->attrs.attention.uniform);
+    unsigned blocks = blocks_of(&s, s.n, s.heads, 8 * RA, s.q_offset ? 0 : sl_attention_attrs(&launch->attrs)->uniform);
     SL_TRY(allow_shared(cuda, (const void *) dq_kernel<T, E, RA>, shared, s.e));
     dq_kernel<T, E, RA><<<blocks, THREADS, shared, stream>>>(
         s, (const T *) launch->in[0].data, (const T *) launch->in[1].data,
@@ -128,7 +129,7 @@ static sl_status run_dq(sl_cuda *cuda, const sl_launch *launch, const sl_attenti
 /* D alone. */
 extern "C" size_t sl_cuda_attention_plain_bwd_workspace(const sl_launch *launch)
 {
-    return (size_t) (launch->in[0].type.dim[0] * launch->attrs.attention.heads) * sizeof(float);
+    return (size_t) (launch->in[0].type.dim[0] * sl_attention_attrs(&launch->attrs)->heads) * sizeof(float);
 }
 
 extern "C" sl_status sl_cuda_attention_plain_bwd(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)

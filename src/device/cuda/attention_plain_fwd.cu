@@ -10,6 +10,7 @@
  * Each fetch has a product to hide behind, and a tile takes two barriers.
  */
 #include "device/cuda/attention_plain.cuh"
+#include "ops/attention.h"
 
 using namespace attention_plain;
 
@@ -118,7 +119,7 @@ static sl_status run(sl_cuda *cuda, const sl_launch *launch, const sl_attention_
 {
     constexpr size_t shared = shared_bytes(E, RA, tile(E), 1, 2);
     const T *kv = (const T *) sl_attention_kv(at, &launch->in[0], &launch->in[1]);
-    unsigned blocks = blocks_of(&s, s.n, s.heads, 8 * RA, s.q_offset ? 0 : launch->attrs.attention.uniform);
+    unsigned blocks = blocks_of(&s, s.n, s.heads, 8 * RA, s.q_offset ? 0 : sl_attention_attrs(&launch->attrs)->uniform);
     SL_TRY(allow_shared(cuda, (const void *) attention_forward<T, E, RA>, shared, s.e));
     attention_forward<T, E, RA><<<blocks, THREADS, shared, stream>>>(
         s, (const T *) launch->in[0].data, kv, (const int32_t *) launch->in[2].data, (T *) launch->out[0].data,

@@ -2,7 +2,10 @@
  * once and writes every output once, 16 bytes at a time where alignment allows; bandwidth is their only limit. Where the sums of
  * the output's columns are wanted too, they are taken on the way (column_sum.cuh). */
 #include "device/cuda/column_sum.cuh"
+#include "ops/dropout.h"
+#include "ops/gelu.h"
 #include "ops/noise.h"
+#include "ops/scale.h"
 
 static constexpr int THREADS = 256;
 
@@ -170,12 +173,12 @@ template <typename T, bool TANH> struct gelu_bwd_f {
     extern "C" const sl_cuda_kernel sl_cuda_##name = {SL_OP_##ID, NULL, NULL, name##_run};
 
 SAME_TYPE(add, ADD, 1, add_f{})
-SAME_TYPE(scale, SCALE, 0, scale_f{launch->attrs.scale.value})
+SAME_TYPE(scale, SCALE, 0, scale_f{sl_scale_attrs(&launch->attrs)->value})
 
 static sl_status gelu_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     SL_DISPATCH(launch->in[0].type.dtype, T, {
-        if (launch->attrs.gelu.tanh)
+        if (sl_gelu_attrs(&launch->attrs)->tanh)
             return (map<gelu_f<T, true>, T, T>(cuda, {}, launch, 0, stream));
         return (map<gelu_f<T, false>, T, T>(cuda, {}, launch, 0, stream));
     });
@@ -262,7 +265,7 @@ template <typename F, typename T> static sl_status gelu_bwd(sl_cuda *cuda, const
 static sl_status gelu_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     SL_DISPATCH(launch->in[0].type.dtype, T, {
-        if (launch->attrs.gelu.tanh)
+        if (sl_gelu_attrs(&launch->attrs)->tanh)
             return (gelu_bwd<gelu_bwd_f<T, true>, T>(cuda, launch, stream));
         return (gelu_bwd<gelu_bwd_f<T, false>, T>(cuda, launch, stream));
     });
@@ -274,9 +277,9 @@ static dropout_f dropout_of(const sl_launch *launch)
 {
     const sl_type *type = &launch->in[0].type;
     int64_t columns = type->rank > 1 ? sl_type_count(type) / type->dim[0] : 1;
-    float p = launch->attrs.dropout.probability;
-    return dropout_f{(const sl_step_params *) launch->in[1].data, p, 1.0f / (1.0f - p), launch->attrs.dropout.stream,
-                     launch->attrs.dropout.first_row * columns};
+    float p = sl_dropout_attrs(&launch->attrs)->probability;
+    return dropout_f{(const sl_step_params *) launch->in[1].data, p, 1.0f / (1.0f - p),
+                     sl_dropout_attrs(&launch->attrs)->stream, sl_dropout_attrs(&launch->attrs)->first_row * columns};
 }
 SAME_TYPE(dropout, DROPOUT, 0, dropout_of(launch))
 

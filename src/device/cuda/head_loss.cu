@@ -422,11 +422,11 @@ static sl_status head_block(sl_cuda *cuda, const head_at *h, int64_t token, int6
                             h->space, stream));
     SL_DISPATCH(launch->in[0].type.dtype, T, {
         if (backward)
-            SL_TRY((rows_launch<T, true>(cuda, &view, targets, step, h->losses + token, rows, launch->attrs.head.ignore,
-                                         stream)));
+            SL_TRY((rows_launch<T, true>(cuda, &view, targets, step, h->losses + token, rows,
+                                         sl_head_attrs(&launch->attrs)->ignore, stream)));
         else
             SL_TRY((rows_launch<T, false>(cuda, &view, targets, step, h->losses + token, rows,
-                                          launch->attrs.head.ignore, stream)));
+                                          sl_head_attrs(&launch->attrs)->ignore, stream)));
     });
     return backward ? gradients(cuda, h, &p, view.row, token, 0, stream) : SL_OK;
 }

@@ -15,6 +15,7 @@
 
 #include "device/cuda/choices.h"
 #include "device/cuda/cuda.h"
+#include "ops/matmul.h"
 
 enum { PROPOSALS = 16, PLAIN_PROPOSALS = 8, ROUNDS = 2 };
 #define GLANCE_SECONDS 3e-4   /* of work per proposal at first */
@@ -285,9 +286,9 @@ static sl_cuda_gemm gemm_of(const sl_launch *launch)
     const sl_type *a = &launch->in[0].type, *b = &launch->in[1].type, *c = &launch->out[0].type;
     sl_cuda_gemm gemm;
     memset(&gemm, 0, sizeof gemm);
-    gemm.m = c->dim[0], gemm.n = c->dim[1], gemm.k = launch->attrs.matmul.trans_a ? a->dim[0] : a->dim[1];
+    gemm.m = c->dim[0], gemm.n = c->dim[1], gemm.k = sl_matmul_attrs(&launch->attrs)->trans_a ? a->dim[0] : a->dim[1];
     gemm.lda = a->dim[1], gemm.ldb = b->dim[1], gemm.ldc = c->dim[1];
-    gemm.trans_a = launch->attrs.matmul.trans_a, gemm.trans_b = launch->attrs.matmul.trans_b;
+    gemm.trans_a = sl_matmul_attrs(&launch->attrs)->trans_a, gemm.trans_b = sl_matmul_attrs(&launch->attrs)->trans_b;
     gemm.in = (int32_t) a->dtype, gemm.out = (int32_t) c->dtype;
     gemm.bias = launch->in[2].type.rank != 0, gemm.add = (launch->accumulate & 1) || launch->in[3].type.rank != 0;
     return gemm;

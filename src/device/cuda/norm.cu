@@ -20,6 +20,7 @@
  * blocks, and so the tree of every sum, follow from the shape alone. How many rows the ring has does not touch the bits.
  */
 #include "device/cuda/column_sum.cuh"
+#include "ops/norm.h"
 
 static constexpr int MOST_COLUMNS = 16384, MOST_ODD_COLUMNS = 4096; /* the latter where 16-byte pieces do not fit */
 
@@ -117,7 +118,7 @@ static void norm_launch(const sl_launch *launch, cudaStream_t stream)
     norm_kernel<T, W, P, LAYER, WARP><<<(unsigned) ((n + threads.y - 1) / threads.y), threads, 0, stream>>>(
         (const T *) launch->in[0].data, (const T *) launch->in[1].data, LAYER ? (const T *) launch->in[2].data : NULL,
         (T *) launch->out[0].data, LAYER ? (float *) launch->out[1].data : NULL,
-        (float *) launch->out[LAYER ? 2 : 1].data, n, d, launch->attrs.norm.eps);
+        (float *) launch->out[LAYER ? 2 : 1].data, n, d, sl_norm_attrs(&launch->attrs)->eps);
 }
 
 /* Pieces per thread are a template argument: registers kept for the longest row would halve the occupancy for all others. */

@@ -12,6 +12,7 @@
  */
 #include "device/cuda/kernel.cuh"
 #include "ops/noise.h"
+#include "ops/optimizer.h"
 
 static constexpr int THREADS = 256;
 static constexpr int EACH = 8; /* elements per thread: SL_NOISE_BLOCK / SL_NOISE_LANES */
@@ -24,12 +25,12 @@ __device__ __forceinline__ scalars adamw_scalars(const sl_attrs &attrs, const sl
 {
     scalars s;
     s.factor = gate ? gate[0] : 1.0f;
-    s.beta1 = attrs.adamw.beta1, s.rest1 = __fsub_rn(1.0f, s.beta1);
-    s.beta2 = attrs.adamw.beta2, s.rest2 = __fsub_rn(1.0f, s.beta2);
-    s.decay = __fmaf_rn(-step->learning_rate, attrs.adamw.weight_decay, 1.0f);
+    s.beta1 = sl_adamw_attrs(&attrs)->beta1, s.rest1 = __fsub_rn(1.0f, s.beta1);
+    s.beta2 = sl_adamw_attrs(&attrs)->beta2, s.rest2 = __fsub_rn(1.0f, s.beta2);
+    s.decay = __fmaf_rn(-step->learning_rate, sl_adamw_attrs(&attrs)->weight_decay, 1.0f);
     s.step_size = __fdiv_rn(step->learning_rate, step->bias1);
     s.inv_sqrt_bias2 = __fdiv_rn(1.0f, __fsqrt_rn(step->bias2));
-    s.eps = attrs.adamw.eps;
+    s.eps = sl_adamw_attrs(&attrs)->eps;
     return s;
 }
 
@@ -179,9 +180,10 @@ __global__ void __launch_bounds__(THREADS)
     uint16_t *group = deal + (NOISY ? threadIdx.x / SL_NOISE_LANES * GROUP : 0);
     scalars s = ADAM ? adamw_scalars(attrs, step, gate) : scalars{gate ? gate[0] : 1.0f};
     bool plain = plain_scale(s);
-    int64_t decayed = ADAM ? attrs.adamw.decayed : attrs.sgd.decayed;
+    int64_t decayed = ADAM ? sl_adamw_attrs(&attrs)->decayed : sl_sgd_attrs(&attrs)->decayed;
     uint64_t seed = sl_noise_seed(step);
-    uint64_t counter_hi = sl_noise_counter_hi(ADAM ? attrs.adamw.stream : attrs.sgd.stream, step->step);
+    uint64_t counter_hi =
+        sl_noise_counter_hi(ADAM ? sl_adamw_attrs(&attrs)->stream : sl_sgd_attrs(&attrs)->stream, step->step);
     int64_t blocks = (n + SL_NOISE_BLOCK - 1) / SL_NOISE_BLOCK, per = THREADS / SL_NOISE_LANES;
     for (int64_t base = (int64_t) blockIdx.x * per; base < blocks; base += (int64_t) gridDim.x * per) {
         int64_t block = base + threadIdx.x / SL_NOISE_LANES,
@@ -212,8 +214,8 @@ __global__ void __launch_bounds__(THREADS)
                 vm[j] = __fmaf_rn(s.beta1, from_m[j], __fmul_rn(s.rest1, grad));
                 vv[j] = __fmaf_rn(s.beta2, from_v[j], __fmul_rn(s.rest2, __fmul_rn(grad, grad)));
             } else {
-                grad = __fmaf_rn(j < near ? attrs.sgd.weight_decay : 0.0f, vp[j], grad);
-                vm[j] = __fmaf_rn(attrs.sgd.momentum, from_m[j], grad);
+                grad = __fmaf_rn(j < near ? sl_sgd_attrs(&attrs)->weight_decay : 0.0f, vp[j], grad);
+                vm[j] = __fmaf_rn(sl_sgd_attrs(&attrs)->momentum, from_m[j], grad);
                 vp[j] = __fmaf_rn(-step->learning_rate, vm[j], vp[j]);
             }
         }
@@ -265,7 +267,7 @@ static sl_status update(sl_cuda *cuda, const sl_launch *launch, cudaStream_t str
 
 template <bool ADAM> static sl_status update_any(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
-    bool noisy = ADAM ? launch->attrs.adamw.stochastic : launch->attrs.sgd.stochastic;
+    bool noisy = ADAM ? sl_adamw_attrs(&launch->attrs)->stochastic : sl_sgd_attrs(&launch->attrs)->stochastic;
     if (launch->out[ADAM ? 3 : 2].data) /* parameter to nearest, moments f32: nothing to be noisy about */
         return update<bf16, float, true, ADAM, false>(cuda, launch, stream);
     if (launch->in[0].type.dtype == SL_F32)

@@ -15,7 +15,11 @@ struct rope_params {
 
 static rope_params params_of(const sl_attrs *attrs)
 {
-    rope_params p = {{0}, attrs->rope.heads, attrs->rope.kv_heads, attrs->rope.head_dim, attrs->rope.style};
+    rope_params p = {{0},
+                     sl_rope_attrs(attrs)->heads,
+                     sl_rope_attrs(attrs)->kv_heads,
+                     sl_rope_attrs(attrs)->head_dim,
+                     sl_rope_attrs(attrs)->style};
     for (int j = 0; p.style != SL_ROPE_NONE && j < p.head_dim / 2; j++)
         p.frequency[j] = sl_rope_frequency(attrs, j);
     return p;
@@ -84,7 +88,7 @@ __global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t
 static sl_status rope_supports(sl_cuda *cuda, const sl_launch *launch)
 {
     (void) cuda;
-    int e = launch->attrs.rope.head_dim;
+    int e = sl_rope_attrs(&launch->attrs)->head_dim;
     if (e % 2 || e / 2 > MOST_PAIRS)
         return sl_cuda_fail(SL_E_UNSUPPORTED, "rope on CUDA takes even head dims up to %d, not %d", 2 * MOST_PAIRS, e);
     return SL_OK;

@@ -1,6 +1,7 @@
 /* Softmax over rows and its backward: the baseline that fused attention is measured against, one block per row. The forward reads
  * a row twice (maximum and sum together, then the result), the backward too. */
 #include "device/cuda/kernel.cuh"
+#include "ops/softmax.h"
 
 static constexpr int THREADS = 256;
 
@@ -51,7 +52,8 @@ static sl_status softmax_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_
     SL_DISPATCH(type->dtype, T,
                 (softmax_kernel<T><<<(unsigned) type->dim[0], THREADS, 0, stream>>>(
                     (const T *) launch->in[0].data, (T *) launch->out[0].data, type->dim[1],
-                    launch->attrs.softmax.scale, launch->attrs.softmax.causal, launch->accumulate & 1)));
+                    sl_softmax_attrs(&launch->attrs)->scale, sl_softmax_attrs(&launch->attrs)->causal,
+                    launch->accumulate & 1)));
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -63,7 +65,8 @@ static sl_status softmax_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStr
     SL_DISPATCH(type->dtype, T,
                 (softmax_bwd_kernel<T><<<(unsigned) type->dim[0], THREADS, 0, stream>>>(
                     (const T *) launch->in[0].data, (const T *) launch->in[1].data, (T *) launch->out[0].data,
-                    type->dim[1], launch->attrs.softmax.scale, launch->attrs.softmax.causal, launch->accumulate & 1)));
+                    type->dim[1], sl_softmax_attrs(&launch->attrs)->scale, sl_softmax_attrs(&launch->attrs)->causal,
+                    launch->accumulate & 1)));
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }

@@ -41,6 +41,7 @@
  * product rounds worse than adding the sum).
  */
 #include "device/cpu/gemm/gemm.h"
+#include "ops/matmul.h"
 
 #include <stdalign.h>
 
@@ -384,7 +385,7 @@ void sl_gemm_run(const sl_gemm_isa *isa, const sl_gemm *gemm, void *workspace, s
 sl_gemm sl_gemm_of_matmul(const sl_launch *launch)
 {
     const sl_operand *a = &launch->in[0], *b = &launch->in[1], *bias = &launch->in[2], *residual = &launch->in[3];
-    const bool trans_a = launch->attrs.matmul.trans_a, trans_b = launch->attrs.matmul.trans_b;
+    const bool trans_a = sl_matmul_attrs(&launch->attrs)->trans_a, trans_b = sl_matmul_attrs(&launch->attrs)->trans_b;
     sl_gemm gemm = {
         .m = a->type.dim[trans_a ? 1 : 0],
         .n = b->type.dim[trans_b ? 0 : 1],

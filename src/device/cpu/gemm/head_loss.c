@@ -13,6 +13,7 @@
  * Forward only, the block changes no bits and is cut to FORWARD_BLOCK.
  */
 #include "device/cpu/gemm/head_loss.h"
+#include "ops/head_loss.h"
 
 #include <string.h>
 
@@ -126,7 +127,7 @@ static void row_tile(void *context, int64_t tile, int thread)
     const int32_t target = ((const int32_t *) at->launch->in[2].data)[token];
     float *row = at->logits + tile * at->leading;
     at->losses[token] = 0;
-    if (target == at->launch->attrs.head.ignore || target < 0 || target >= at->vocabulary) {
+    if (target == sl_head_attrs(&at->launch->attrs)->ignore || target < 0 || target >= at->vocabulary) {
         if (at->backward)
             memset(row, 0, (size_t) at->vocabulary * sl_dtype_bytes(at->dtype));
     } else if (at->backward) {

@@ -7,6 +7,7 @@
 
 #ifdef __AVX512F__
 #include "device/cpu/kernels/adamw_bf16_avx512.h"
+#include "ops/optimizer.h"
 #endif
 
 SL_INLINE void adamw_step(const optimizer_job *job, optimizer_kind kind, int64_t i0, int64_t j, int lanes, vi limit,
@@ -76,9 +77,9 @@ static void adamw_run(const sl_launch *launch, sl_pool *pool)
     optimizer_job job = {
         .adamw = sl_adamw_prepare(&launch->attrs, launch->in[1].data, gate),
         .step = launch->in[1].data,
-        .stream = launch->attrs.adamw.stream,
+        .stream = sl_adamw_attrs(&launch->attrs)->stream,
         .count = sl_type_count(&launch->in[0].type),
-        .decayed = launch->attrs.adamw.decayed,
+        .decayed = sl_adamw_attrs(&launch->attrs)->decayed,
         .g = launch->in[0].data,
         .p = launch->out[0].data,
         .state = {launch->out[1].data, launch->out[2].data},
@@ -86,7 +87,7 @@ static void adamw_run(const sl_launch *launch, sl_pool *pool)
         .g_bf16 = launch->in[0].type.dtype == SL_BF16,
         .p_bf16 = launch->out[0].type.dtype == SL_BF16,
         .state_bf16 = launch->out[1].type.dtype == SL_BF16,
-        .stochastic = launch->attrs.adamw.stochastic != 0,
+        .stochastic = sl_adamw_attrs(&launch->attrs)->stochastic != 0,
     };
     sl_pool_run(pool, adamw_tile, &job, (job.count + OPTIMIZER_TILE - 1) / OPTIMIZER_TILE);
 }

@@ -2,6 +2,8 @@
 #include "device/cpu/kernels/kernel.h"
 #include "device/cpu/kernels/tiles.h"
 #include "device/cpu/simd/simd_noise.h"
+#include "ops/dropout.h"
+#include "ops/scale.h"
 
 typedef struct elementwise_job {
     const void *a, *b;
@@ -144,7 +146,7 @@ static void add_run(const sl_launch *launch, sl_pool *pool)
 static void scale_run(const sl_launch *launch, sl_pool *pool)
 {
     elementwise_job job = elementwise_unpack(launch);
-    job.value = launch->attrs.scale.value;
+    job.value = sl_scale_attrs(&launch->attrs)->value;
     sl_pool_run(pool, scale_tile, &job, tile_count(job.count, TILE_ELEMENTS));
 }
 
@@ -157,11 +159,11 @@ static void cast_run(const sl_launch *launch, sl_pool *pool)
 static void dropout_run(const sl_launch *launch, sl_pool *pool)
 {
     elementwise_job job = elementwise_unpack(launch);
-    job.probability = launch->attrs.dropout.probability;
+    job.probability = sl_dropout_attrs(&launch->attrs)->probability;
     job.value = 1 / (1 - job.probability);
     job.step = launch->in[1].data;
-    job.stream = launch->attrs.dropout.stream;
-    job.first = launch->attrs.dropout.first_row * launch->in[0].type.dim[1];
+    job.stream = sl_dropout_attrs(&launch->attrs)->stream;
+    job.first = sl_dropout_attrs(&launch->attrs)->first_row * launch->in[0].type.dim[1];
     int64_t lead = job.first % SL_DROPOUT_BLOCK;
     sl_pool_run(pool, dropout_tile, &job, tile_count(job.count + lead, TILE_ELEMENTS));
 }

@@ -3,6 +3,7 @@
  * c = sigmoid(2u), u = sqrt(2/pi) (x + .044715 x^3). Backward: dx = dy (c + x c'), c' = density or 2 c (1-c) u'; where the sums
  * of dx's columns are wanted, its tiles are PARTIAL_ROWS rows, and each adds them up in a partial row (column_sums.h).
  */
+#include "ops/gelu.h"
 #include "device/cpu/kernels/column_sums.h"
 #include "device/cpu/kernels/kernel.h"
 #include "device/cpu/simd/simd_math.h"
@@ -117,7 +118,7 @@ static gelu_job gelu_unpack(const sl_launch *launch)
         .count = sl_type_count(&launch->out[0].type),
         .accumulate = launch->accumulate & 1u,
         .bf16 = launch->out[0].type.dtype == SL_BF16,
-        .tanh = launch->attrs.gelu.tanh != 0,
+        .tanh = sl_gelu_attrs(&launch->attrs)->tanh != 0,
     };
     return job;
 }

@@ -8,6 +8,7 @@
 
 #include "device/cpu/kernels/column_sums.h"
 #include "device/cpu/kernels/kernel.h"
+#include "ops/norm.h"
 
 typedef struct layernorm_job {
     const void *x, *w, *b, *dy;
@@ -88,7 +89,7 @@ static void layernorm_run(const sl_launch *launch, sl_pool *pool)
         .rstd_out = launch->out[2].data,
         .rows = launch->in[0].type.dim[0],
         .width = launch->in[0].type.dim[1],
-        .eps = launch->attrs.norm.eps,
+        .eps = sl_norm_attrs(&launch->attrs)->eps,
         .bf16 = launch->in[0].type.dtype == SL_BF16,
     };
     sl_pool_run(pool, layernorm_tile, &job, tile_count(job.rows, tile_rows(job.width)));

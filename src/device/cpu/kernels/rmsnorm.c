@@ -6,6 +6,7 @@
 
 #include "device/cpu/kernels/column_sums.h"
 #include "device/cpu/kernels/kernel.h"
+#include "ops/norm.h"
 
 typedef struct rmsnorm_job {
     const void *x, *w, *dy;
@@ -80,7 +81,7 @@ static void rmsnorm_run(const sl_launch *launch, sl_pool *pool)
         .rstd_out = launch->out[1].data,
         .rows = launch->in[0].type.dim[0],
         .width = launch->in[0].type.dim[1],
-        .eps = launch->attrs.norm.eps,
+        .eps = sl_norm_attrs(&launch->attrs)->eps,
         .bf16 = launch->in[0].type.dtype == SL_BF16,
     };
     sl_pool_run(pool, rmsnorm_tile, &job, tile_count(job.rows, tile_rows(job.width)));

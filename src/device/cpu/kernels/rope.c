@@ -24,7 +24,7 @@ typedef struct rope_job {
 /* Room for dim/2 frequencies in whole vectors. */
 static int64_t rope_padded(const sl_attrs *attrs)
 {
-    return SL_ROUND_UP((int64_t) attrs->rope.head_dim / 2, 16);
+    return SL_ROUND_UP((int64_t) sl_rope_attrs(attrs)->head_dim / 2, 16);
 }
 
 /* c[0..padded), s[0..padded) for the row; for INTERLEAVED expanded to pairs, the first sine of a pair negative. */
@@ -152,15 +152,15 @@ static rope_job rope_unpack(const sl_launch *launch)
 {
     rope_job job = {
         .frequencies = launch->workspace,
-        .dim = launch->attrs.rope.head_dim,
+        .dim = sl_rope_attrs(&launch->attrs)->head_dim,
         .padded = rope_padded(&launch->attrs),
-        .style = launch->attrs.rope.style,
+        .style = sl_rope_attrs(&launch->attrs)->style,
         .bf16 = launch->in[0].type.dtype == SL_BF16,
         .rows = launch->in[0].type.dim[0],
     };
     job.tables = (float *) (job.frequencies + job.padded);
-    job.q_width = launch->attrs.rope.heads * job.dim;
-    job.kv_width = 2 * launch->attrs.rope.kv_heads * job.dim;
+    job.q_width = sl_rope_attrs(&launch->attrs)->heads * job.dim;
+    job.kv_width = 2 * sl_rope_attrs(&launch->attrs)->kv_heads * job.dim;
     for (int64_t j = 0; j < job.padded; j++)
         job.frequencies[j] = job.style != SL_ROPE_NONE && j < job.dim / 2 ? sl_rope_frequency(&launch->attrs, j) : 0.0;
     return job;

@@ -2,6 +2,7 @@
 #include "core/pool.h"
 #include "device/cpu/kernels/kernel.h"
 #include "device/cpu/kernels/optimizer_job.h"
+#include "ops/optimizer.h"
 
 SL_INLINE void sgd_step(const optimizer_job *job, optimizer_kind kind, int64_t i0, int64_t j, int lanes, vi limit,
                         noise_words *words)
@@ -52,9 +53,9 @@ static void sgd_run(const sl_launch *launch, sl_pool *pool)
     optimizer_job job = {
         .sgd = sl_sgd_prepare(&launch->attrs, launch->in[1].data, gate),
         .step = launch->in[1].data,
-        .stream = launch->attrs.sgd.stream,
+        .stream = sl_sgd_attrs(&launch->attrs)->stream,
         .count = sl_type_count(&launch->in[0].type),
-        .decayed = launch->attrs.sgd.decayed,
+        .decayed = sl_sgd_attrs(&launch->attrs)->decayed,
         .g = launch->in[0].data,
         .p = launch->out[0].data,
         .state = {launch->out[1].data, NULL},
@@ -62,7 +63,7 @@ static void sgd_run(const sl_launch *launch, sl_pool *pool)
         .g_bf16 = launch->in[0].type.dtype == SL_BF16,
         .p_bf16 = launch->out[0].type.dtype == SL_BF16,
         .state_bf16 = launch->out[1].type.dtype == SL_BF16,
-        .stochastic = launch->attrs.sgd.stochastic != 0,
+        .stochastic = sl_sgd_attrs(&launch->attrs)->stochastic != 0,
     };
     sl_pool_run(pool, sgd_tile, &job, (job.count + OPTIMIZER_TILE - 1) / OPTIMIZER_TILE);
 }
