@@ -15,7 +15,7 @@
 #include "ops/attention.h"
 #include "ops/fill.h"
 #include "ops/norm.h"
-#include "ops/optimizer.h"
+#include "optim/element.h"
 
 static sl_pool *pool;
 static int threads;

@@ -8,7 +8,7 @@
 #include "bench/trial.h"
 #include "core/clock.h"
 #include "ops/fill.h"
-#include "ops/optimizer.h"
+#include "optim/element.h"
 
 enum { STEPS = 4, LAUNCH_STEPS = 20 };
 #define WARM_UP_SECONDS 1.5 /* until an accelerator's clock has settled */

@@ -63,9 +63,7 @@ static sl_status make_plan(sl_trial *t, sl_device *bare)
     sl_program_config config = {
         .chunking = {c->seqlen, c->batch, chunk},
         .precision = c->precision,
-        .beta1 = 0.9f,
-        .beta2 = 0.999f,
-        .eps = 1e-8f,
+        .optimizer_options = {0.9f, 0.999f, 1e-8f}, /* AdamW's */
         .weight_decay = 0.01f,
         .forward_only = c->forward_only,
         .max_segments = SL_MAX(chunk / c->seqlen, 1),
@@ -151,13 +149,12 @@ static sl_status write_step(sl_trial *t)
     double step = (double) (t->steps + 1);
     sl_step_params params = {
         .learning_rate = 1e-4f,
-        .bias1 = (float) (1 - pow((double) t->program->config.beta1, step)),
-        .bias2 = (float) (1 - pow((double) t->program->config.beta2, step)),
         .loss_scale = (float) (1 / (double) t->program->tokens),
         .step = (uint32_t) (t->steps + 1),
         .seed_lo = (uint32_t) t->config.seed,
         .seed_hi = (uint32_t) (t->config.seed >> 32),
     };
+    sl_optimizer_of(t->program->config.optimizer)->set_step(t->program->config.optimizer_options, step, &params);
     return sl_engine_write(t->engine, t->program->step_object, 0, &params, sizeof params);
 }
 

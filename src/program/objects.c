@@ -85,29 +85,33 @@ static sl_status add_state(builder *b, const char *what, sl_object_class class, 
     const sl_param_group *g = &b->program->groups[group];
     sl_object object = sl_program_object(NULL, class, (size_t) g->count * sl_dtype_bytes(dtype), group);
     object.persistent = true;
-    SL_TRY(sl_region_printf(b->program->region, &object.name, "%s%s.weights", what, g->name));
+    SL_TRY(sl_region_printf(b->program->region, &object.name, "%s%s%s.weights", what, what[0] ? "." : "", g->name));
     return sl_program_add_object(b, &object, out);
 }
 
-/* Parameters, and where the precision and the optimizer have them: moments and master weights. */
+/* Parameters, and where the optimizer and the precision have them: states and master weights. */
 sl_status sl_program_add_persistent(builder *b)
 {
     sl_program *p = b->program;
     const sl_program_config *config = &p->config;
-    sl_dtype state = sl_policy_of(config->precision)->moments;
-    bool training = !config->forward_only, adamw = config->optimizer == SL_OPTIMIZER_ADAMW;
-    int32_t **const tables[] = {&p->param_object, &p->moment1_object, &p->moment2_object, &p->master_object};
-    for (int64_t i = 0; i < SL_COUNT(tables); i++)
-        SL_TRY(sl_region_alloc(p->region, tables[i], p->n_groups, sizeof **tables[i]));
+    const sl_policy *policy = sl_policy_of(config->precision);
+    const sl_optimizer_def *optimizer = sl_optimizer_of(config->optimizer);
+    bool training = !config->forward_only;
+    SL_TRY(sl_region_alloc(p->region, &p->param_object, p->n_groups, sizeof *p->param_object));
+    SL_TRY(sl_region_alloc(p->region, &p->master_object, p->n_groups, sizeof *p->master_object));
+    for (int k = 0; k < SL_MAX_STATES; k++)
+        SL_TRY(sl_region_alloc(p->region, &p->state_object[k], p->n_groups, sizeof *p->state_object[k]));
     for (int32_t g = 0; g < p->n_groups; g++) {
-        p->moment1_object[g] = p->moment2_object[g] = p->master_object[g] = -1;
+        p->master_object[g] = -1;
         SL_TRY(add_state(b, "", SL_CLASS_PARAMETER, g, b->dtype, &p->param_object[g]));
-        if (training)
-            SL_TRY(add_state(b, "moment1.", SL_CLASS_OPTIMIZER, g, state, &p->moment1_object[g]));
-        if (training && adamw)
-            SL_TRY(add_state(b, "moment2.", SL_CLASS_OPTIMIZER, g, state, &p->moment2_object[g]));
-        if (training && sl_policy_of(config->precision)->master)
-            SL_TRY(add_state(b, "master.", SL_CLASS_OPTIMIZER, g, SL_F32, &p->master_object[g]));
+        for (int k = 0; k < SL_MAX_STATES; k++) {
+            p->state_object[k][g] = -1;
+            if (training && k < optimizer->n_states)
+                SL_TRY(
+                    add_state(b, optimizer->states[k], SL_CLASS_OPTIMIZER, g, policy->moments, &p->state_object[k][g]));
+        }
+        if (training && policy->master)
+            SL_TRY(add_state(b, "master", SL_CLASS_OPTIMIZER, g, SL_F32, &p->master_object[g]));
     }
     return SL_OK;
 }

@@ -11,7 +11,6 @@
  */
 #include <string.h>
 
-#include "ops/optimizer.h"
 #include "program/internal.h"
 
 sl_status sl_program_find_runs(builder *b)
@@ -131,50 +130,29 @@ static sl_status add_sum_squares(builder *b, int32_t r)
     return add(b, &task);
 }
 
-static void set_adamw(const builder *b, int32_t r, sl_task *task)
-{
-    const sl_program_config *config = &b->program->config;
-    sl_adamw_set(&task->attrs)->beta1 = config->beta1;
-    sl_adamw_set(&task->attrs)->beta2 = config->beta2;
-    sl_adamw_set(&task->attrs)->eps = config->eps;
-    sl_adamw_set(&task->attrs)->weight_decay = config->weight_decay;
-    sl_adamw_set(&task->attrs)->decayed = b->runs[r].decayed;
-    sl_adamw_set(&task->attrs)->stream = (uint64_t) r;
-    sl_adamw_set(&task->attrs)->stochastic = sl_policy_of(config->precision)->stochastic;
-}
-
-static void set_sgd(const builder *b, int32_t r, sl_task *task)
-{
-    const sl_program_config *config = &b->program->config;
-    sl_sgd_set(&task->attrs)->momentum = config->momentum;
-    sl_sgd_set(&task->attrs)->weight_decay = config->weight_decay;
-    sl_sgd_set(&task->attrs)->decayed = b->runs[r].decayed;
-    sl_sgd_set(&task->attrs)->stream = (uint64_t) r;
-    sl_sgd_set(&task->attrs)->stochastic = sl_policy_of(config->precision)->stochastic;
-}
-
 static sl_status add_update(builder *b, int32_t r)
 {
     const sl_program *p = b->program;
     const group_run *run = &b->runs[r];
-    sl_dtype state = sl_policy_of(p->config.precision)->moments;
-    bool adamw = p->config.optimizer == SL_OPTIMIZER_ADAMW;
-    sl_task task = new_task(adamw ? SL_OP_ADAMW : SL_OP_SGD, p->groups[run->group].name);
-    int master = adamw ? 3 : 2;
+    const sl_policy *policy = sl_policy_of(p->config.precision);
+    const sl_optimizer_def *optimizer = sl_optimizer_of(p->config.optimizer);
+    const sl_update update = {.options = p->config.optimizer_options,
+                              .weight_decay = p->config.weight_decay,
+                              .decayed = run->decayed,
+                              .stream = (uint64_t) r,
+                              .stochastic = policy->stochastic};
+    sl_task task = new_task(optimizer->op, p->groups[run->group].name);
+    sl_use *out = task.out;
     task.in[0] = use_of(b->gradient[run->group], b->dtype, run->first, run->count);
     task.in[1] = use_of(p->step_object, SL_I32, 0, SL_STEP_WORDS);
     if (p->config.gated)
         task.in[2] = use_of(p->gate_object, SL_F32, 0, 4);
-    task.out[0] = use_of(p->param_object[run->group], b->dtype, run->first, run->count);
-    task.out[1] = use_of(p->moment1_object[run->group], state, run->first, run->count);
-    if (adamw)
-        task.out[2] = use_of(p->moment2_object[run->group], state, run->first, run->count);
-    if (p->master_object[run->group] >= 0)
-        task.out[master] = use_of(p->master_object[run->group], SL_F32, run->first, run->count);
-    if (adamw)
-        set_adamw(b, r, &task);
-    else
-        set_sgd(b, r, &task);
+    *out++ = use_of(p->param_object[run->group], b->dtype, run->first, run->count);
+    for (int k = 0; k < optimizer->n_states; k++)
+        *out++ = use_of(p->state_object[k][run->group], policy->moments, run->first, run->count);
+    if (policy->master)
+        *out = use_of(p->master_object[run->group], SL_F32, run->first, run->count);
+    optimizer->set_attrs(&update, &task.attrs);
     return add(b, &task);
 }
 

@@ -17,6 +17,7 @@
 
 #include "core/mem.h"
 #include "graph/graph.h"
+#include "optim/optimizer.h"
 #include "tensor/policy.h"
 
 typedef enum sl_object_class {
@@ -73,8 +74,6 @@ typedef struct sl_task_kind {
 /* A task's attributes as its kind has them: less those that only say which part of a random stream a launch uses. */
 sl_attrs sl_kind_attrs(const sl_task *task);
 
-typedef enum sl_optimizer { SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_SGD } sl_optimizer;
-
 /* How tokens are cut. Fixed by model, sequence length and device kind, or by the user: never by a budget. */
 typedef struct sl_chunking {
     int64_t seqlen, sequences; /* sequences per step */
@@ -85,7 +84,8 @@ typedef struct sl_program_config {
     sl_chunking chunking;
     sl_precision precision;
     sl_optimizer optimizer;
-    float beta1, beta2, eps, weight_decay, momentum;
+    float optimizer_options[SL_MAX_OPTIMIZER_OPTIONS]; /* in the order of its descriptor */
+    float weight_decay;
     bool gated;               /* clipping or on-nan skip: updates wait for the global norm */
     bool norm;                /* compute the gradient norm even when not gated */
     bool forward_only;        /* validation: loss only */
@@ -124,7 +124,7 @@ typedef struct sl_program {
     const sl_block *blocks;
     sl_program_config config;
     /* Objects by parameter group; -1 where the precision or optimizer has none. */
-    int32_t *param_object, *moment1_object, *moment2_object, *master_object;
+    int32_t *param_object, *state_object[SL_MAX_STATES], *master_object;
     int32_t step_object, losses_object, gate_object; /* gate -1 when no norm is computed; losses: one f32 per chunk */
     int64_t tokens;                                  /* per step */
     double flops;                                    /* per step, as MFU counts */

@@ -26,10 +26,12 @@
 static sl_status write_parts(sl_store *store, sl_tensors_writer *writer, sl_part first, sl_part last, uint64_t *hash)
 {
     const sl_program *program = store->program;
+    char prefix[32];
     SL_TRY(sl_tensors_writer_metadata(writer, "format", "pt")); /* what Hugging Face's loaders ask for */
     for (sl_part part = first; part <= last; part++)
         for (int32_t p = 0; p < program->n_params && sl_store_has(store, part); p++)
-            SL_TRY(sl_param_declare(writer, sl_part_prefix(part), &program->params[p], sl_store_dtype(store, part)));
+            SL_TRY(sl_param_declare(writer, sl_store_prefix(store, part, prefix), &program->params[p],
+                                    sl_store_dtype(store, part)));
     for (sl_part part = first; part <= last; part++)
         for (int32_t p = 0; p < program->n_params && sl_store_has(store, part); p++) {
             sl_store_part from = {store, p, part};
@@ -95,7 +97,7 @@ static sl_status write_folder(sl_store *store, const char *folder, const sl_iden
     SL_TRY(write_companions(store, folder, identity->setup));
     SL_TRY(write_config(store, folder, &identity->setup->model, &files[SL_CHECKPOINT_CONFIG]));
     SL_TRY(write_tensors(store, folder, SL_PART_WEIGHT, SL_PART_WEIGHT, &files[SL_CHECKPOINT_MODEL]));
-    SL_TRY(write_tensors(store, folder, SL_PART_MOMENT1, SL_PART_MASTER, &files[SL_CHECKPOINT_OPTIMIZER]));
+    SL_TRY(write_tensors(store, folder, SL_PART_STATE, SL_PART_MASTER, &files[SL_CHECKPOINT_OPTIMIZER]));
     return write_state(folder, identity, options, progress, files);
 }
 
@@ -143,9 +145,10 @@ sl_status sl_checkpoint_write(sl_store *store, const sl_identity *identity, cons
 
 static sl_status load_part(sl_store *store, sl_tensors *tensors, sl_part part)
 {
+    char prefix[32];
     for (int32_t p = 0; p < store->program->n_params; p++) {
         sl_store_part to = {store, p, part};
-        SL_TRY(sl_param_load_prefixed(tensors, sl_part_prefix(part), &store->program->params[p],
+        SL_TRY(sl_param_load_prefixed(tensors, sl_store_prefix(store, part, prefix), &store->program->params[p],
                                       sl_store_dtype(store, part), store->buffer, SL_PARAM_BUFFER_BYTES,
                                       sl_store_write_part, &to));
     }
@@ -172,5 +175,5 @@ sl_status sl_checkpoint_load(sl_store *store, const sl_checkpoint *checkpoint)
     sl_checkpoint_file_names(files);
     SL_TRY(sl_store_zero(store)); /* padding */
     SL_TRY(load_file(store, checkpoint->path, files[SL_CHECKPOINT_MODEL].name, SL_PART_WEIGHT, SL_PART_WEIGHT));
-    return load_file(store, checkpoint->path, files[SL_CHECKPOINT_OPTIMIZER].name, SL_PART_MOMENT1, SL_PART_MASTER);
+    return load_file(store, checkpoint->path, files[SL_CHECKPOINT_OPTIMIZER].name, SL_PART_STATE, SL_PART_MASTER);
 }

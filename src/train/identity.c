@@ -80,13 +80,9 @@ static void add_optimizer(facts *f, const sl_setup *s)
     if (s->schedule.kind == SL_SCHEDULE_WSD)
         add(f, "decay", BY_STEPS, "%" PRId64, s->schedule.decay);
     add(f, "weight decay", MOVES_BITS, "%.9g", (double) p->weight_decay);
-    if (p->optimizer == SL_OPTIMIZER_SGD) {
-        add(f, "momentum", MOVES_BITS, "%.9g", (double) p->momentum);
-    } else {
-        add(f, "beta1", MOVES_BITS, "%.9g", (double) p->beta1);
-        add(f, "beta2", MOVES_BITS, "%.9g", (double) p->beta2);
-        add(f, "optimizer epsilon", MOVES_BITS, "%.9g", (double) p->eps);
-    }
+    const sl_optimizer_def *optimizer = sl_optimizer_of(p->optimizer);
+    for (int i = 0; i < optimizer->n_options; i++)
+        add(f, optimizer->options[i].fact, MOVES_BITS, "%.9g", (double) p->optimizer_options[i]);
     add(f, "clipping", MOVES_BITS, "%.9g", s->clip);
     add(f, "--on-nan", MOVES_BITS, "%s", s->on_nan == SL_ON_NAN_SKIP ? "skip" : "stop");
 }
@@ -99,7 +95,7 @@ static void list_facts(const sl_identity *identity, facts *f)
     add_model(f, &s->model);
     add(f, "sequence length", MUST_AGREE, "%" PRId64, c->seqlen);
     add(f, "precision", MUST_AGREE, "%s", sl_precision_name(s->program.precision));
-    add(f, "optimizer", MUST_AGREE, "%s", s->program.optimizer == SL_OPTIMIZER_SGD ? "sgd" : "adamw");
+    add(f, "optimizer", MUST_AGREE, "%s", sl_optimizer_of(s->program.optimizer)->name);
     add(f, "seed", MUST_AGREE, "%" PRIu64, s->seed);
     add(f, "data", MUST_AGREE, "%016" PRIx64, identity->data);
     add(f, "data content", MUST_AGREE_IF_KNOWN, "%016" PRIx64, identity->sample);

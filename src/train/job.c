@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,8 +66,7 @@ static const sl_option table[] = {
      "rounding, 8 bytes. bf16-master: bf16 arithmetic, f32 master weights and moments, 16 bytes; the safe choice for "
      "speed. "
      "Default: f32 on the cpu, bf16-master elsewhere."},
-    {"optimizer", "adamw|sgd", SL_OPT_CHOICE, "adamw", "Training",
-     "AdamW (decoupled weight decay) or SGD with momentum."},
+    {"optimizer", NULL, SL_OPT_CHOICE, "adamw", "Training", NULL}, /* from the table of optimizers */
     {"lr", "RATE", SL_OPT_F64, "3e-4", "Training",
      "Peak learning rate. Small models tolerate more: 1e-3 at 10M parameters."},
     {"schedule", "constant|cosine|wsd", SL_OPT_CHOICE, "cosine", "Training",
@@ -78,10 +78,6 @@ static const sl_option table[] = {
      "Steps over which the learning rate rises to its peak. Default: a twentieth of --steps, at most 2000."},
     {"decay-share", "SHARE", SL_OPT_F64, "0.2", "Training", "wsd: the share of all steps spent going down."},
     {"weight-decay", "RATE", SL_OPT_F64, "0.1", "Training", "Weight decay of matrices; norms and biases have none."},
-    {"beta1", "X", SL_OPT_F64, "0.9", "Training", "AdamW: memory of the first moment."},
-    {"beta2", "X", SL_OPT_F64, "0.95", "Training", "AdamW: memory of the second moment."},
-    {"eps", "X", SL_OPT_F64, "1e-8", "Training", "AdamW: added to the root of the second moment."},
-    {"momentum", "X", SL_OPT_F64, "0.9", "Training", "SGD: memory of the gradient."},
     {"clip", "NORM", SL_OPT_F64, "0", "Training",
      "Largest global gradient norm; larger gradients are scaled down to it (1.0 is usual for large models). 0 leaves "
      "them "
@@ -152,17 +148,74 @@ static const sl_option table[] = {
     {"verbose", NULL, SL_OPT_FLAG, "false", "Output", "Report more about what happens and why."},
 };
 
+/* `table` with the optimizers' names and help in their option, and their own options behind --weight-decay. */
+enum { MOST_OPTIONS = SL_COUNT(table) + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
+static sl_option whole_table[MOST_OPTIONS];
+static int64_t n_options;
+static char optimizer_names[256], optimizer_help[512];
+static pthread_once_t joined = PTHREAD_ONCE_INIT;
+
+static bool is_listed(const char *name)
+{
+    for (int64_t i = 0; i < n_options; i++)
+        if (strcmp(whole_table[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static void list_optimizers(void)
+{
+    for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
+        const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
+        size_t names = strlen(optimizer_names), help = strlen(optimizer_help);
+        bool last = i == SL_OPTIMIZER_COUNT - 1;
+        snprintf(optimizer_names + names, sizeof optimizer_names - names, "%s%s", i ? "|" : "", def->name);
+        snprintf(optimizer_help + help, sizeof optimizer_help - help, "%s%s%s",
+                 i == 0 ? ""
+                 : last ? " or "
+                        : ", ",
+                 def->help, last ? "." : "");
+    }
+}
+
+static void join_tables(void)
+{
+    list_optimizers();
+    for (int64_t i = 0; i < SL_COUNT(table); i++) {
+        sl_option *option = &whole_table[n_options++];
+        *option = table[i];
+        if (strcmp(option->name, "optimizer") == 0)
+            option->value = optimizer_names, option->help = optimizer_help;
+        if (strcmp(option->name, "weight-decay") != 0)
+            continue;
+        for (int k = 0; k < SL_OPTIMIZER_COUNT; k++) {
+            const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) k);
+            for (int j = 0; j < def->n_options; j++)
+                if (!is_listed(def->options[j].name))
+                    whole_table[n_options++] = (sl_option){.name = def->options[j].name,
+                                                           .value = "X",
+                                                           .kind = SL_OPT_F64,
+                                                           .otherwise = def->options[j].value,
+                                                           .group = "Training",
+                                                           .help = def->options[j].help};
+        }
+    }
+}
+
 const sl_option *sl_job_table(int64_t *count)
 {
-    *count = SL_COUNT(table);
-    return table;
+    pthread_once(&joined, join_tables);
+    *count = n_options;
+    return whole_table;
 }
 
 sl_status sl_job_create(sl_job **out)
 {
     sl_job *job;
     SL_TRY(sl_alloc(&job, 1, sizeof *job));
-    sl_status status = sl_options_create(table, SL_COUNT(table), &job->options);
+    int64_t count;
+    const sl_option *options = sl_job_table(&count);
+    sl_status status = sl_options_create(options, count, &job->options);
     if (status != SL_OK) {
         sl_free(job);
         return status;
@@ -226,13 +279,17 @@ static sl_status check_ranges(const sl_options *o)
     static const struct {
         const char *name;
         double low, high;
-    } numbers[] = {{"lr", 0, 1e30},      {"weight-decay", 0, 1e6},   {"beta1", 0, 0.9999999}, {"beta2", 0, 0.9999999},
-                   {"eps", 0, 1},        {"momentum", 0, 0.9999999}, {"clip", 0, 1e30},       {"val-share", 0, 0.9},
-                   {"decay-share", 0, 1}};
+    } numbers[] = {
+        {"lr", 0, 1e30}, {"weight-decay", 0, 1e6}, {"clip", 0, 1e30}, {"val-share", 0, 0.9}, {"decay-share", 0, 1}};
     for (int64_t i = 0; i < SL_COUNT(counts); i++)
         SL_TRY(at_least(o, counts[i].name, counts[i].least));
     for (int64_t i = 0; i < SL_COUNT(numbers); i++)
         SL_TRY(between(o, numbers[i].name, numbers[i].low, numbers[i].high));
+    for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
+        const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
+        for (int k = 0; k < def->n_options; k++)
+            SL_TRY(between(o, def->options[k].name, def->options[k].low, def->options[k].high));
+    }
     if (sl_options_is_set(o, "min-lr")) {
         const double least = sl_options_f64(o, "min-lr"), lr = sl_options_f64(o, "lr");
         SL_TRY(between(o, "min-lr", 0, 1e30));
@@ -344,12 +401,13 @@ static void resolve_program(const sl_options *o, sl_setup *setup)
     sl_program_config *p = &setup->program;
     if (!sl_options_is_set(o, "precision") || !sl_precision_find(sl_options_string(o, "precision"), &p->precision))
         p->precision = strcmp(setup->device, "cpu") == 0 ? SL_PRECISION_F32 : SL_PRECISION_BF16_MASTER;
-    p->optimizer = is(o, "optimizer", "sgd") ? SL_OPTIMIZER_SGD : SL_OPTIMIZER_ADAMW;
-    p->beta1 = (float) sl_options_f64(o, "beta1");
-    p->beta2 = (float) sl_options_f64(o, "beta2");
-    p->eps = (float) sl_options_f64(o, "eps");
+    sl_optimizer_find(sl_options_string(o, "optimizer"), &p->optimizer);
+    const sl_optimizer_def *optimizer = sl_optimizer_of(p->optimizer);
+    sl_optimizer_defaults(p->optimizer, p->optimizer_options);
+    for (int i = 0; i < optimizer->n_options; i++)
+        if (sl_options_is_set(o, optimizer->options[i].name))
+            p->optimizer_options[i] = (float) sl_options_f64(o, optimizer->options[i].name);
     p->weight_decay = (float) sl_options_f64(o, "weight-decay");
-    p->momentum = (float) sl_options_f64(o, "momentum");
     p->any_order = sl_options_flag(o, "any-order");
     p->chunks_per_round = sl_options_i64(o, "chunks-per-round");
     p->gated = setup->clip > 0 || setup->on_nan == SL_ON_NAN_SKIP;

@@ -70,14 +70,15 @@ sl_status sl_run_fill(sl_trainer *t, const sl_run_side *side, sl_split split, in
     double updates = (double) (t->progress.updates + 1);
     sl_step_params params = {
         .learning_rate = (float) sl_schedule_at(&t->setup.schedule, t->progress.step + 1),
-        .bias1 = (float) (1 - pow((double) config->beta1, updates)),
-        .bias2 = (float) (1 - pow((double) config->beta2, updates)),
         .loss_scale = (float) (1 / (double) side->program->tokens),
         .clip = (float) t->setup.clip,
         .step = (uint32_t) (t->progress.step + 1),
         .seed_lo = (uint32_t) t->setup.seed,
         .seed_hi = (uint32_t) (t->setup.seed >> 32),
     };
+    const sl_optimizer_def *optimizer = sl_optimizer_of(config->optimizer);
+    if (optimizer->set_step)
+        optimizer->set_step(config->optimizer_options, updates, &params);
     return sl_engine_write(side->engine, side->program->step_object, 0, &params, sizeof params);
 }
 

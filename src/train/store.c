@@ -15,14 +15,14 @@
 #include "core/hash.h"
 #include "core/normal.h"
 
-const char *sl_part_prefix(sl_part part)
+const char *sl_store_prefix(const sl_store *store, sl_part part, char out[32])
 {
-    static const char *const prefixes[] = {
-#define X(name, prefix) prefix,
-        SL_PART_LIST(X)
-#undef X
-    };
-    return prefixes[part];
+    const sl_optimizer_def *optimizer = sl_optimizer_of(store->program->config.optimizer);
+    if (part == SL_PART_WEIGHT)
+        out[0] = 0;
+    else
+        snprintf(out, 32, "%s.", part == SL_PART_MASTER ? "master" : optimizer->states[part - SL_PART_STATE]);
+    return out;
 }
 
 static sl_status engine_read(void *engine, int32_t object, size_t offset, void *bytes, size_t length)
@@ -55,10 +55,9 @@ void sl_store_close(sl_store *store)
 static int32_t object_of(const sl_store *store, sl_part part, int32_t group)
 {
     const sl_program *p = store->program;
-    const int32_t *objects = part == SL_PART_WEIGHT    ? p->param_object
-                             : part == SL_PART_MOMENT1 ? p->moment1_object
-                             : part == SL_PART_MOMENT2 ? p->moment2_object
-                                                       : p->master_object;
+    const int32_t *objects = part == SL_PART_WEIGHT   ? p->param_object
+                             : part == SL_PART_MASTER ? p->master_object
+                                                      : p->state_object[part - SL_PART_STATE];
     return objects ? objects[group] : -1;
 }
 

@@ -10,19 +10,9 @@
 #include "model/safetensors.h"
 #include "program/program.h"
 
-/* What a parameter consists of. The names stand before tensor names in optimizer.safetensors. */
-#define SL_PART_LIST(X)    \
-    X(WEIGHT, "")          \
-    X(MOMENT1, "moment1.") \
-    X(MOMENT2, "moment2.") \
-    X(MASTER, "master.")
-typedef enum sl_part {
-#define X(name, prefix) SL_PART_##name,
-    SL_PART_LIST(X)
-#undef X
-        SL_PART_COUNT
-} sl_part;
-const char *sl_part_prefix(sl_part part);
+/* What a parameter consists of: its weight, the states of the optimizer from SL_PART_STATE on, and the master copy. */
+typedef int32_t sl_part;
+enum { SL_PART_WEIGHT, SL_PART_STATE, SL_PART_MASTER = SL_PART_STATE + SL_MAX_STATES, SL_PART_COUNT };
 
 /* Bytes of a persistent object, between steps: the engine, or plain memory in tests. */
 typedef struct sl_store_access {
@@ -44,6 +34,8 @@ sl_status sl_store_open(sl_store *store, const sl_program *program, sl_store_acc
 void sl_store_close(sl_store *store);
 
 bool sl_store_has(const sl_store *store, sl_part part);
+/* What stands before tensor names in optimizer.safetensors: "moment1."; "" for weights. */
+const char *sl_store_prefix(const sl_store *store, sl_part part, char out[32]);
 sl_dtype sl_store_dtype(const sl_store *store, sl_part part);
 
 /* A parameter's part as an sl_param_io: the context for sl_store_read_part and sl_store_write_part. */

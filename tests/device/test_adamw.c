@@ -6,7 +6,7 @@
 #include "core/mem.h"
 #include "device/cpu/kernels/kernel.h"
 #include "ops/fill.h"
-#include "ops/optimizer.h"
+#include "optim/element.h"
 
 static void make(sl_launch *launch, int64_t count, int64_t decayed)
 {

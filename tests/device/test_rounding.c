@@ -8,7 +8,7 @@
 #include "core/bf16.h"
 #include "core/mem.h"
 #include "device/cpu/kernels/kernel.h"
-#include "ops/optimizer.h"
+#include "optim/element.h"
 #include "test.h"
 
 enum { COUNT = 1 << 16, GROUPS = 8, LANES = 16, BLOCK = GROUPS * LANES, MAX_TENSORS = 3 };

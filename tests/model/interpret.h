@@ -32,14 +32,10 @@ typedef struct interpreter {
 static inline sl_program_config interpret_config(int64_t seqlen, int64_t sequences, int64_t chunk_tokens,
                                                  sl_precision precision)
 {
-    return (sl_program_config){.chunking = {seqlen, sequences, chunk_tokens},
-                               .precision = precision,
-                               .beta1 = 0.9f,
-                               .beta2 = 0.95f,
-                               .eps = 1e-8f,
-                               .weight_decay = 0.1f,
-                               .momentum = 0.9f,
-                               .max_segments = 1};
+    sl_program_config config = {
+        .chunking = {seqlen, sequences, chunk_tokens}, .precision = precision, .weight_decay = 0.1f, .max_segments = 1};
+    sl_optimizer_defaults(config.optimizer, config.optimizer_options);
+    return config;
 }
 
 /* Zeroed, aligned as a device's arena is. */

@@ -3,8 +3,8 @@
 #include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/launch.h"
-#include "ops/optimizer.h"
 #include "ops/rope.h"
+#include "optim/element.h"
 
 static sl_status infer(sl_op_id op, const void *case_attrs, const sl_type *in)
 {

@@ -9,9 +9,9 @@
 #include "ops/launch.h"
 #include "ops/noise.h"
 #include "ops/norm.h"
-#include "ops/optimizer.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
+#include "optim/element.h"
 
 static sl_operand f32(float *data, int64_t rows, int64_t columns)
 {

@@ -8,7 +8,7 @@
 #include "model/model.h"
 #include "ops/attention.h"
 #include "ops/dropout.h"
-#include "ops/optimizer.h"
+#include "optim/element.h"
 #include "program/program.h"
 #include "test.h"
 

@@ -464,18 +464,17 @@ TEST(other_rates_are_told)
     hears(&f, "other warm-up (5, now 7)");
     f.setup = as_written, f.setup.program.weight_decay += 0.5f;
     hears(&f, "other weight decay");
-    f.setup = as_written, f.setup.program.beta1 += 0.25f;
+    f.setup = as_written, f.setup.program.optimizer_options[0] += 0.25f;
     hears(&f, "other beta1");
-    f.setup = as_written, f.setup.program.beta2 += 0.25f;
+    f.setup = as_written, f.setup.program.optimizer_options[1] += 0.25f;
     hears(&f, "other beta2");
-    f.setup = as_written, f.setup.program.eps += 0.25f;
+    f.setup = as_written, f.setup.program.optimizer_options[2] += 0.25f;
     hears(&f, "other optimizer epsilon");
     f.setup = as_written, f.setup.clip = 1;
     hears(&f, "other clipping (0, now 1)");
     f.setup = as_written, f.setup.on_nan = SL_ON_NAN_SKIP;
     hears(&f, "other --on-nan (stop, now skip)");
-    f.setup = as_written, f.setup.program.momentum += 0.25f; /* of SGD */
-    f.setup.schedule.decay = 3;                              /* of wsd */
+    f.setup = as_written, f.setup.schedule.decay = 3; /* of wsd */
     hears(&f, NULL);
     f.setup = as_written, f.setup.steps = 200, f.setup.schedule.warmup = 10;
     hears(&f, "the run was begun for 100 steps and goes on for 200");

@@ -188,9 +188,9 @@ static void check_gradients(rig *r, sl_tensors *tensors, const char *prefix, con
         const sl_param *param = &r->program->params[p];
         int64_t count = sl_type_count(&param->type);
         float *got = malloc((size_t) count * sizeof *got), *want = golden_gradient(tensors, prefix, param);
-        sl_store_part from = {&r->store, p, SL_PART_MOMENT1};
+        sl_store_part from = {&r->store, p, SL_PART_STATE};
         double length, allowed = each;
-        REQUIRE(sl_store_dtype(&r->store, SL_PART_MOMENT1) == SL_F32);
+        REQUIRE(sl_store_dtype(&r->store, SL_PART_STATE) == SL_F32);
         CHECK_OK(sl_store_read_part(&from, 0, got, (size_t) count * sizeof *got));
         double squares = apart(got, want, count, &length), off = sqrt(squares / length);
         if (rival) {
@@ -225,6 +225,7 @@ static void check_model(const char *device, const char *name, sl_precision preci
     sl_step_params params = {.learning_rate = 1e-3f, .bias1 = 1, .bias2 = 1, .loss_scale = 1.0f / TOKENS, .step = 1};
     sl_program_config config = interpret_config(SEQLEN, SEQUENCES, chunk_tokens, precision);
     config.optimizer = SL_OPTIMIZER_SGD;
+    sl_optimizer_defaults(config.optimizer, config.optimizer_options);
     config.weight_decay = 0;
     snprintf(file, sizeof file, "%s/golden.safetensors", name);
     sl_tensors *tensors = open_golden(file);

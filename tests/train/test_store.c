@@ -224,9 +224,9 @@ TEST(parts_agree)
     memory_store m, f;
     memory_open(&m, "byte-test", SL_PRECISION_BF16_MASTER, SL_OPTIMIZER_ADAMW);
     memory_open(&f, "byte-test", SL_PRECISION_F32, SL_OPTIMIZER_SGD);
-    CHECK(sl_store_has(&m.store, SL_PART_MASTER) && sl_store_has(&m.store, SL_PART_MOMENT2));
-    CHECK(!sl_store_has(&f.store, SL_PART_MASTER) && !sl_store_has(&f.store, SL_PART_MOMENT2));
-    CHECK(sl_store_has(&f.store, SL_PART_MOMENT1));
+    CHECK(sl_store_has(&m.store, SL_PART_MASTER) && sl_store_has(&m.store, SL_PART_STATE + 1));
+    CHECK(!sl_store_has(&f.store, SL_PART_MASTER) && !sl_store_has(&f.store, SL_PART_STATE + 1));
+    CHECK(sl_store_has(&f.store, SL_PART_STATE));
     CHECK_OK(sl_store_init_random(&m.store, 3, NULL));
     CHECK_OK(sl_store_init_random(&f.store, 3, NULL));
     for (int32_t p = 0; p < m.program->n_params; p++) {
@@ -239,7 +239,7 @@ TEST(parts_agree)
         CHECK_OK(sl_alloc(&weight, n, 2));
         read_param(&m, p, SL_PART_MASTER, master);
         read_param(&m, p, SL_PART_WEIGHT, weight);
-        read_param(&m, p, SL_PART_MOMENT2, moment);
+        read_param(&m, p, SL_PART_STATE + 1, moment);
         read_param(&f, p, SL_PART_WEIGHT, plain);
         for (int64_t i = 0; i < n; i++)
             wrong += master[i] != plain[i] || weight[i] != sl_f32_to_bf16(plain[i]) || moment[i] != 0;

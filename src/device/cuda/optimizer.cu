@@ -1,5 +1,5 @@
 /*
- * AdamW and SGD: the operations of ops/optimizer.h one for one (products, fma, division and square root each rounded as IEEE
+ * AdamW and SGD: the operations of optim/element.h one for one (products, fma, division and square root each rounded as IEEE
  * says), so the GPU, the CPU's scalar loop and its vector units give the same bits.
  *
  * All in bf16 an element is 14 bytes of traffic, which at 4 TB/s leaves 110 instructions for it. Hence:
@@ -12,7 +12,7 @@
  */
 #include "device/cuda/kernel.cuh"
 #include "ops/noise.h"
-#include "ops/optimizer.h"
+#include "optim/element.h"
 
 static constexpr int THREADS = 256;
 static constexpr int EACH = 8; /* elements per thread: SL_NOISE_BLOCK / SL_NOISE_LANES */

@@ -7,7 +7,7 @@
 
 #ifdef __AVX512F__
 #include "device/cpu/kernels/adamw_bf16_avx512.h"
-#include "ops/optimizer.h"
+#include "optim/element.h"
 #endif
 
 SL_INLINE void adamw_step(const optimizer_job *job, optimizer_kind kind, int64_t i0, int64_t j, int lanes, vi limit,

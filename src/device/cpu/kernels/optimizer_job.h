@@ -3,7 +3,7 @@
 #define SL_DEVICE_CPU_OPTIMIZER_JOB_H
 
 #include "device/cpu/simd/simd_noise.h"
-#include "ops/optimizer.h"
+#include "optim/element.h"
 
 enum { OPTIMIZER_TILE = 128 * SL_NOISE_BLOCK };
 

@@ -2,7 +2,7 @@
 #include "core/pool.h"
 #include "device/cpu/kernels/kernel.h"
 #include "device/cpu/kernels/optimizer_job.h"
-#include "ops/optimizer.h"
+#include "optim/element.h"
 
 SL_INLINE void sgd_step(const optimizer_job *job, optimizer_kind kind, int64_t i0, int64_t j, int lanes, vi limit,
                         noise_words *words)

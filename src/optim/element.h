@@ -11,8 +11,8 @@
  * nobody knows yet whether the step is finite: an element whose gradient is not stays as it is, so that the weights can tell which
  * task began it when the trainer, which looks at loss and norm, repeats the step.
  */
-#ifndef SL_OPS_OPTIMIZER_H
-#define SL_OPS_OPTIMIZER_H
+#ifndef SL_OPTIM_ELEMENT_H
+#define SL_OPTIM_ELEMENT_H
 
 #include <math.h>
 

@@ -1,11 +1,11 @@
 /*
  * SGD with momentum, as PyTorch computes it (no dampening, no Nesterov; weight decay joins the gradient):
  *     g = g + wd p     b = mu b + g     p = p - lr b
- * The exact operations are in ops/optimizer.h, the rules of rounding are AdamW's.
+ * The exact operations are in optim/element.h, the rules of rounding are AdamW's.
  */
-#include "ops/optimizer.h"
 #include "ops/shapes.h"
-#include "ops/update.h"
+#include "optim/element.h"
+#include "optim/update.h"
 
 static sl_status sgd_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
@@ -75,4 +75,22 @@ const sl_op_def sl_op_sgd = {
     .shorten = sgd_shorten,
     .fill = sl_update_fill,
     .shapes = sgd_shapes,
+};
+
+static void set_attrs(const sl_update *update, sl_attrs *attrs)
+{
+    *sl_sgd_set(attrs) =
+        *SL_ATTRS(sgd, .momentum = update->options[0], .weight_decay = update->weight_decay, .decayed = update->decayed,
+                  .stream = update->stream, .stochastic = update->stochastic);
+}
+
+const sl_optimizer_def sl_optimizer_sgd = {
+    .name = "sgd",
+    .help = "SGD with momentum",
+    .op = SL_OP_SGD,
+    .n_states = 1,
+    .states = {"moment1"},
+    .n_options = 1,
+    .options = {{"momentum", "0.9", 0, 0.9999999, "momentum", "SGD: memory of the gradient."}},
+    .set_attrs = set_attrs,
 };

@@ -1,15 +1,15 @@
 /*
  * AdamW (Loshchilov and Hutter, 2019), as PyTorch computes it: decoupled weight decay, bias-corrected moments.
  *     m = b1 m + (1-b1) g     v = b2 v + (1-b2) g^2     p = p (1 - lr wd) - lr/bias1 * m / (sqrt(v)/sqrt(bias2) + eps)
- * The exact operations, and why they are bit-equal everywhere, are in ops/optimizer.h. sqrt(v) is multiplied by 1/sqrt(bias2)
+ * The exact operations, and why they are bit-equal everywhere, are in optim/element.h. sqrt(v) is multiplied by 1/sqrt(bias2)
  * inside one fma rather than divided: it saves a division per element and a rounding.
  *
  * With bf16 moments and beta2 = .999, rounding to nearest freezes v (a change of .1 % is under half an ulp): hence stochastic
  * rounding, whose noise is drawn by the element's place.
  */
-#include "ops/optimizer.h"
 #include "ops/shapes.h"
-#include "ops/update.h"
+#include "optim/element.h"
+#include "optim/update.h"
 
 static sl_status adamw_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
@@ -88,4 +88,34 @@ const sl_op_def sl_op_adamw = {
     .shorten = adamw_shorten,
     .fill = adamw_fill,
     .shapes = adamw_shapes,
+};
+
+enum { BETA1, BETA2, EPS };
+
+static void set_attrs(const sl_update *update, sl_attrs *attrs)
+{
+    *sl_adamw_set(attrs) =
+        *SL_ATTRS(adamw, .beta1 = update->options[BETA1], .beta2 = update->options[BETA2], .eps = update->options[EPS],
+                  .weight_decay = update->weight_decay, .decayed = update->decayed, .stream = update->stream,
+                  .stochastic = update->stochastic);
+}
+
+static void set_step(const float *options, double updates, sl_step_params *step)
+{
+    step->bias1 = (float) (1 - pow((double) options[BETA1], updates));
+    step->bias2 = (float) (1 - pow((double) options[BETA2], updates));
+}
+
+const sl_optimizer_def sl_optimizer_adamw = {
+    .name = "adamw",
+    .help = "AdamW (decoupled weight decay)",
+    .op = SL_OP_ADAMW,
+    .n_states = 2,
+    .states = {"moment1", "moment2"},
+    .n_options = 3,
+    .options = {[BETA1] = {"beta1", "0.9", 0, 0.9999999, "beta1", "AdamW: memory of the first moment."},
+                [BETA2] = {"beta2", "0.95", 0, 0.9999999, "beta2", "AdamW: memory of the second moment."},
+                [EPS] = {"eps", "1e-8", 0, 1, "optimizer epsilon", "AdamW: added to the root of the second moment."}},
+    .set_attrs = set_attrs,
+    .set_step = set_step,
 };

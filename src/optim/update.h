@@ -1,11 +1,12 @@
 /* What the references and test cases of AdamW and SGD have in common: in = g, step, gate; out = p, moments, master. */
-#ifndef SL_OPS_UPDATE_H
-#define SL_OPS_UPDATE_H
+#ifndef SL_OPTIM_UPDATE_H
+#define SL_OPTIM_UPDATE_H
 
 #include "ops/common.h"
 #include "ops/fill.h"
-#include "ops/optimizer.h"
 #include "ops/shapes.h"
+#include "optim/element.h"
+#include "optim/optimizer.h"
 
 /* Parameter and moments are like the gradient, the master is optional and last. */
 static inline sl_status sl_update_infer(const char *op, int64_t decayed, const sl_type *in, sl_type *out, int moments)

@@ -1,0 +1,100 @@
+/* Descriptors of optimizers are complete and agree with their ops; options shared by several are the same option. */
+#include "ops/common.h"
+#include "optim/optimizer.h"
+#include "test.h"
+
+TEST(complete)
+{
+    for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
+        const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
+        const sl_op_def *op = sl_op(def->op);
+        sl_optimizer found = SL_OPTIMIZER_COUNT;
+        REQUIRE(def->name && def->help && def->set_attrs);
+        CHECK(sl_optimizer_find(def->name, &found) && (int) found == i);
+        CHECK(op->category == SL_CAT_OPTIMIZER && op->linear && op->fill && op->shapes);
+        CHECK_I64(op->n_in, 3);
+        CHECK_I64(op->n_out, def->n_states + 2); /* the parameter, its states, the master copy */
+        CHECK(def->n_states >= 0 && def->n_states <= SL_MAX_STATES);
+        for (int k = 0; k < def->n_states; k++)
+            CHECK(def->states[k] && def->states[k][0]);
+        CHECK(def->n_options >= 0 && def->n_options <= SL_MAX_OPTIMIZER_OPTIONS);
+        for (int k = 0; k < def->n_options; k++) {
+            const sl_optimizer_option *option = &def->options[k];
+            REQUIRE(option->name && option->value && option->fact && option->help);
+            CHECK(option->low < option->high);
+            CHECK_I64(sl_optimizer_option_index((sl_optimizer) i, option->name), k);
+        }
+    }
+    CHECK(!sl_optimizer_find("none", &(sl_optimizer){0}));
+    CHECK_I64(sl_optimizer_option_index(SL_OPTIMIZER_SGD, "beta1"), -1);
+}
+
+/* --help has one line for an option, whoever uses it. */
+TEST(shared_options)
+{
+    for (int a = 0; a < SL_OPTIMIZER_COUNT; a++)
+        for (int b = 0; b < a; b++) {
+            const sl_optimizer_def *one = sl_optimizer_of((sl_optimizer) a), *other = sl_optimizer_of((sl_optimizer) b);
+            for (int k = 0; k < one->n_options; k++) {
+                int j = sl_optimizer_option_index((sl_optimizer) b, one->options[k].name);
+                if (j < 0)
+                    continue;
+                CHECK_STR(one->options[k].fact, other->options[j].fact);
+                CHECK_STR(one->options[k].help, other->options[j].help);
+                CHECK_STR(one->options[k].value, other->options[j].value);
+                CHECK(one->options[k].low == other->options[j].low && one->options[k].high == other->options[j].high);
+            }
+        }
+}
+
+/* Options and the update's own values reach the op, in their places. */
+TEST(attributes)
+{
+    const float options[SL_MAX_OPTIMIZER_OPTIONS] = {0.5f, 0.25f, 0.125f};
+    for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
+        const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
+        sl_update update = {.options = options, .weight_decay = 3, .decayed = 7, .stream = 11, .stochastic = true};
+        sl_attrs attrs = {{0}}, other = {{0}};
+        def->set_attrs(&update, &attrs);
+        update.stream = 12;
+        def->set_attrs(&update, &other);
+        CHECK(memcmp(&attrs, &other, sizeof attrs) != 0);
+        sl_op(def->op)->clear_stream(&attrs);
+        sl_op(def->op)->clear_stream(&other);
+        CHECK(memcmp(&attrs, &other, sizeof attrs) == 0);
+        update.decayed = 5;
+        def->set_attrs(&update, &other);
+        sl_op(def->op)->clear_stream(&other);
+        sl_op(def->op)->shorten(&attrs, 5);
+        CHECK(memcmp(&attrs, &other, sizeof attrs) == 0);
+        for (int k = 0; k < def->n_options; k++) {
+            float changed[SL_MAX_OPTIMIZER_OPTIONS];
+            memcpy(changed, options, sizeof changed);
+            changed[k] += 1;
+            update.options = changed;
+            def->set_attrs(&update, &other);
+            sl_op(def->op)->clear_stream(&other);
+            CHECK_MSG(memcmp(&attrs, &other, sizeof attrs) != 0, "%s: --%s reaches nothing", def->name,
+                      def->options[k].name);
+        }
+    }
+}
+
+/* Bias corrections of AdamW: 1 - beta^t. */
+TEST(corrections)
+{
+    const float options[SL_MAX_OPTIMIZER_OPTIONS] = {0.5f, 0.75f, 0};
+    sl_step_params step = {0};
+    sl_optimizer_of(SL_OPTIMIZER_ADAMW)->set_step(options, 3, &step);
+    CHECK(step.bias1 == 1 - 0.125f && step.bias2 == 1 - 0.421875f);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(complete);
+    RUN(shared_options);
+    RUN(attributes);
+    RUN(corrections);
+    return test_end();
+}
