@@ -37,6 +37,12 @@ typedef struct sl_series {
     const char *mark; /* a short text on the line, for eyes that cannot tell colours apart; NULL: none */
 } sl_series;
 
+static inline void sl_series_add(sl_series *list, int *count, const sl_series *series)
+{
+    list[*count] = *series;
+    ++*count;
+}
+
 /* Something that happened at x: a dashed line from top to bottom with a short text above it. */
 typedef struct sl_event_mark {
     double x;

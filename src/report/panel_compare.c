@@ -74,13 +74,14 @@ static void draw_chart(sl_text *out, const compared *c, const char *id, const ch
         for (int64_t k = 0; k < c->curves[i].n; k++)
             any = any || isfinite(values[k]);
         if (any)
-            series[n++] = (sl_series){.name = c->names[i],
-                                      .color = run_color(i),
-                                      .x = c->curves[i].step,
-                                      .y = values,
-                                      .n = c->curves[i].n,
-                                      .dash = (i + i / 8) % SL_DASHES,
-                                      .mark = c->marks[i]};
+            sl_series_add(series, &n,
+                          &(sl_series){.name = c->names[i],
+                                       .color = run_color(i),
+                                       .x = c->curves[i].step,
+                                       .y = values,
+                                       .n = c->curves[i].n,
+                                       .dash = (i + i / 8) % SL_DASHES,
+                                       .mark = c->marks[i]});
     }
     if (n == 0)
         return;

@@ -47,19 +47,23 @@ static void draw_loss(sl_text *out, const sl_curves *c, const sl_session_marks *
     sl_series series[3];
     int n = 0;
     char title[128], how[128] = "", sub[256], first[32], last[32];
-    series[n++] = (sl_series){.name = "each step", .color = "c-loss", .x = c->step, .y = c->loss, .n = c->n};
+    sl_series_add(series, &n,
+                  &(sl_series){.name = "each step", .color = "c-loss", .x = c->step, .y = c->loss, .n = c->n});
     if (smoothed) {
         series[0].style = SL_FAINT;
-        series[n++] = (sl_series){.name = "smoothed", .color = "c-loss", .x = c->step, .y = c->smooth_loss, .n = c->n};
+        sl_series_add(
+            series, &n,
+            &(sl_series){.name = "smoothed", .color = "c-loss", .x = c->step, .y = c->smooth_loss, .n = c->n});
         smoothing_text(c, how);
     }
     if (c->n_val)
-        series[n++] = (sl_series){.name = "validation",
-                                  .color = "c-validation",
-                                  .x = c->val_step,
-                                  .y = c->val_loss,
-                                  .n = c->n_val,
-                                  .style = SL_DOTS};
+        sl_series_add(series, &n,
+                      &(sl_series){.name = "validation",
+                                   .color = "c-validation",
+                                   .x = c->val_step,
+                                   .y = c->val_loss,
+                                   .n = c->n_val,
+                                   .style = SL_DOTS});
     snprintf(title, sizeof title, smoothed ? "Smoothed loss went from %s to %s" : "Loss went from %s to %s",
              sl_show(c->loss[0], first), sl_show((smoothed ? c->smooth_loss : c->loss)[c->n - 1], last));
     snprintf(sub, sizeof sub, "Mean loss per token of each step.%s%s", *how ? " " : "", how);
@@ -130,20 +134,24 @@ static void draw_norm(sl_text *out, const sl_run_log *log, const sl_curves *c, c
         return;
     for (int64_t i = 0; i < c->n; i++)
         above += clipped && c->norm[i] > log->clip;
-    series[n++] = (sl_series){.name = "each step", .color = "c-norm", .x = c->step, .y = c->norm, .n = c->n};
+    sl_series_add(series, &n,
+                  &(sl_series){.name = "each step", .color = "c-norm", .x = c->step, .y = c->norm, .n = c->n});
     if (smoothed) {
         series[0].style = SL_FAINT;
-        series[n++] = (sl_series){.name = "smoothed", .color = "c-norm", .x = c->step, .y = c->smooth_norm, .n = c->n};
+        sl_series_add(
+            series, &n,
+            &(sl_series){.name = "smoothed", .color = "c-norm", .x = c->step, .y = c->smooth_norm, .n = c->n});
         smoothing_text(c, how);
     }
     if (clipped)
-        series[n++] = (sl_series){.name = "clipped above",
-                                  .color = "c-predicted",
-                                  .x = ends,
-                                  .y = clip,
-                                  .n = 2,
-                                  .style = SL_DASHED,
-                                  .dash = 1};
+        sl_series_add(series, &n,
+                      &(sl_series){.name = "clipped above",
+                                   .color = "c-predicted",
+                                   .x = ends,
+                                   .y = clip,
+                                   .n = 2,
+                                   .style = SL_DASHED,
+                                   .dash = 1});
     if (clipped)
         snprintf(title, sizeof title, "Gradient norm: %s of %s steps were clipped at %s", sl_show((double) above, a),
                  sl_show((double) c->n, b), sl_show(log->clip, limit));
