@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The table of docs/performance.md on one GPU: each job's speed against what was predicted, PyTorch on the same job where it runs at
+# The table of docs/lab/performance.md on one GPU: each job's speed against what was predicted, PyTorch on the same job where it runs at
 # all, and what must not depend on the budget or the device. One JSON line per job goes to bench/results/, with commit, versions,
 # clock and temperature; a line per job is printed as it ends, the table last.
 #   bench/h200.sh [-s STEPS] [-t TOKENS-PER-STEP] [-k STEPS] [-c CORES] [-r FOLDER] [-e FOLDER] [-p PYTHON PEER] [job ...]
@@ -44,7 +44,7 @@ cpu_runs=''
 trap '[[ -z $cpu_runs ]] || pkill -P "$cpu_runs" || true; rm -rf "$work"' EXIT
 mkdir -p "$(dirname "$results")"
 : > "$work/rows"
-cat src/*/*.h src/*/*.c docs/*.md > "$work/sources.txt"
+cat src/*/*.h src/*/*.c docs/*/*.md > "$work/sources.txt"
 cat "$work"/sources.txt{,,,} > "$work/corpus.txt"
 [[ ! $before ]] || cp "$before/corpus.txt" "$before"/cpu-{f32,bf16}.out "$work/"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench/published.sh [FOLDER]: plans every cell that als244/ml_dataflow has published a speed for (docs/sweeps.md) and prints its
+# bench/published.sh [FOLDER]: plans every cell that als244/ml_dataflow has published a speed for (docs/lab/sweeps.md) and prints its
 # figure and ours side by side, as a table in Markdown. Ours are predictions from the roofline of the card's profile, for steps
 # of 512k tokens (1M where one sequence is longer), everything in bf16, AdamW. Stopped, it goes on where it was.
 set -euo pipefail

@@ -19,7 +19,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache
 mkdir "$XDG_CACHE_HOME"
-cat "$root"/src/*/*.h "$root"/src/*/*.c "$root"/docs/*.md > "$work/corpus.txt"
+cat "$root"/src/*/*.h "$root"/src/*/*.c "$root"/docs/*/*.md > "$work/corpus.txt"
 
 # The last line's figures, by name; nothing of it on standard output but them.
 figures() { tail -n 1 | "$python" -c 'import json, sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Markdown of what bench/tables.sh measured, with the published figures beside ours: for docs/performance.md.
+# Markdown of what bench/tables.sh measured, with the published figures beside ours: for docs/lab/performance.md.
 #   bench/tables-md.sh FOLDER              prints it
 #   bench/tables-md.sh FOLDER FILE.md      puts it into the file, in place of what stands between the two marks
 #                                          <!-- tables --> and <!-- end of tables --> (behind its last line where there are none)

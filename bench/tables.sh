@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tables of `sluice system` and `sluice bench` on one GPU, as JSON lines for bench/results/ and docs/performance.md.
+# The tables of `sluice system` and `sluice bench` on one GPU, as JSON lines for bench/results/ and docs/lab/performance.md.
 #   bench/tables.sh FOLDER [part ...]        parts: system plan attention lm ops precision (default: all, in this order)
 # Needs no more than bash, awk, coreutils and a built sluice. SLUICE: the program (default build/sluice); SLUICE_PLUGINS: the folder
 # of its CUDA plugin; DEVICE: cuda (default) or cpu; QUICK=1: small shapes, to try the script on a CPU.
@@ -68,7 +68,7 @@ system() {
 plan() {
     [[ -s $out/system.json ]] || system
     rm -f "$out/plan.jsonl"
-    cat src/*/*.h src/*/*.c docs/*.md > "$work/sources.txt"
+    cat src/*/*.h src/*/*.c docs/*/*.md > "$work/sources.txt"
     cat "$work/sources.txt" "$work/sources.txt" > "$work/corpus.txt"
     against "${runs_small[@]}"
     against "${runs_1b[@]}"

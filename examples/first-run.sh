@@ -24,7 +24,7 @@ echo
 "$sluice" report "$run" --quiet
 cat <<EOF
 
-Open that page in a browser: what limited the run, its timeline and memory (docs/reading-a-report.md explains it).
+Open that page in a browser: what limited the run, its timeline and memory (docs/guide/reading-a-report.md explains it).
 What would other budgets do? None of them changes a bit of the result.
     $sluice plan --config examples/first-run.json --device-mem 100%
 Go on where this run ended, in another budget:

@@ -14,7 +14,7 @@
  * Then what the prices left unused is filled (fill.c).
  *
  * The alternative, cutting residencies one by one until everything fits, decides each cut without knowing the later
- * ones and cannot weigh links against recomputation; see docs/planner.md.
+ * ones and cannot weigh links against recomputation; see docs/design/planner.md.
  */
 #include "plan/prices.h"
 

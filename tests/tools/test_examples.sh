@@ -14,7 +14,7 @@ fail() { echo "$*"; failures=$((failures + 1)); }
 
 # What the examples speak of.
 mkdir -p "$dir/corpus" && cd "$dir" || exit 1
-cp "$source"/docs/*.md corpus
+cp -r "$source"/docs/guide "$source"/docs/design corpus
 export XDG_CACHE_HOME=$dir/cache
 documents=("$source/README.md" "$source"/docs/*.md "$source"/docs/*/*.md)
 for i in "${!documents[@]}"; do [ -e "${documents[i]}" ] || unset "documents[i]"; done

@@ -177,7 +177,7 @@ size_t attention_hopper::backward_workspace(const sl_graph_shape *s)
 
 /* How many heads' items take turns. Few heads leave what they walk over in the L2 cache, and the GPU, which its power limits, has more left
  * for arithmetic. But every set of heads ends with items that are shorter and shorter, those of the queries' own keys: with two of them for each
- * multiprocessor the short ones follow the long ones and all are done at about the same time (docs/gpu-kernels.md has the figures). */
+ * multiprocessor the short ones follow the long ones and all are done at about the same time (docs/lab/gpu-kernels.md has the figures). */
 static int heads_together(sl_cuda *cuda, const sl_graph_shape *s)
 {
     const sl_cuda_info *info = sl_cuda_get_info(cuda);

@@ -6,8 +6,8 @@
  *   AVX2     6 x 16: 12 accumulators, 2 vectors of B, 1 broadcast of A = 15 of 16 registers; 8 loads, 12 multiply-adds
  *
  * Two multiply-adds a cycle are the limit as long as everything else gets issued beside them; with a busy sibling
- * thread on the core it is not, so what counts is instructions per multiply-add (docs/gemm.md has the tiles that were
- * tried).
+ * thread on the core it is not, so what counts is instructions per multiply-add (docs/lab/gemm.md has the tiles that
+ * were tried).
  *
  * A panel of B is transposed or copied to [k][NR]. A needs no such order, since a broadcast reads along rows as well as
  * across: f32 rows along k are read where they lie; bf16 is widened to [rows][KC]; and A stored across k is gathered to
