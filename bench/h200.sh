@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The table of docs/lab/performance.md on one GPU: each job's speed against what was predicted, PyTorch on the same job where it runs at
+# The table of docs/lab/performance.md on one GPU: each job's speed against its prediction, PyTorch on the same job where it runs at
 # all, and what must not depend on the budget or the device. One JSON line per job goes to bench/results/, with commit, versions,
 # clock and temperature; a line per job is printed as it ends, the table last.
 #   bench/h200.sh [-s STEPS] [-t TOKENS-PER-STEP] [-k STEPS] [-c CORES] [-r FOLDER] [-e FOLDER] [-p PYTHON PEER] [job ...]
