@@ -117,6 +117,8 @@ void sl_json_put_f64(sl_json_writer *w, const char *key, double value)
     put_key(w, key);
     sl_format_f64(value, digits);
     sl_text_append(&w->text, digits, strlen(digits));
+    if (value == 0 && signbit(value))
+        sl_text_append(&w->text, ".0", 2); /* "-0" is an integer, which has no sign when it is read */
 }
 
 void sl_json_put_bool(sl_json_writer *w, const char *key, bool value)

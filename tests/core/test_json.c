@@ -247,7 +247,8 @@ TEST(written_reads_back)
     CHECK_STR(sl_json_get(root, "quote\"d")->string, "a\"\\\n\t\x01\x7f\xc3\xa9");
     const sl_json *item = sl_json_get(root, "numbers")->child;
     for (int64_t i = 0; i < SL_COUNT(numbers); i++, item = item->next)
-        CHECK_MSG(item->number == numbers[i], "%.17g came back as %.17g", numbers[i], item->number);
+        CHECK_MSG(item->number == numbers[i] && !signbit(item->number) == !signbit(numbers[i]),
+                  "%.17g came back as %.17g", numbers[i], item->number);
     sl_json_writer again = {.depth = 0};
     sl_json_put_value(&again, NULL, root);
     CHECK_OK(sl_text_status(&again.text));
