@@ -5,8 +5,7 @@
 #include "core/status.h"
 
 static const sl_policy policies[SL_PRECISION_COUNT] = {
-#define SL_POLICY(ID, name, compute, moments, master, stochastic, help) \
-    {name, compute, moments, master, stochastic, help},
+#define SL_POLICY(ID, name, compute, moments, master, stochastic) {name, compute, moments, master, stochastic},
 #include "tensor/policies.def"
 #undef SL_POLICY
 };

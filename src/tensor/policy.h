@@ -5,7 +5,7 @@
 #include "tensor/dtype.h"
 
 typedef enum sl_precision {
-#define SL_POLICY(ID, name, compute, moments, master, stochastic, help) SL_PRECISION_##ID,
+#define SL_POLICY(ID, name, compute, moments, master, stochastic) SL_PRECISION_##ID,
 #include "tensor/policies.def"
 #undef SL_POLICY
     SL_PRECISION_COUNT
@@ -15,7 +15,6 @@ typedef struct sl_policy {
     const char *name; /* as --precision takes it */
     sl_dtype compute, moments;
     bool master, stochastic;
-    const char *help;
 } sl_policy;
 
 const sl_policy *sl_policy_of(sl_precision precision);
