@@ -9,7 +9,7 @@
 # -e  where the speed jobs' event logs are kept, for `sluice report`
 # -p  an interpreter with torch, and the PyTorch baseline script (llama_torch.py): runs it after the jobs it knows
 # Jobs: 8b-110 8b-24 8b-12 8b-1k 8b-64k 1b 1b-512k gpt2 small   speed
-#       8b-64k-any 1b-any gpt2-any   the same with --any-order
+#       8b-64k-any 1b-any gpt2-any   the same with --nondeterministic
 #       torch-8b-110 torch-8b-1k torch-1b torch-small torch-small-eager   PyTorch alone
 #       hash-1b hash-small   10 steps at five budgets and one of them twice: are the weights the same?
 #       curve   200 steps of `small` in f32 and bf16: how far is the loss from the CPU's?
@@ -217,7 +217,7 @@ if [[ " ${jobs[*]} " == *" curve "* && ! $before ]]; then
 fi
 for job in "${jobs[@]}"; do
     order=()
-    [[ $job != *-any ]] || order=(--any-order)
+    [[ $job != *-any ]] || order=(--nondeterministic)
     case $job in
     8b-110) both "$job" --model llama3-8b --seqlen 8192 "${llama[@]}" --device-mem 110GiB --host-mem 100GiB -- "${peer_8b[@]}" ;;
     8b-24) speed "$job" --model llama3-8b --seqlen 8192 "${llama[@]}" --device-mem 24GiB --host-mem 100GiB ;;
@@ -262,4 +262,4 @@ while read -r line; do
     esac
 done < "$work/rows"
 echo "$SECONDS s; lines added to $results"
-! grep -q '"kind":"failed"\|"equal":false\|"within":false' "$work/rows" # speeds are for people to judge; these are not
+! grep -q '"kind":"failed"\|"equal":false\|"within":false' "$work/rows" # speeds are for people to feasibility check; these are not

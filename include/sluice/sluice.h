@@ -94,11 +94,11 @@ SL_API void sl_job_destroy(sl_job *job);
 SL_API sl_status sl_job_set(sl_job *job, const char *key, const char *value);
 
 /* A plan: every byte and every copy of a step, decided before the first one. Works without the accelerator. */
-typedef struct sl_forecast sl_forecast;
-SL_API sl_status sl_forecast_create(const sl_job *job, sl_forecast **forecast);
-SL_API void sl_forecast_destroy(sl_forecast *forecast);
+typedef struct sl_prediction sl_prediction;
+SL_API sl_status sl_prediction_create(const sl_job *job, sl_prediction **prediction);
+SL_API void sl_prediction_destroy(sl_prediction *prediction);
 /* The object that `sluice plan --json` prints. */
-SL_API const char *sl_forecast_json(const sl_forecast *forecast);
+SL_API const char *sl_prediction_json(const sl_prediction *prediction);
 
 typedef struct sl_step_result {
     int64_t step;     /* 1-based; steps before a resume count */

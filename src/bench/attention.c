@@ -175,9 +175,9 @@ static const char *verdict(bench *b, const sl_attention_shape *s, const char *wa
     return sl_guard(b->results, what, c->error, tolerance_of(s->dtype)) ? "right" : "wrong";
 }
 
-static sl_cell ms(const char *judged, double seconds)
+static sl_cell ms(const char *evaluated, double seconds)
 {
-    return strcmp(judged, "right") == 0 ? sl_cell_number(1e3 * seconds) : sl_cell_none();
+    return strcmp(evaluated, "right") == 0 ? sl_cell_number(1e3 * seconds) : sl_cell_none();
 }
 
 static sl_cell mib(const cell *c)
@@ -204,16 +204,16 @@ static const sl_column grid_columns[] = {{"dtype", "", 0, false},
 
 static void grid_row(bench *b, sl_table *t, const sl_attention_shape *s, const char *way, cell *c, double naive_forward)
 {
-    const char *judged = verdict(b, s, way, c);
-    bool right = strcmp(judged, "right") == 0;
+    const char *evaluated = verdict(b, s, way, c);
+    bool right = strcmp(evaluated, "right") == 0;
     SL_ROW(t, sl_cell_text(sl_dtype_name(s->dtype)), sl_cell_count(s->dim), sl_cell_count(s->seqlen), sl_cell_text(way),
-           ms(judged, c->forward.mean), ms(judged, c->forward.std), ms(judged, c->backward.mean),
-           ms(judged, c->both.mean),
+           ms(evaluated, c->forward.mean), ms(evaluated, c->forward.std), ms(evaluated, c->backward.mean),
+           ms(evaluated, c->both.mean),
            right ? sl_cell_number(1e-12 * sl_attention_flops(s, false) / c->forward.median) : sl_cell_none(), mib(c),
            sl_cell_number(c->account / (1 << 20)),
            c->bytes > 0 ? sl_cell_number(c->workspace / (1 << 20)) : sl_cell_none(),
            right && naive_forward > 0 ? sl_cell_number(naive_forward / c->forward.median) : sl_cell_none(),
-           sl_cell_text(judged));
+           sl_cell_text(evaluated));
 }
 
 static sl_status grid_table(bench *b)
@@ -357,9 +357,9 @@ static sl_status tile_table(bench *b)
         } else {
             SL_TRY(run_case(b, &s, false, queries, &c));
         }
-        const char *judged = verdict(b, &s, "sliced", &c);
-        SL_ROW(t, sl_cell_count(queries), sl_cell_count(launches), ms(judged, c.forward.mean),
-               ms(judged, c.backward.mean), ms(judged, c.both.mean), mib(&c), sl_cell_text(judged));
+        const char *evaluated = verdict(b, &s, "sliced", &c);
+        SL_ROW(t, sl_cell_count(queries), sl_cell_count(launches), ms(evaluated, c.forward.mean),
+               ms(evaluated, c.backward.mean), ms(evaluated, c.both.mean), mib(&c), sl_cell_text(evaluated));
     }
     return reference_table(b);
 }
@@ -374,11 +374,12 @@ static sl_status leaderboard_row(bench *b, const sl_attention_shape *s, const ch
     snprintf(shape, sizeof shape, "16 x %lld x 64", (long long) s->seqlen);
     sl_bench_progress(b->job, "%s, %s", shape, way);
     SL_TRY(run_case(b, s, false, 0, &c));
-    const char *judged = verdict(b, s, "tiled", &c);
-    SL_ROW(t, sl_cell_text(shape), sl_cell_text(way), sl_cell_text("this machine"), ms(judged, c.forward.median),
-           ms(judged, c.backward.median), ms(judged, c.both.mean), ms(judged, c.both.std), ms(judged, c.both.median),
-           strcmp(judged, "right") == 0 ? sl_cell_number(1e-12 * work / c.both.median) : sl_cell_none(), mib(&c),
-           sl_cell_text(judged));
+    const char *evaluated = verdict(b, s, "tiled", &c);
+    SL_ROW(t, sl_cell_text(shape), sl_cell_text(way), sl_cell_text("this machine"), ms(evaluated, c.forward.median),
+           ms(evaluated, c.backward.median), ms(evaluated, c.both.mean), ms(evaluated, c.both.std),
+           ms(evaluated, c.both.median),
+           strcmp(evaluated, "right") == 0 ? sl_cell_number(1e-12 * work / c.both.median) : sl_cell_none(), mib(&c),
+           sl_cell_text(evaluated));
     return SL_OK;
 }
 
@@ -396,10 +397,10 @@ static sl_status leaderboard_runs(bench *b, sl_table *t)
     sl_attention_shape s = {1, 16, b->job->quick ? 512 : b->gpu ? 16384 : 4096, 64, true, SL_BF16};
     b->both_s = whole ? 10 : 0;
     sl_status status = leaderboard_row(b, &s, "tiled", t);
-    b->rig.any_order = true;
+    b->rig.nondeterministic = true;
     if (whole && status == SL_OK)
         status = leaderboard_row(b, &s, "tiled, sums in any order", t);
-    b->rig.any_order = false;
+    b->rig.nondeterministic = false;
     b->both_s = whole ? 1 : 0;
     for (int64_t i = 0; i < SL_COUNT(less) && whole && status == SL_OK; i++) {
         b->rig.workspace_limit = less[i].workspace;

@@ -197,7 +197,7 @@ sl_status sl_attention_tiled(sl_rig *rig, sl_region *region, const sl_attention_
         /* Slices go back in reverse; the first of them writes dkv, the others add to it. */
         sl_launch *b = &c->backward[slice];
         *b = (sl_launch){.op = SL_OP_ATTENTION_BWD, .attrs = f->attrs, .accumulate = slice > 0 ? 2 : 0};
-        sl_attention_set(&b->attrs)->any_order = rig->any_order;
+        sl_attention_set(&b->attrs)->nondeterministic = rig->nondeterministic;
         b->in[0] = rows_of(&c->d_o, first, count);
         b->in[1] = f->in[0];
         b->in[2] = f->in[1];

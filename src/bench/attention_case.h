@@ -46,7 +46,7 @@ sl_status sl_attention_read(sl_rig *rig, const sl_attention_case *c, int what, f
 
 /* Bytes by counting what each way must keep, workspaces apart. */
 double sl_attention_account(const sl_attention_shape *shape, bool naive, bool backward);
-/* Arithmetic: 4 T^2 d per head forward, half of it causal; 2.5 times that backward (scores are computed again). */
+/* Arithmetic: 4 T^2 d per head forward, half of it causal; 2.5 times that backward (scores are recomputed). */
 double sl_attention_flops(const sl_attention_shape *shape, bool backward);
 /* o and dq of one query in double, dim numbers each, from the operands' own values. p: room for seqlen numbers. */
 void sl_attention_exact(const sl_attention_shape *shape, const sl_attention_data *data, int64_t item, int64_t row,

@@ -22,7 +22,7 @@ typedef struct totals {
 static void add_task(const sl_trial *t, const sl_action *action, double seconds, totals *sum)
 {
     const sl_task *task = &t->program->tasks[action->task];
-    const sl_work *work = &t->program->kinds[task->kind].work;
+    const sl_work *work = &t->program->signatures[task->signature].work;
     double bytes = work->read_bytes + work->write_bytes;
     if (action->stream == SL_STREAM_HOST)
         return; /* measured apart */
@@ -257,7 +257,7 @@ static double work_seconds(const sl_trial *t, const sl_costs *costs, int64_t *la
         const sl_action *action = &t->plan->actions[i];
         if (action->kind != SL_ACTION_TASK || action->stream != SL_STREAM_COMPUTE)
             continue;
-        seconds += costs->device_s[t->program->tasks[action->task].kind];
+        seconds += costs->device_s[t->program->tasks[action->task].signature];
         ++*launches;
     }
     return seconds;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bench/stats.h"
-#include "plan/measure.h"
+#include "cost/internal.h"
 
 enum { MOST_COPIES = 64, RUNS = 5 };
 

@@ -60,7 +60,7 @@ static sl_status residual_table(sl_results *results)
 
 /* ---- what is alive when ---- */
 
-static sl_object_class class_of(const sl_trial *t, const sl_place *place)
+static sl_object_class class_of(const sl_trial *t, const sl_allocation *place)
 {
     return place->object < 0 ? SL_CLASS_WORKSPACE : t->program->objects[place->object].class;
 }
@@ -77,8 +77,8 @@ static sl_status sweep(const sl_trial *t, sl_tier tier, live **out)
     int32_t n = plan->n_actions;
     live *l;
     SL_TRY(sl_alloc(&l, n + 2, sizeof *l));
-    for (int32_t p = 0; p < plan->n_places; p++) {
-        const sl_place *place = &plan->places[p];
+    for (int32_t p = 0; p < plan->n_allocations; p++) {
+        const sl_allocation *place = &plan->allocations[p];
         if (place->tier != tier)
             continue;
         int32_t first = SL_MAX(place->first, 0), last = SL_MIN(place->last, n - 1);
@@ -203,11 +203,12 @@ static sl_status timeline_table(memory *m, const sl_trial *trial, const char *ti
     return SL_OK;
 }
 
-static const sl_place *places_to_sort;
+static const sl_allocation *allocations_to_sort;
 
 static int larger_first(const void *a, const void *b)
 {
-    const sl_place *x = &places_to_sort[*(const int32_t *) a], *y = &places_to_sort[*(const int32_t *) b];
+    const sl_allocation *x = &allocations_to_sort[*(const int32_t *) a],
+                        *y = &allocations_to_sort[*(const int32_t *) b];
     return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes)
                                 : (x->first > y->first) - (x->first < y->first);
 }
@@ -239,14 +240,14 @@ static sl_status largest_table(memory *m, const sl_trial *trial, const char *tit
     int64_t top = SL_MIN(sl_options_i64(m->job->options, "top"), (int64_t) MOST_TOP);
     int32_t *order;
     char name[200], origin[160];
-    SL_TRY(sl_alloc(&order, plan->n_places + 1, sizeof *order));
-    for (int32_t i = 0; i < plan->n_places; i++)
+    SL_TRY(sl_alloc(&order, plan->n_allocations + 1, sizeof *order));
+    for (int32_t i = 0; i < plan->n_allocations; i++)
         order[i] = i;
-    places_to_sort = plan->places;
-    qsort(order, (size_t) plan->n_places, sizeof *order, larger_first);
+    allocations_to_sort = plan->allocations;
+    qsort(order, (size_t) plan->n_allocations, sizeof *order, larger_first);
     sl_table *t = SL_TABLE(m->results, "largest", title, columns);
-    for (int64_t i = 0; i < SL_MIN(top, (int64_t) plan->n_places); i++) {
-        const sl_place *place = &plan->places[order[i]];
+    for (int64_t i = 0; i < SL_MIN(top, (int64_t) plan->n_allocations); i++) {
+        const sl_allocation *place = &plan->allocations[order[i]];
         if (place->object >= 0) {
             const sl_object *object = &trial->program->objects[place->object];
             snprintf(name, sizeof name, "%.120s%s", object->name, object->chunk > 0 ? " (a further chunk)" : "");

@@ -229,7 +229,7 @@ static sl_status bench_device(const sl_bench_job *job, const sl_roofline *roofli
                               sl_table *t, sl_results *results)
 {
     sl_rig rig;
-    SL_TRY(sl_rig_open_hot(job->device, job->threads, largest(sizes), &rig));
+    SL_TRY(sl_rig_open_warm(job->device, job->threads, largest(sizes), &rig));
     sl_status status = SL_OK;
     for (int op = 0; op < SL_OP_COUNT && status == SL_OK; op++)
         for (int dtype = SL_F32; dtype <= SL_BF16 && status == SL_OK; dtype++)

@@ -10,9 +10,9 @@
 #include "ops/matmul.h"
 
 enum { SCRUB_BYTES = 24 << 20, MOST_STEPS = 10000, MOST_HEATS = 64 };
-#define HEATER_SECONDS 0.0015 /* of one product, about */
+#define WARMUP_SECONDS 0.0015 /* of one product, about */
 #define HEAT_SECONDS 0.006    /* of load before each run */
-#define REHEAT_SECONDS 0.05   /* before each series of runs: the device rested while operands were filled */
+#define REWARM_SECONDS 0.05   /* before each series of runs: the device was idle while operands were filled */
 #define WARM_UP_SECONDS 1.0   /* until the clock has settled */
 
 static sl_status open_twin(const char *device, sl_rig *rig)
@@ -25,15 +25,15 @@ static sl_status open_twin(const char *device, sl_rig *rig)
 }
 
 /* A square product in bf16 that keeps the device busy for a while. */
-static int64_t heater_side(const sl_rig *rig)
+static int64_t warmup_side(const sl_rig *rig)
 {
-    int64_t side = (int64_t) cbrt(rig->hardware.peak_flops[SL_BF16] * HEATER_SECONDS / 2) / 256 * 256;
+    int64_t side = (int64_t) cbrt(rig->hardware.peak_flops[SL_BF16] * WARMUP_SECONDS / 2) / 256 * 256;
     return SL_MAX(512, SL_MIN(side, 8192));
 }
 
-static size_t heater_bytes(const sl_rig *rig)
+static size_t warmup_bytes(const sl_rig *rig)
 {
-    int64_t side = heater_side(rig);
+    int64_t side = warmup_side(rig);
     return 3 * (size_t) (side * side) * sizeof(uint16_t) + ((size_t) 64 << 20); /* and a workspace */
 }
 
@@ -46,7 +46,7 @@ static sl_status open_rig(const char *device, int threads, size_t bytes, bool ho
         sl_device_close(rig->twin);
         rig->twin = NULL;
     }
-    rig->bytes = SL_ROUND_UP(bytes, (size_t) SL_ALIGN) + (hot ? heater_bytes(rig) : 0);
+    rig->bytes = SL_ROUND_UP(bytes, (size_t) SL_ALIGN) + (hot ? warmup_bytes(rig) : 0);
     config.arena_bytes[SL_TIER_DEVICE] = rig->bytes + SCRUB_BYTES;
     config.arena_bytes[SL_TIER_HOST] = SCRUB_BYTES;
     SL_TRY(sl_device_open(device, &config, &rig->device));
@@ -68,26 +68,26 @@ static sl_status reheat(sl_rig *rig, double seconds)
 {
     double took;
     for (double start = sl_clock_s(); sl_clock_s() - start < seconds;)
-        SL_TRY(sl_rig_run(rig, &rig->heater, 1, &took));
+        SL_TRY(sl_rig_run(rig, &rig->warmup, 1, &took));
     return SL_OK;
 }
 
-/* The heater's memory is cut off the front, so that `used` begins at 0 behind it. */
+/* The warmup's memory is cut off the front, so that `used` begins at 0 behind it. */
 static sl_status heat(sl_rig *rig)
 {
     double seconds;
-    int64_t side = heater_side(rig);
-    SL_TRY(sl_rig_matmul(rig, SL_BF16, side, side, side, &rig->heater));
+    int64_t side = warmup_side(rig);
+    SL_TRY(sl_rig_matmul(rig, SL_BF16, side, side, side, &rig->warmup));
     rig->base += rig->used;
     rig->bytes -= rig->used;
     rig->used = rig->peak = 0;
-    SL_TRY(sl_rig_run(rig, &rig->heater, 1, &seconds));
-    SL_TRY(sl_rig_run(rig, &rig->heater, 1, &seconds));
+    SL_TRY(sl_rig_run(rig, &rig->warmup, 1, &seconds));
+    SL_TRY(sl_rig_run(rig, &rig->warmup, 1, &seconds));
     rig->heats = SL_MAX(1, SL_MIN(MOST_HEATS, (int) (HEAT_SECONDS / SL_MAX(seconds, 1e-6))));
     return reheat(rig, WARM_UP_SECONDS);
 }
 
-sl_status sl_rig_open_hot(const char *device, int threads, size_t bytes, sl_rig *rig)
+sl_status sl_rig_open_warm(const char *device, int threads, size_t bytes, sl_rig *rig)
 {
     *rig = (sl_rig){0};
     sl_status status = open_rig(device, threads, bytes, true, rig);
@@ -197,7 +197,7 @@ static sl_status issue(sl_rig *rig, const sl_launch *launches, int64_t count, sl
         SL_TRY(rig->class->wait(rig->device, SL_STREAM_COMPUTE, 0));
     }
     for (int i = 0; i < rig->heats; i++)
-        SL_TRY(rig->class->launch(rig->device, SL_STREAM_COMPUTE, &rig->heater, NULL));
+        SL_TRY(rig->class->launch(rig->device, SL_STREAM_COMPUTE, &rig->warmup, NULL));
     for (int64_t i = 0; i < count; i++)
         SL_TRY(rig->class->launch(rig->device, SL_STREAM_COMPUTE, &launches[i],
                                   i == 0           ? first
@@ -222,7 +222,7 @@ sl_status sl_rig_time(sl_rig *rig, const sl_launch *launches, int64_t count, int
     int64_t n = 0, warmed = 0;
     steps = SL_MIN(steps, (int64_t) MOST_STEPS);
     if (rig->heats)
-        SL_TRY(reheat(rig, REHEAT_SECONDS));
+        SL_TRY(reheat(rig, REWARM_SECONDS));
     double began = sl_clock_s();
     while (warmed < warmup && !(warmed > 0 && limit_s > 0 && sl_clock_s() - began > limit_s / 2)) {
         SL_TRY(sl_rig_run(rig, launches, count, &seconds));

@@ -2,7 +2,7 @@
  * A device with memory to run launches on: operands are placed one behind the other, filled with random values that
  * suit their op, and timed by the device itself.
  *
- * An accelerator that has rested runs up to a fifth faster than its power allows for long. So a hot rig puts a few
+ * An accelerator that has was idle runs up to a fifth faster than its power allows for long. So a hot rig puts a few
  * milliseconds of matrix products in front of every run, where the device has cores of its own; they take the caches
  * too.
  */
@@ -23,15 +23,15 @@ typedef struct sl_rig {
     size_t bytes, used, peak; /* peak: the most that was used at once */
     bool cold;                /* between runs, other memory is copied through the caches */
     size_t workspace_limit;   /* the most a kernel should take where it has the choice; 0: as it likes */
-    bool any_order;           /* attention's backward may add in any order */
-    sl_launch heater;         /* launched `heats` times before each run; 0: not hot */
+    bool nondeterministic;    /* attention's backward may add in any order */
+    sl_launch warmup;         /* launched `heats` times before each run; 0: not hot */
     int heats;
 } sl_rig;
 
 /* `bytes` of device memory; SL_E_MEMORY or SL_E_DEVICE where the machine has less. */
 sl_status sl_rig_open(const char *device, int threads, size_t bytes, sl_rig *rig);
 /* And hot, after a second of load, with algorithms picked as in a run; on a CPU no different. */
-sl_status sl_rig_open_hot(const char *device, int threads, size_t bytes, sl_rig *rig);
+sl_status sl_rig_open_warm(const char *device, int threads, size_t bytes, sl_rig *rig);
 void sl_rig_close(sl_rig *rig);
 
 /* Memory of the rig; SL_E_DOES_NOT_FIT beyond its end. Freed by setting rig->used back. */

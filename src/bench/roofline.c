@@ -57,7 +57,7 @@ sl_status sl_roofline_measure(const char *device, int threads, bool quick, sl_ro
     int64_t side;
     double copy = 0, triad = 0, seconds = quick ? 0.01 : 0.04;
     *roofline = (sl_roofline){0};
-    SL_TRY(sl_rig_open_hot(device, threads, quick ? (size_t) 512 << 20 : (size_t) 1 << 30, &rig));
+    SL_TRY(sl_rig_open_warm(device, threads, quick ? (size_t) 512 << 20 : (size_t) 1 << 30, &rig));
     sl_status status = SL_OK;
     for (int dtype = SL_F32; dtype <= SL_BF16 && status == SL_OK; dtype++)
         status = sl_roofline_product(&rig, (sl_dtype) dtype, rig.hardware.peak_flops[dtype], seconds,

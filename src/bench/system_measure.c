@@ -95,13 +95,14 @@ static sl_status rig_peaks(const sl_system_config *c, bool hot, sl_results *resu
 {
     sl_rig rig;
     size_t bytes = c->quick ? (size_t) 512 << 20 : product_bytes();
-    SL_TRY(hot ? sl_rig_open_hot(c->device, c->threads, bytes, &rig) : sl_rig_open(c->device, c->threads, bytes, &rig));
+    SL_TRY(hot ? sl_rig_open_warm(c->device, c->threads, bytes, &rig)
+               : sl_rig_open(c->device, c->threads, bytes, &rig));
     sl_status status = SL_OK;
     if (rig.hardware.shared_cores)
         status = cpu_peaks(c, &rig, results, t, f);
     for (int dtype = SL_F32; dtype <= SL_BF16 && !rig.hardware.shared_cores && status == SL_OK; dtype++)
         status = peak_row(c, &rig, (sl_dtype) dtype, sl_dtype_name((sl_dtype) dtype), rig.hardware.peak_flops[dtype],
-                          hot ? ", under load" : ", rested: the best of a few short runs", t, &f->best_flops[dtype]);
+                          hot ? ", under load" : ", from idle: the best of a few short runs", t, &f->best_flops[dtype]);
     sl_rig_close(&rig);
     return status;
 }
@@ -119,7 +120,7 @@ static sl_status tf32_peak(const sl_system_config *c, sl_table *t)
         return SL_OK;
     }
     sl_tf32_switch(true);
-    sl_status status = sl_rig_open_hot(c->device, c->threads, product_bytes(), &rig);
+    sl_status status = sl_rig_open_warm(c->device, c->threads, product_bytes(), &rig);
     if (status == SL_OK) {
         status = peak_row(c, &rig, SL_F32, "tf32", 0, ", under load, SLUICE_TF32=1", t, &best);
         sl_rig_close(&rig);
@@ -131,10 +132,10 @@ static sl_status tf32_peak(const sl_system_config *c, sl_table *t)
 static sl_status peak_table(const sl_system_config *c, bool cpu, sl_results *results, sl_system_figures *f)
 {
     sl_table *t = SL_TABLE(results, "peaks", "Arithmetic", peak_columns);
-    sl_system_figures rested;
+    sl_system_figures after_idle;
     SL_TRY(rig_peaks(c, true, results, t, f));
     if (!cpu)
-        SL_TRY(rig_peaks(c, false, results, t, &rested));
+        SL_TRY(rig_peaks(c, false, results, t, &after_idle));
     SL_TRY(tf32_peak(c, t));
     SL_ROW(t, sl_cell_text(cpu ? "f16, int8, fp8" : "f64, f16, int8, fp8"), sl_cell_none(), sl_cell_none(),
            sl_cell_none(), sl_cell_text("not offered: no dtypes of Sluice"));
@@ -336,7 +337,7 @@ static sl_status alignment_table(const sl_system_config *c, sl_results *results)
     sl_table *t = SL_TABLE(results, "alignment",
                            "Matrix products: dimensions that are no multiple, operands transposed", columns);
     sl_rig rig;
-    SL_TRY(sl_rig_open_hot(c->device, c->threads, (size_t) 512 << 20, &rig));
+    SL_TRY(sl_rig_open_warm(c->device, c->threads, (size_t) 512 << 20, &rig));
     int64_t side = rig.hardware.shared_cores ? (c->quick ? 512 : 1024) : 4096;
     double limit = c->quick ? 0.05 : 0.3;
     for (int dtype = SL_F32; dtype <= SL_BF16; dtype++) {

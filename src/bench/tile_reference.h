@@ -8,7 +8,7 @@
 
 #define SL_ON_CHIP_BYTES ((size_t) 227 << 10) /* shared memory of one block on Hopper */
 
-/* Bytes one tile of queries keeps at hand: its queries, a tile of K and of V, their scores, the output and two numbers
+/* Bytes one tile of queries keeps available: its queries, a tile of K and of V, their scores, the output and two numbers
  * a row. */
 size_t sl_tile_scratch(int64_t tile, int64_t dim);
 /* Bytes that come from and go to main memory: K and V once per tile of queries (half of them, causal), q and o once. */

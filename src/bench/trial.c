@@ -6,7 +6,7 @@
 #include "bench/machine.h"
 #include "core/clock.h"
 #include "core/rng.h"
-#include "plan/rounds.h"
+#include "plan/search/rounds.h"
 #include "train/prepare.h"
 
 /* Without a budget there is next to nothing to search for. */

@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "core/log.h"
 #include "core/memory_limit.h"
-#include "train/forecast.h"
+#include "train/prediction.h"
 
 static const char usage[] = "usage: sluice plan --model M --seqlen S [--tokens-per-step T] [--hw NAME|FILE]\n"
                             "                   [--device-mem BYTES|PERCENT] [--host-mem BYTES|PERCENT]\n"
@@ -22,7 +22,7 @@ static const char usage[] = "usage: sluice plan --model M --seqlen S [--tokens-p
 static const char *const tier_names[SL_TIER_COUNT] = {"device", "host"};
 
 /* The least budget that works: as a percentage too, where the budget was given as one. */
-static const char *format_least(const sl_forecast_view *f, sl_tier tier, size_t bytes, char out[64])
+static const char *format_least(const sl_prediction_view *f, sl_tier tier, size_t bytes, char out[64])
 {
     char text[32];
     if (f->unlimited_bytes[tier])
@@ -33,7 +33,7 @@ static const char *format_least(const sl_forecast_view *f, sl_tier tier, size_t 
     return out;
 }
 
-static void print_tier(sl_tier tier, const sl_forecast_view *f)
+static void print_tier(sl_tier tier, const sl_prediction_view *f)
 {
     char a[32], b[SL_CLI_BUDGET], c[64];
     printf("  %-8s %10s of %s; the least that works is %s with the %s memory as given\n", tier_names[tier],
@@ -42,7 +42,7 @@ static void print_tier(sl_tier tier, const sl_forecast_view *f)
            format_least(f, tier, f->min_bytes[tier], c), tier_names[!tier]);
 }
 
-static void print_refusal(const sl_forecast_view *f)
+static void print_refusal(const sl_prediction_view *f)
 {
     printf("does not fit\n");
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
@@ -71,7 +71,7 @@ static void print_refusal(const sl_forecast_view *f)
                                                                                        : "both");
 }
 
-static void print_page(const sl_forecast_view *f)
+static void print_page(const sl_prediction_view *f)
 {
     char a[32], b[32], c[32], d[32];
     printf("%s: %s parameters, %s; %lld sequence%s of %s tokens a step in %lld chunk%s of %s\n", f->model->name,
@@ -103,7 +103,7 @@ static void print_page(const sl_forecast_view *f)
 }
 
 /* Without budgets a plan takes what it likes, and on a CPU both memories are this machine's. */
-static void compare_with_machine(const sl_forecast_view *f)
+static void compare_with_machine(const sl_prediction_view *f)
 {
     char a[32], b[32];
     size_t there = sl_memory_bytes();
@@ -115,24 +115,24 @@ static void compare_with_machine(const sl_forecast_view *f)
 
 int sl_cli_show_plan(const sl_job *job)
 {
-    sl_forecast *forecast;
-    sl_forecast_view view;
+    sl_prediction *prediction;
+    sl_prediction_view view;
     sl_cli_status_line(sl_options_is_set(job->options, "hw")
                            ? "planning ..."
                            : "measuring this machine and planning ... (--hw NAME plans for another, unmeasured)");
-    sl_status status = sl_forecast_create(job, &forecast);
+    sl_status status = sl_prediction_create(job, &prediction);
     sl_cli_status_clear();
     if (status != SL_OK)
         return sl_cli_fail(status);
-    sl_forecast_look(forecast, &view);
+    sl_prediction_view_of(prediction, &view);
     if (view.feasible && !sl_options_is_set(job->options, "hw"))
         compare_with_machine(&view);
     if (sl_options_flag(job->options, "json"))
-        printf("%s\n", sl_forecast_json(forecast));
+        printf("%s\n", sl_prediction_json(prediction));
     else
         print_page(&view);
     int code = view.feasible ? 0 : 3;
-    sl_forecast_destroy(forecast);
+    sl_prediction_destroy(prediction);
     return code;
 }
 

@@ -4,7 +4,7 @@
  * Each cell is checked and worked out by a process of its own, so that nothing a cell does, not even running out of memory, can
  * take the sweep with it; its result comes back through a pipe as one small struct. Only this process writes the file, a line with
  * one write(2): a kill at any moment leaves whole lines and at most one half, which the next start cuts off. What has an answer, fits
- * or not, is never done again; what failed is.
+ * or not, is never recomputed; what failed is.
  *
  * The first line tells what was swept. Its "identity" is a hash of all options but the grid, so a file can be extended by more
  * cells of the same kind, and is not mixed with others.

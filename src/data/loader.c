@@ -189,7 +189,7 @@ static int64_t add_segments(const sl_loader *loader, const sl_batch *batch, int6
     return bounds;
 }
 
-/* Token i's distance from its segment's start, for the slice at hand. */
+/* Token i's distance from its segment's start, for the slice available. */
 static void put_positions(const sl_loader *loader, int64_t offset, int64_t count, int32_t *out)
 {
     int64_t documents = 1, start = 0;

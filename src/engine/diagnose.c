@@ -45,7 +45,7 @@ static sl_status scan(sl_engine *engine, int32_t action, int k, unsigned char *b
     const sl_operand *out = &engine->items[action].launch->out[k];
     const sl_action *a = &engine->plan->actions[action];
     const sl_task *task = &engine->program->tasks[a->task];
-    sl_tier tier = engine->plan->places[engine->plan->use_places[a->first_use + SL_MAX_IN + k]].tier;
+    sl_tier tier = engine->plan->allocations[engine->plan->use_allocations[a->first_use + SL_MAX_IN + k]].tier;
     size_t size = sl_dtype_bytes(out->type.dtype), total = sl_type_bytes(&out->type);
     for (size_t done = 0; done < total; done += PIECE) {
         size_t bytes = SL_MIN((size_t) PIECE, total - done);

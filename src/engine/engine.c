@@ -65,17 +65,17 @@ static sl_status broken_plan(const sl_engine *engine, int32_t action, const char
     return sl_fail(SL_E_INTERNAL, "plan, action %d (%s): %s", action, name, what);
 }
 
-static void touch(sl_engine_item *item, const sl_place *place, size_t offset, size_t bytes)
+static void touch(sl_engine_item *item, const sl_allocation *place, size_t offset, size_t bytes)
 {
     item->top[place->tier] = SL_MAX(item->top[place->tier], place->address + offset + bytes);
 }
 
 /* The place `index` of an action must be one, and hold `object`. */
-static const sl_place *find_place(const sl_plan *plan, int32_t index, int32_t object)
+static const sl_allocation *find_place(const sl_plan *plan, int32_t index, int32_t object)
 {
-    if (index < 0 || index >= plan->n_places || plan->places[index].object != object)
+    if (index < 0 || index >= plan->n_allocations || plan->allocations[index].object != object)
         return NULL;
-    return &plan->places[index];
+    return &plan->allocations[index];
 }
 
 static sl_status bind_operand(sl_engine *engine, int32_t action, const sl_use *use, int32_t place_index,
@@ -83,7 +83,7 @@ static sl_status bind_operand(sl_engine *engine, int32_t action, const sl_use *u
 {
     if (use->object < 0)
         return SL_OK;
-    const sl_place *place = find_place(engine->plan, place_index, use->object);
+    const sl_allocation *place = find_place(engine->plan, place_index, use->object);
     size_t bytes = sl_type_bytes(&use->type);
     if (!place)
         return broken_plan(engine, action, "an operand has no place");
@@ -99,7 +99,7 @@ static sl_status bind_workspace(sl_engine *engine, int32_t index, sl_launch *lau
 {
     const sl_plan *plan = engine->plan;
     const sl_action *action = &plan->actions[index];
-    const sl_place *place = action->workspace < 0 ? NULL : find_place(plan, action->workspace, -1);
+    const sl_allocation *place = action->workspace < 0 ? NULL : find_place(plan, action->workspace, -1);
     size_t has = place ? place->bytes : 0;
     launch->workspace_bytes = SL_MAX(has, (size_t) 1); /* what the kernel must do with; 0 would let it choose */
     size_t needed = engine->device->class->workspace(engine->device, launch, action->stream);
@@ -117,7 +117,7 @@ static sl_status bind_task(sl_engine *engine, int32_t index, sl_launch *launch)
 {
     const sl_action *action = &engine->plan->actions[index];
     const sl_task *task = &engine->program->tasks[action->task];
-    const int32_t *places = &engine->plan->use_places[action->first_use];
+    const int32_t *places = &engine->plan->use_allocations[action->first_use];
     launch->op = task->op;
     launch->accumulate = task->accumulate;
     launch->attrs = task->attrs;
@@ -134,8 +134,8 @@ static sl_status bind_task(sl_engine *engine, int32_t index, sl_launch *launch)
 static sl_status bind_copy(sl_engine *engine, int32_t index)
 {
     const sl_action *action = &engine->plan->actions[index];
-    const sl_place *from = find_place(engine->plan, action->from, action->object);
-    const sl_place *to = find_place(engine->plan, action->to, action->object);
+    const sl_allocation *from = find_place(engine->plan, action->from, action->object);
+    const sl_allocation *to = find_place(engine->plan, action->to, action->object);
     sl_engine_item *item = &engine->items[index];
     if (!from || !to || from->bytes != to->bytes)
         return broken_plan(engine, index, "its two places do not hold one object");
@@ -234,34 +234,35 @@ static void raise_peak(sl_engine *engine, int tier, size_t top)
 
 /* ---- between steps ---- */
 
-static sl_status find_home(sl_engine *engine, int32_t object, size_t offset, size_t length, const sl_place **home)
+static sl_status find_placement(sl_engine *engine, int32_t object, size_t offset, size_t length,
+                                const sl_allocation **placement)
 {
     const sl_plan *plan = engine->plan;
-    if (object < 0 || object >= engine->program->n_objects || plan->home[object] < 0)
+    if (object < 0 || object >= engine->program->n_objects || plan->placement[object] < 0)
         return sl_fail(SL_E_INTERNAL, "object %d has no place between steps", object);
     size_t bytes = engine->program->objects[object].bytes;
     if (offset > bytes || length > bytes - offset)
         return sl_fail(SL_E_INTERNAL, "%zu bytes at %zu of %s, which has %zu", length, offset,
                        engine->program->objects[object].name, bytes);
-    *home = &plan->places[plan->home[object]];
-    raise_peak(engine, (*home)->tier, (*home)->address + offset + length);
+    *placement = &plan->allocations[plan->placement[object]];
+    raise_peak(engine, (*placement)->tier, (*placement)->address + offset + length);
     return SL_OK;
 }
 
 sl_status sl_engine_write(sl_engine *engine, int32_t object, size_t offset, const void *bytes, size_t length)
 {
-    const sl_place *home;
-    SL_TRY(find_home(engine, object, offset, length, &home));
-    return engine->device->class->write(engine->device, home->tier, engine->base[home->tier] + home->address + offset,
-                                        bytes, length);
+    const sl_allocation *placement;
+    SL_TRY(find_placement(engine, object, offset, length, &placement));
+    return engine->device->class->write(engine->device, placement->tier,
+                                        engine->base[placement->tier] + placement->address + offset, bytes, length);
 }
 
 sl_status sl_engine_read(sl_engine *engine, int32_t object, size_t offset, void *bytes, size_t length)
 {
-    const sl_place *home;
-    SL_TRY(find_home(engine, object, offset, length, &home));
-    return engine->device->class->read(engine->device, home->tier, bytes,
-                                       engine->base[home->tier] + home->address + offset, length);
+    const sl_allocation *placement;
+    SL_TRY(find_placement(engine, object, offset, length, &placement));
+    return engine->device->class->read(engine->device, placement->tier, bytes,
+                                       engine->base[placement->tier] + placement->address + offset, length);
 }
 
 /* ---- a step ---- */

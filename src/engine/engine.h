@@ -14,11 +14,11 @@ typedef struct sl_engine sl_engine;
 void sl_engine_needs(const sl_plan *plan, int64_t *max_commands, int64_t *max_events);
 
 /* The device's arenas must be at least the plan's extents (sl_plan_extent). Program, plan and device outlive the engine. Several engines (training,
- * validation) may share a device; their plans must agree on the homes of persistent objects. */
+ * validation) may share a device; their plans must agree on the placements of persistent objects. */
 sl_status sl_engine_create(sl_device *device, const sl_program *program, const sl_plan *plan, sl_engine **engine);
 void sl_engine_destroy(sl_engine *engine);
 
-/* Between steps, from any thread: the content of a persistent, data or result object, at its home. */
+/* Between steps, from any thread: the content of a persistent, data or result object, at its placement. */
 sl_status sl_engine_write(sl_engine *engine, int32_t object, size_t offset, const void *bytes,
                           size_t length); /* NULL: zeros */
 sl_status sl_engine_read(sl_engine *engine, int32_t object, size_t offset, void *bytes, size_t length);
@@ -38,7 +38,7 @@ void sl_engine_summary(const sl_engine *engine, sl_summary *summary);
 
 /* After a step that was not finite: runs the step's forward and backward tasks again one by one, without updates, and tells the
  * first task and tensor that made a NaN or an infinity (`found` false: it did not happen again). Weights that are not finite
- * themselves are told instead (task -1): the step would blame whoever reads them first. */
+ * themselves are told instead (task -1): the step would stall repair whoever reads them first. */
 typedef struct sl_culprit {
     bool found;
     int32_t task;

@@ -33,7 +33,7 @@ static int32_t waited_for(const sl_engine *engine, int32_t action)
 
 /* Why the compute stream stood still from `begin` to `end`, when `cause` let it go on: followed back from there, since a
  * fetch may have waited for a copy out itself. When nothing of that ran, the device had a gap: nobody's wait. */
-static void blame(const sl_engine *engine, int32_t cause, double begin, double end, sl_summary *summary)
+static void attribute_wait(const sl_engine *engine, int32_t cause, double begin, double end, sl_summary *summary)
 {
     while (cause >= 0 && engine->spans[cause].end > begin) {
         const sl_span *span = &engine->spans[cause];
@@ -59,12 +59,12 @@ void sl_engine_summary(const sl_engine *engine, sl_summary *summary)
         summary->busy_s[action->stream] += span->end - span->start;
         if (action->stream == SL_STREAM_COMPUTE) {
             if (span->start > compute_end)
-                blame(engine, waited_for(engine, i), compute_end, span->start, summary);
+                attribute_wait(engine, waited_for(engine, i), compute_end, span->start, summary);
             compute_end = span->end;
         }
     }
     summary->step_s = last < 0 ? 0 : engine->spans[last].end;
-    blame(engine, last, compute_end, summary->step_s, summary); /* copies and updates behind the last task */
+    attribute_wait(engine, last, compute_end, summary->step_s, summary); /* copies and updates behind the last task */
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         summary->peak_bytes[tier] = engine->peak_bytes[tier];
         summary->budget_bytes[tier] = plan->predicted.budget_bytes[tier];

@@ -15,11 +15,11 @@
  * pass is emitted, and taken back when a launch of the same block is about to add to those bytes and can sum what it finds there
  * (`sums_before`): so a norm's backward, which adds to the residual stream's gradient, yields the gradient of the projection's bias
  * that this was handed to. Not across blocks: all chunks of a block run before the next one, and a gradient of that one would have
- * to be at hand all the while.
+ * to be available all the while.
  *
- * Made again. Where the graph is to do so, a backward that can also yields what its forward made (`makes_again` of its op), and the
+ * Rematerialized. Where the graph is to do so, a backward that can also yields what its forward made (`rematerialized_out` of its op), and the
  * gradients of parameters that are products with it come after that backward instead of before it. The forward's own value then ends
- * with the forward: it is neither kept nor computed again by a pass that reads all its inputs for it.
+ * with the forward: it is neither kept nor recomputed by a pass that reads all its inputs for it.
  *
  * Parameters have one gradient per block that uses them (program.h says why).
  *
@@ -295,8 +295,8 @@ static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs,
     if (def->sums_before && (node.accumulate & 1u))
         sum_what_was_there(d, &node, def->sums_before);
     SL_TRY(sl_graph_add_node(d->graph, &node));
-    if (d->graph->made_again && def->makes_again)
-        SL_TRY(make_again(d, def->makes_again));
+    if (d->graph->rematerialize && def->rematerialized_out)
+        SL_TRY(make_again(d, def->rematerialized_out));
     for (int k = 0; k < n_out; k++)
         if (add_later[k])
             SL_TRY(emit_add(d, d->node.in[targets[k]], node.out[k]));

@@ -34,7 +34,7 @@ sl_status sl_graph_create(const sl_graph_config *config, sl_graph **out)
     graph->dtype = config->dtype;
     graph->training = config->training;
     graph->sliced = config->sliced;
-    graph->made_again = config->made_again;
+    graph->rematerialize = config->rematerialize;
     graph->loss = SL_NO_VALUE;
     for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
         graph->inputs[kind] = SL_NO_VALUE;

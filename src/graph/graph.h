@@ -111,12 +111,12 @@ typedef struct sl_block {
 
 typedef struct sl_graph sl_graph;
 struct sl_graph {
-    sl_region *region; /* owns every name and array below */
-    int64_t tokens;    /* n */
-    sl_dtype dtype;    /* of parameters and activations */
-    bool training;     /* differentiate and keep dropout */
-    bool sliced;       /* chunks are slices: context gradients are f32 */
-    bool made_again;   /* backwards make what the forward made once more where they can: nobody needs to keep it */
+    sl_region *region;  /* owns every name and array below */
+    int64_t tokens;     /* n */
+    sl_dtype dtype;     /* of parameters and activations */
+    bool training;      /* differentiate and keep dropout */
+    bool sliced;        /* chunks are slices: context gradients are f32 */
+    bool rematerialize; /* backwards make what the forward made once more where they can: nobody needs to keep it */
     sl_graph_value *values;
     sl_node *nodes;
     sl_block *blocks;
@@ -132,7 +132,7 @@ struct sl_graph {
 typedef struct sl_graph_config {
     int64_t tokens, max_segments;
     sl_dtype dtype;
-    bool training, sliced, made_again;
+    bool training, sliced, rematerialize;
 } sl_graph_config;
 
 sl_status sl_graph_create(const sl_graph_config *config, sl_graph **graph);

@@ -1,7 +1,7 @@
 /*
  * Tensors in files: the safetensors format (8 bytes of length, a JSON header, raw little-endian data), one file or many
  * behind a model.safetensors.index.json. Reading and writing stream through small buffers, so that a parameter much larger
- * than the memory at hand can pass; nothing here ever holds a whole tensor.
+ * than the memory available can pass; nothing here ever holds a whole tensor.
  *
  * Reading is strict: every size, offset, overlap and shape is checked before the first byte of data is trusted, and the
  * message names file and tensor. Gaps between tensors, unknown dtypes and names twice are refused, as the format demands.

@@ -198,15 +198,15 @@ static sl_status attention_gradient(sl_gradient *gradient)
     X("bf16 two alike, wide head", SL_BF16, 2, 96, 4, 1, 128, 1)
 
 /* Slices that are one sequence's alone, which devices may treat apart: X(name, dtype, n, offset, heads, kv_heads, head_dim, accumulate,
- * wide, any_order). */
-#define LONE(X)                                                              \
-    X("f32 lone slice", SL_F32, 24, 40, 4, 2, 16, 0, 0, 0)                   \
-    X("bf16 lone slice", SL_BF16, 64, 128, 4, 2, 64, 0, 0, 0)                \
-    X("bf16 lone slice, dkv f32", SL_BF16, 72, 72, 4, 4, 128, 2, 1, 0)       \
-    X("bf16 lone slice, odd length", SL_BF16, 61, 83, 8, 2, 32, 2, 0, 0)     \
-    X("bf16 lone slice, any order", SL_BF16, 64, 128, 4, 2, 64, 2, 0, 1)     \
-    X("bf16 lone slice, any order, odd", SL_BF16, 61, 83, 8, 2, 32, 0, 1, 1) \
-    X("bf16 lone sequence, any order", SL_BF16, 192, 0, 4, 1, 128, 0, 0, 1)
+ * wide, nondeterministic). */
+#define LONE(X)                                                                 \
+    X("f32 lone slice", SL_F32, 24, 40, 4, 2, 16, 0, 0, 0)                      \
+    X("bf16 lone slice", SL_BF16, 64, 128, 4, 2, 64, 0, 0, 0)                   \
+    X("bf16 lone slice, dkv f32", SL_BF16, 72, 72, 4, 4, 128, 2, 1, 0)          \
+    X("bf16 lone slice, odd length", SL_BF16, 61, 83, 8, 2, 32, 2, 0, 0)        \
+    X("bf16 lone slice, nondeterministic", SL_BF16, 64, 128, 4, 2, 64, 2, 0, 1) \
+    X("bf16 lone slice, any order, odd", SL_BF16, 61, 83, 8, 2, 32, 0, 1, 1)    \
+    X("bf16 lone sequence, nondeterministic", SL_BF16, 192, 0, 4, 1, 128, 0, 0, 1)
 
 /* Without kv alone: X(name, dtype, n, heads, kv_heads, head_dim, causal, boundaries, sequences). */
 #define TOGETHER(X)                                                           \
@@ -221,7 +221,7 @@ static sl_status attention_gradient(sl_gradient *gradient)
                       .scale = e == 64 ? 0.125f : 0.21f, .uniform = alike)
 #define LONE_ATTRS(h, g, e, n, offset, any)                                                                 \
     .attrs = SL_ATTRS(attention, .heads = h, .kv_heads = g, .head_dim = e, .causal = 1, .q_offset = offset, \
-                      .scale = e == 64 ? 0.125f : 0.21f, .any_order = any, .uniform = (n) + (offset))
+                      .scale = e == 64 ? 0.125f : 0.21f, .nondeterministic = any, .uniform = (n) + (offset))
 
 static const sl_op_case attention_cases[] = {
 #define X(label, t, n, m, h, g, e, is_causal, offset, boundaries, sequences, acc, wide)     \
@@ -259,7 +259,7 @@ static const sl_op_case attention_cases[] = {
 #undef X
 };
 
-static void attention_place(sl_attrs *attrs, const sl_chunk_place *place)
+static void attention_place(sl_attrs *attrs, const sl_chunk_position *place)
 {
     sl_attention_set(attrs)->q_offset = place->slice_offset;
     sl_attention_set(attrs)->sequence = place->seqlen;
@@ -487,10 +487,10 @@ static const sl_op_case attention_bwd_cases[] = {
 #undef ATTRS
 #undef LONE_ATTRS
 
-static void attention_bwd_place(sl_attrs *attrs, const sl_chunk_place *place)
+static void attention_bwd_place(sl_attrs *attrs, const sl_chunk_position *place)
 {
     attention_place(attrs, place);
-    sl_attention_set(attrs)->any_order = place->nondeterministic;
+    sl_attention_set(attrs)->nondeterministic = place->nondeterministic;
 }
 
 /* o and lse of the forward. */

@@ -8,9 +8,9 @@
 
 struct SL_ATTRS_TYPE sl_attention_attrs {
     int32_t heads, kv_heads, head_dim, causal;
-    int64_t q_offset;  /* row of kv that query 0 stands at: the slice's place in its sequence */
-    float scale;       /* usually 1/sqrt(head_dim) */
-    int32_t any_order; /* backward: may add in any order, so that its last bits differ from run to run */
+    int64_t q_offset;         /* row of kv that query 0 stands at: the slice's place in its sequence */
+    float scale;              /* usually 1/sqrt(head_dim) */
+    int32_t nondeterministic; /* backward: may add in any order, so that its last bits differ from run to run */
     int64_t sequence; /* for the cost alone: tokens per packed sequence (0: the boundaries' equal shares of the rows) */
     int64_t uniform;  /* rows of every segment where all are alike, as the boundaries say too; 0: only they know */
 };

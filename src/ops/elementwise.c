@@ -231,7 +231,7 @@ static const sl_op_case dropout_cases[] = {
      .accumulate = 1},
 };
 
-static void dropout_place(sl_attrs *attrs, const sl_chunk_place *place)
+static void dropout_place(sl_attrs *attrs, const sl_chunk_position *place)
 {
     sl_dropout_set(attrs)->first_row = place->first_row;
 }

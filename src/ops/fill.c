@@ -29,9 +29,9 @@ sl_status sl_op_case_launch(sl_op_id op, const sl_op_case *op_case, sl_launch *l
     SL_TRY(def->infer(&launch->attrs, op_case->in, out));
     if (op_case->optional_out && (def->sums_after || def->sums_before)) {
         out[SL_MAX(def->sums_after, def->sums_before)] = sl_column_sums_type(&out[0]);
-    } else if (op_case->optional_out && def->makes_again) {
-        out[def->makes_again] = op_case->in[0]; /* as its gradient */
-    } else if (op_case->optional_out) {         /* the master, and f32 moments with it */
+    } else if (op_case->optional_out && def->rematerialized_out) {
+        out[def->rematerialized_out] = op_case->in[0]; /* as its gradient */
+    } else if (op_case->optional_out) {                /* the master, and f32 moments with it */
         int master = def->n_out - 1;
         for (int k = 1; k <= master; k++)
             out[k] = sl_type_1d(SL_F32, out[0].dim[0]);

@@ -147,13 +147,13 @@ typedef enum sl_op_role {
 } sl_op_role;
 
 /* Where a chunk stands in its step and in its sequence. */
-typedef struct sl_chunk_place {
+typedef struct sl_chunk_position {
     int64_t first_row;     /* of the chunk among all tokens of the step */
     int64_t slice_offset;  /* of the chunk in its sequence; 0 where sequences are packed */
     int64_t seqlen;        /* tokens of a sequence */
     int64_t segment_rows;  /* rows of every segment where all are alike; 0: only the operand tells */
     bool nondeterministic; /* sums may be added in any order, so that their last bits differ from run to run */
-} sl_chunk_place;
+} sl_chunk_position;
 
 typedef struct sl_op_shapes sl_op_shapes;
 
@@ -177,10 +177,10 @@ typedef struct sl_op_def {
      * gradient would read out[0] only to sum it. An op has one of the two at most. */
     int sums_after, sums_before;
     /* k > 0, of a backward: the optional output k takes what the forward made, once more and to the same bits; it may lie where in[0],
-     * that value's gradient, does. The graph asks for it where it is not to wait in memory, or to be computed again by a pass of
+     * that value's gradient, does. The graph asks for it where it is not to wait in memory, or to be recomputed by a pass of
      * its own. */
-    int makes_again;
-    bool made_again; /* of a forward: its backward can */
+    int rematerialized_out;
+    bool backward_rematerializes; /* of a forward: its backward can */
     /* Output types from input types, or a message that names op and operand. Optional outputs are left rank 0. */
     sl_status (*infer)(const sl_attrs *attrs, const sl_type *in, sl_type *out);
     void (*work)(const sl_launch *launch, sl_work *work); /* looks at types and attrs only */
@@ -202,7 +202,7 @@ typedef struct sl_op_def {
      * context_in and context_out: the operand spans the rows of all slices so far, where others see the slice's own rows. */
     uint32_t makes_context, context_in, context_out;
     /* Sets the attributes that depend on where the chunk stands; NULL: none does. */
-    void (*place)(sl_attrs *attrs, const sl_chunk_place *place);
+    void (*place)(sl_attrs *attrs, const sl_chunk_position *place);
 
     /* ---- for costs ---- */
     bool backward; /* hardware profiles know the rates of forward and backward apart */

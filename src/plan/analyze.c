@@ -1,6 +1,6 @@
 /*
  * The program as arrays. Operands of a task that share an object become one entry; entries of one object are chained in
- * task order. What may be recomputed is settled here once: the value of a gap can be made again if its producer can run
+ * task order. What may be recomputed is settled here once: the value of a gap can be rematerialized if its producer can run
  * again (writes nothing that accumulates), every input still has the value it had (no write in between), and every
  * input can itself be had at that time (alive in some tier, or recomputable in turn).
  */
@@ -205,7 +205,8 @@ static void find_droppable(sl_analysis *a)
 /* Bytes a task needs at once on the device, workspace included. */
 static size_t need_of(const sl_analysis *a, int32_t task)
 {
-    size_t need = SL_ROUND_UP(a->costs->workspace[SL_TIER_DEVICE][a->program->tasks[task].kind], (size_t) SL_ALIGN);
+    size_t need =
+        SL_ROUND_UP(a->costs->workspace[SL_TIER_DEVICE][a->program->tasks[task].signature], (size_t) SL_ALIGN);
     for (int32_t e = a->first[task]; e < a->first[task + 1]; e++)
         need += a->bytes[a->entries[e].object];
     return need;

@@ -38,9 +38,10 @@ static double compute_s(const sl_analysis *a)
     double felt = fmin(costs->host_slowdown, 0.9), copies = fmin(costs->copy_slowdown, (0.9 - felt) / 2);
     double seconds = 0, beside = 0;
     for (int32_t t = 0; t < p->n_tasks; t++) {
-        int32_t kind = p->tasks[t].kind;
-        bool aside = p->tasks[t].host_allowed && costs->host_s[kind] < INFINITY;
-        seconds += aside ? fmin(costs->device_s[kind], felt * costs->host_s[kind]) : costs->device_s[kind];
+        int32_t signature = p->tasks[t].signature;
+        bool aside = p->tasks[t].host_allowed && costs->host_s[signature] < INFINITY;
+        seconds +=
+            aside ? fmin(costs->device_s[signature], felt * costs->host_s[signature]) : costs->device_s[signature];
         for (int direction = 0; direction < 2 && !p->tasks[t].host_allowed; direction++) {
             bool alone = t == (direction == 0 ? 0 : p->n_tasks - 1);
             *(alone ? &seconds : &beside) += io_s(a, t, direction);
@@ -170,7 +171,7 @@ sl_limit sl_find_limit(const sl_program *p, const sl_costs *costs, const sl_plan
     double again = 0;
     for (int32_t i = 0; i < plan->n_actions; i++)
         if (plan->actions[i].kind == SL_ACTION_TASK && plan->actions[i].recompute)
-            again += costs->device_s[p->tasks[plan->actions[i].task].kind];
+            again += costs->device_s[p->tasks[plan->actions[i].task].signature];
     /* below two hundredths nothing but compute is worth naming */
     double loss[] = {0.02 * s->step_s, again, s->wait_in_s, s->wait_out_s, s->wait_host_s};
     const sl_limit which[] = {SL_LIMIT_COMPUTE, why_recompute(s), SL_LIMIT_LINK_IN, SL_LIMIT_LINK_OUT,

@@ -4,7 +4,7 @@
  * every pair of actions on the same bytes, one of them a write, that order must exist.
  *
  *   owners     per tier, who used each byte last, as ranges by address. Filling a place overwrites all it overlaps: their users
- *              must be over, and nobody may use them again; what is left of them still has its users. Homes may never be
+ *              must be over, and nobody may use them again; what is left of them still has its users. Placements may never be
  *              overwritten.
  *   versions   an object's n-th write in program order makes version n. Every read must find the version that the
  *              program means.
@@ -179,14 +179,15 @@ static int32_t first_behind(const sl_checker *c, sl_tier tier, size_t address)
 /* `place` takes its bytes over at action `index` (-1: before the first). */
 static sl_status own(sl_checker *c, int32_t place, int32_t index)
 {
-    const sl_place *p = &c->plan->places[place];
+    const sl_allocation *p = &c->plan->allocations[place];
     size_t p_end = p->address + p->bytes;
     int32_t at = first_behind(c, p->tier, p->address), end = at, n_with = 0;
     sl_range *owners = c->owners[p->tier], with[3];
     for (; end < c->n_owners[p->tier] && owners[end].begin < p_end; end++) {
-        const sl_place *former = &c->plan->places[owners[end].place];
-        if (former->first < 0) /* only homes have taken their bytes over before the first action */
-            BAD("action %d: place %d overlaps the home of %s", index, place, c->program->objects[former->object].name);
+        const sl_allocation *former = &c->plan->allocations[owners[end].place];
+        if (former->first < 0) /* only placements have taken their bytes over before the first action */
+            BAD("action %d: place %d overlaps the placement of %s", index, place,
+                c->program->objects[former->object].name);
         if (!all_over(c, &c->shadows[owners[end].place], index))
             BAD("action %d fills place %d while place %d at the same bytes is still in use", index, place,
                 owners[end].place);
@@ -206,9 +207,9 @@ static sl_status own(sl_checker *c, int32_t place, int32_t index)
 
 static sl_status touch(sl_checker *c, int32_t place, int32_t index, bool write)
 {
-    if (place < 0 || place >= c->plan->n_places)
-        BAD("action %d uses place %d of %d", index, place, c->plan->n_places);
-    const sl_place *p = &c->plan->places[place];
+    if (place < 0 || place >= c->plan->n_allocations)
+        BAD("action %d uses place %d of %d", index, place, c->plan->n_allocations);
+    const sl_allocation *p = &c->plan->allocations[place];
     sl_shadow *shadow = &c->shadows[place];
     if (index < p->first || index > p->last)
         BAD("action %d uses place %d outside its life [%d, %d]", index, place, p->first, p->last);
@@ -238,7 +239,7 @@ static sl_status check_copy(sl_checker *c, int32_t index)
     SL_TRY(touch(c, a->from, index, false));
     int32_t version = c->shadows[a->from].version;
     SL_TRY(touch(c, a->to, index, true));
-    const sl_place *from = &c->plan->places[a->from], *to = &c->plan->places[a->to];
+    const sl_allocation *from = &c->plan->allocations[a->from], *to = &c->plan->allocations[a->to];
     bool in = a->stream == SL_STREAM_IN;
     if (from->object != a->object || to->object != a->object || from->tier == to->tier ||
         (a->stream != SL_STREAM_OUT && !in) || (to->tier == SL_TIER_DEVICE) != in)
@@ -257,14 +258,14 @@ static sl_status check_operand(sl_checker *c, int32_t index, int i)
     const sl_action *a = &c->plan->actions[index];
     const sl_task *task = &c->program->tasks[a->task];
     const sl_use *use = use_at(task, i);
-    int32_t place = c->plan->use_places[a->first_use + i];
+    int32_t place = c->plan->use_allocations[a->first_use + i];
     if (use->object < 0) {
         if (place >= 0)
             BAD("action %d: a place for an absent operand", index);
         return SL_OK;
     }
     SL_TRY(touch(c, place, index, i >= SL_MAX_IN));
-    const sl_place *p = &c->plan->places[place];
+    const sl_allocation *p = &c->plan->allocations[place];
     const sl_object *object = &c->program->objects[use->object];
     if (p->object != use->object || (p->tier == SL_TIER_HOST) != (a->stream == SL_STREAM_HOST))
         BAD("action %d: operand %d (%s) at place %d of another object or tier", index, i, object->name, place);
@@ -288,7 +289,7 @@ static void write_output(sl_checker *c, int32_t index, int i)
 {
     const sl_action *a = &c->plan->actions[index];
     const sl_use *use = use_at(&c->program->tasks[a->task], i);
-    int32_t place = c->plan->use_places[a->first_use + i];
+    int32_t place = c->plan->use_allocations[a->first_use + i];
     sl_shadow *shadow = &c->shadows[place];
     int32_t after = c->task_version[(int64_t) a->task * OPERANDS + i] + 1;
     if (!a->recompute || c->program->objects[use->object].producer == a->task)
@@ -308,20 +309,20 @@ static sl_status check_task(sl_checker *c, int32_t index)
     if (c->ran[a->task] != (a->recompute ? 1 : 0))
         BAD("action %d runs task %d %s", index, a->task, a->recompute ? "again before the first time" : "twice");
     c->ran[a->task] = 1;
-    if (a->first_use < 0 || a->first_use + OPERANDS > c->plan->n_use_places)
+    if (a->first_use < 0 || a->first_use + OPERANDS > c->plan->n_use_allocations)
         BAD("action %d: operand places outside the list", index);
     for (int i = 0; i < OPERANDS; i++)
         SL_TRY(check_operand(c, index, i));
     if (a->workspace >= 0) {
         SL_TRY(touch(c, a->workspace, index, true));
-        const sl_place *p = &c->plan->places[a->workspace];
+        const sl_allocation *p = &c->plan->allocations[a->workspace];
         if (p->object != -1 || p->first != index || p->last != index ||
             (p->tier == SL_TIER_HOST) != (a->stream == SL_STREAM_HOST))
             BAD("action %d: place %d is not its workspace", index, a->workspace);
         touched(c, a->workspace, index, true);
     }
     for (int i = 0; i < OPERANDS; i++) {
-        int32_t place = c->plan->use_places[a->first_use + i];
+        int32_t place = c->plan->use_allocations[a->first_use + i];
         if (place < 0)
             continue;
         if (!c->shadows[place].owned)
@@ -333,17 +334,17 @@ static sl_status check_task(sl_checker *c, int32_t index)
     return SL_OK;
 }
 
-/* ---- homes and budgets ----------------------------------------------------------------------------------------- */
+/* ---- placements and budgets ----------------------------------------------------------------------------------------- */
 
-static bool has_home(const sl_object *object)
+static bool has_placement(const sl_object *object)
 {
     return object->persistent || object->class == SL_CLASS_DATA || object->class == SL_CLASS_RESULT;
 }
 
 static sl_status check_places(sl_checker *c, const size_t budget[SL_TIER_COUNT])
 {
-    for (int32_t i = 0; i < c->plan->n_places; i++) {
-        const sl_place *p = &c->plan->places[i];
+    for (int32_t i = 0; i < c->plan->n_allocations; i++) {
+        const sl_allocation *p = &c->plan->allocations[i];
         if ((unsigned) p->tier >= SL_TIER_COUNT || p->address % SL_ALIGN || !p->bytes || p->object < -1 ||
             p->object >= c->program->n_objects)
             BAD("place %d is malformed", i);
@@ -358,26 +359,26 @@ static sl_status check_places(sl_checker *c, const size_t budget[SL_TIER_COUNT])
     return SL_OK;
 }
 
-static sl_status check_homes(sl_checker *c, bool end)
+static sl_status check_placements(sl_checker *c, bool end)
 {
     for (int32_t o = 0; o < c->program->n_objects; o++) {
         const sl_object *object = &c->program->objects[o];
-        int32_t place = c->plan->home[o];
-        if (!has_home(object)) {
+        int32_t place = c->plan->placement[o];
+        if (!has_placement(object)) {
             if (place >= 0)
-                BAD("%s has a home but does not outlive the step", object->name);
+                BAD("%s has a placement but does not outlive the step", object->name);
             continue;
         }
-        if (place < 0 || place >= c->plan->n_places || c->plan->places[place].object != o ||
-            c->plan->places[place].first != -1 || c->plan->places[place].last != c->plan->n_actions ||
-            (!object->persistent && c->plan->places[place].tier != SL_TIER_HOST))
-            BAD("%s has no proper home", object->name);
+        if (place < 0 || place >= c->plan->n_allocations || c->plan->allocations[place].object != o ||
+            c->plan->allocations[place].first != -1 || c->plan->allocations[place].last != c->plan->n_actions ||
+            (!object->persistent && c->plan->allocations[place].tier != SL_TIER_HOST))
+            BAD("%s has no proper placement", object->name);
         if (!end) {
             SL_TRY(own(c, place, -1));
             if (object->class != SL_CLASS_RESULT)
                 c->shadows[place].version = 0;
         } else if (c->final_version[o] > 0 && c->shadows[place].version != c->final_version[o])
-            BAD("%s ends the step at home as version %d, not %d", object->name, c->shadows[place].version,
+            BAD("%s ends the step at placement as version %d, not %d", object->name, c->shadows[place].version,
                 c->final_version[o]);
     }
     return SL_OK;
@@ -386,14 +387,14 @@ static sl_status check_homes(sl_checker *c, bool end)
 static sl_status check_all(sl_checker *c, const size_t budget[SL_TIER_COUNT])
 {
     const sl_plan *plan = c->plan;
-    SL_TRY(sl_region_alloc(c->region, &c->shadows, plan->n_places + 1, sizeof *c->shadows));
+    SL_TRY(sl_region_alloc(c->region, &c->shadows, plan->n_allocations + 1, sizeof *c->shadows));
     SL_TRY(sl_region_alloc(c->region, &c->clock, plan->n_actions + 1, sizeof *c->clock));
     SL_TRY(sl_region_alloc(c->region, &c->ran, c->program->n_tasks + 1, 1));
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        SL_TRY(sl_region_alloc(c->region, &c->owners[tier], 2 * (int64_t) plan->n_places + 3, sizeof(sl_range)));
+        SL_TRY(sl_region_alloc(c->region, &c->owners[tier], 2 * (int64_t) plan->n_allocations + 3, sizeof(sl_range)));
     SL_TRY(number_versions(c));
     SL_TRY(check_places(c, budget));
-    SL_TRY(check_homes(c, false));
+    SL_TRY(check_placements(c, false));
     int32_t stream_last[SL_STREAM_COUNT];
     memset(stream_last, 0xff, sizeof stream_last);
     for (int32_t i = 0; i < plan->n_actions; i++) {
@@ -403,7 +404,7 @@ static sl_status check_all(sl_checker *c, const size_t budget[SL_TIER_COUNT])
     for (int32_t t = 0; t < c->program->n_tasks; t++)
         if (!c->ran[t])
             BAD("task %d never runs", t);
-    return check_homes(c, true);
+    return check_placements(c, true);
 }
 
 sl_status sl_plan_check(const sl_program *program, const sl_plan *plan, const size_t budget[SL_TIER_COUNT])

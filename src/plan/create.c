@@ -1,8 +1,8 @@
 /*
- * From budgets to a plan, and the smallest budgets. Both ask the same judge (sl_search_feasible), so that a plan is
- * found at the minimum and refused one step below it, whatever the judge's limits are.
+ * From budgets to a plan, and the smallest budgets. Both ask the same feasibility check (sl_search_feasible), so that a plan is
+ * found at the minimum and refused one step below it, whatever the feasibility check's limits are.
  */
-#include "plan/planning.h"
+#include "plan/search/planning.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "core/clock.h"
 #include "core/text.h"
 #include "plan/bounds.h"
-#include "plan/unroll.h"
+#include "plan/search/unroll.h"
 
 #define DEFAULT_TIME_S 3.0 /* a safety net; evaluations end the search first */
 #define DEFAULT_WORK 1.2e6 /* evaluations x entries */
@@ -28,9 +28,9 @@ void sl_plan_destroy(sl_plan *plan)
         sl_region_destroy(plan->region);
 }
 
-/* ---- homes shared with another plan ---------------------------------------------------------------------------- */
+/* ---- placements shared with another plan ---------------------------------------------------------------------------- */
 
-static sl_status match_homes(const sl_analysis *a, const sl_plan *other, sl_fixed_homes *fixed)
+static sl_status match_placements(const sl_analysis *a, const sl_plan *other, sl_fixed_placements *fixed)
 {
     const sl_program *p = a->program;
     SL_TRY(sl_region_alloc(a->region, &fixed->address, p->n_objects + 1, sizeof *fixed->address));
@@ -46,20 +46,20 @@ static sl_status match_homes(const sl_analysis *a, const sl_plan *other, sl_fixe
                (taken[i] || other->persistent[i].class != object->class || other->persistent[i].group != object->group))
             i++;
         if (i == other->n_persistent || other->persistent[i].bytes != object->bytes)
-            return sl_fail(SL_E_INTERNAL, "%s has no home in the plan whose memory is to be shared", object->name);
+            return sl_fail(SL_E_INTERNAL, "%s has no placement in the plan whose memory is to be shared", object->name);
         taken[i] = 1;
         fixed->address[o] = other->persistent[i].address;
         fixed->tier[o] = (uint8_t) other->persistent[i].tier;
     }
     for (int32_t i = 0; i < other->n_persistent; i++) {
-        const sl_plan_home *home = &other->persistent[i];
-        size_t end = home->address + SL_ROUND_UP(home->bytes, (size_t) SL_ALIGN);
-        fixed->end[home->tier] = SL_MAX(fixed->end[home->tier], end);
+        const sl_plan_placement *placement = &other->persistent[i];
+        size_t end = placement->address + SL_ROUND_UP(placement->bytes, (size_t) SL_ALIGN);
+        fixed->end[placement->tier] = SL_MAX(fixed->end[placement->tier], end);
     }
     return SL_OK;
 }
 
-static sl_status list_homes(const sl_program *p, sl_plan *plan)
+static sl_status list_placements(const sl_program *p, sl_plan *plan)
 {
     for (int32_t o = 0; o < p->n_objects; o++)
         plan->n_persistent += p->objects[o].persistent;
@@ -67,9 +67,9 @@ static sl_status list_homes(const sl_program *p, sl_plan *plan)
     int32_t n = 0;
     for (int32_t o = 0; o < p->n_objects; o++)
         if (p->objects[o].persistent) {
-            const sl_place *place = &plan->places[plan->home[o]];
-            plan->persistent[n++] = (sl_plan_home){p->objects[o].class, p->objects[o].group, place->tier,
-                                                   place->address, p->objects[o].bytes};
+            const sl_allocation *place = &plan->allocations[plan->placement[o]];
+            plan->persistent[n++] = (sl_plan_placement){p->objects[o].class, p->objects[o].group, place->tier,
+                                                        place->address, p->objects[o].bytes};
         }
     return SL_OK;
 }
@@ -106,11 +106,11 @@ sl_status sl_planning_begin(const sl_program *program, const sl_costs *costs, co
     memset(planning, 0, sizeof *planning);
     SL_TRY(sl_analysis_create(program, costs, &planning->a));
     sl_status status = SL_OK;
-    if (config->homes)
-        status = match_homes(planning->a, config->homes, &planning->fixed);
+    if (config->placements)
+        status = match_placements(planning->a, config->placements, &planning->fixed);
     if (status == SL_OK)
-        status =
-            sl_search_create(planning->a, config->homes ? &planning->fixed : NULL, config->budget, &planning->search);
+        status = sl_search_create(planning->a, config->placements ? &planning->fixed : NULL, config->budget,
+                                  &planning->search);
     if (status == SL_OK)
         status = sl_bound_s(planning->a, config->budget[SL_TIER_DEVICE], &planning->search->bound_s);
     if (status == SL_OK && config->stands_for)
@@ -170,7 +170,7 @@ sl_status sl_planning_finish(const sl_planning *planning, const sl_plan_config *
     SL_TRY(sl_search_plan(search, &out));
     sl_status status = sl_plan_compact(out, planning->fixed.end);
     if (status == SL_OK)
-        status = list_homes(program, out);
+        status = list_placements(program, out);
     if (status != SL_OK) {
         sl_plan_destroy(out);
         return status;

@@ -4,11 +4,11 @@
  *   rounds.c    ways to cut the step into rounds (candidate.c, interleave.c, unroll.c, guide.c)
  *   create.c    from the program of one of them and its budgets to a plan, by way of:
  *   analyze.c   the program as arrays: who uses what, which gaps between uses exist, what may be recomputed
- *   search.c    picks choices: per gap keep/evict/drop, per persistent object its home, per update host or device
- *               (choice.c, feasible.c, evaluate.c, climb.c, blame.c)
- *   prices.c    good ones, from prices of bytes and links (gaps.c, demand.c, fill.c)
+ *   search.c    picks choices: per gap keep/evict/drop, per persistent object its placement, per update host or device
+ *               (choice.c, feasible.c, evaluate.c, local_search.c, stall_repair.c)
+ *   lagrangian.c    good ones, from prices of bytes and links (gaps.c, demand.c, knapsack.c)
  *   sweep.c     turns a choice into places, copies, recomputations and dependencies (walk.c, task.c, prefetch.c,
- *               room.c, moves.c, issue.c)
+ *               eviction.c, moves.c, issue.c)
  *   arena.c     one tier's addresses during that walk
  *   compact.c   removes addresses that no place of the finished plan uses
  *   timeline.c  times a list of actions: streams in order, dependencies, links that slow each other
@@ -61,22 +61,22 @@ typedef enum sl_gap { SL_GAP_KEEP, SL_GAP_EVICT, SL_GAP_DROP } sl_gap;
 
 /* How places are laid out: at the smallest hole that fits instead of the outermost; all at low addresses instead of
  * short stays at high ones. SL_FIT_FORESEE, for steps of real size: beside neighbours that leave at about the same time, and
- * fetches ahead take only room that the tasks until then will not need. */
+ * fetches ahead take only space that the tasks until then will not need. */
 enum { SL_FIT_BEST = 1, SL_FIT_LOW = 2, SL_FIT_FORESEE = 4 };
 
 typedef enum sl_side { SL_SIDE_AUTO, SL_SIDE_LOW, SL_SIDE_HIGH, SL_SIDE_COUNT } sl_side;
 
 /* A candidate's decisions. */
 typedef struct sl_choice {
-    uint8_t *gap;     /* by entry: sl_gap */
-    uint8_t *home;    /* by object: sl_tier of persistent objects */
-    uint8_t *on_host; /* by task, where host_allowed */
-    int32_t *lead;    /* by entry: task before which its fetch is issued; -1: just in time */
-    uint8_t *side;    /* by entry: which end of the arena its object's place is put at when made for it (sl_side) */
-    double slack;     /* prefetches aim to end this share of their own time early */
-    int fit;          /* layout variant: SL_FIT_ flags */
-    bool on_demand;   /* no fetch ahead: slow, and needs least */
-    bool as_it_is;    /* not feasible if it needs more bytes than there are: nothing is forced out to make it fit */
+    uint8_t *gap;       /* by entry: sl_gap */
+    uint8_t *placement; /* by object: sl_tier of persistent objects */
+    uint8_t *on_host;   /* by task, where host_allowed */
+    int32_t *lead;      /* by entry: task before which its fetch is issued; -1: just in time */
+    uint8_t *side;      /* by entry: which end of the arena its object's place is put at when made for it (sl_side) */
+    double slack;       /* prefetches aim to end this share of their own time early */
+    int fit;            /* layout variant: SL_FIT_ flags */
+    bool on_demand;     /* no fetch ahead: slow, and needs least */
+    bool as_it_is;      /* not feasible if it needs more bytes than there are: nothing is forced out to make it fit */
 } sl_choice;
 
 /* ---- one tier's addresses -------------------------------------------------------------------------------------- */
@@ -130,14 +130,14 @@ typedef struct sl_outcome {
     size_t peak[SL_TIER_COUNT];
 } sl_outcome;
 
-/* Homes given from outside (a plan that shares the device). */
-typedef struct sl_fixed_homes {
+/* Placements given from outside (a plan that shares the device). */
+typedef struct sl_fixed_placements {
     size_t *address; /* by object */
     uint8_t *tier;
     size_t end[SL_TIER_COUNT]; /* below: all that must survive, objects of the other program included */
-} sl_fixed_homes;
+} sl_fixed_placements;
 
-sl_status sl_sweep_create(const sl_analysis *analysis, const sl_fixed_homes *fixed, sl_sweep **sweep);
+sl_status sl_sweep_create(const sl_analysis *analysis, const sl_fixed_placements *fixed, sl_sweep **sweep);
 void sl_sweep_destroy(sl_sweep *sweep);
 /* Builds and times the schedule of a choice. With `actual`, gaps as they turned out (by entry). */
 sl_status sl_sweep_run(sl_sweep *sweep, const sl_choice *choice, const size_t budget[SL_TIER_COUNT], uint8_t *actual,

@@ -4,60 +4,24 @@
  * others of that stream, after the actions it names as dependencies: exactly what the engine issues and the simulator times,
  * so a prediction and a measurement are the same list with other numbers.
  *
- *   place    an object's bytes in one tier at one address, from the action that fills it to the last that uses it. An object can
- *            have many places over a step, several at a time (a clean copy stays valid in host memory).
- *   action   TASK (a program task, or the same task again to recompute what was dropped) or COPY between two places of an object.
+ *   allocation   an object's bytes in one tier at one address, from the action that fills it to the last that uses it. An object can
+ *            have many allocations over a step, several at a time (a clean copy stays valid in host memory).
+ *   action   TASK (a program task, or the same task again to recompute what was dropped) or COPY between two allocations of an object.
  *
- * Correctness of reuse: an action that fills a place depends on the last users of whatever overlapped its bytes before.
- * Persistent objects end a step where they began (`home`), so every step is the same list.
+ * Correctness of reuse: an action that fills an allocation depends on the last users of whatever overlapped its bytes before.
+ * Persistent objects end a step where they began (`placement`), so every step is the same list.
  */
 #ifndef SL_PLAN_PLAN_H
 #define SL_PLAN_PLAN_H
 
-#include "device/device.h"
-#include "program/program.h"
+#include "cost/cost.h"
 
-/* Costs of a program on a machine: seconds per task kind, links, workspaces. */
-typedef struct sl_costs {
-    double *device_s;                 /* by kind: on the device's compute stream */
-    double *host_s;                   /* by kind: beside host memory; infinity where not possible */
-    size_t *workspace[SL_TIER_COUNT]; /* by kind */
-    int32_t n_kinds;
-    double link_bytes_per_s[2];      /* towards the device, away; while the other is idle */
-    double link_bytes_per_s_both[2]; /* while the other is busy */
-    double link_latency_s;
-    double peak_flops;    /* for MFU, of the program's compute dtype */
-    double copy_slowdown; /* share of a copy's time that it takes from compute beside it; next to 0 on GPUs */
-    double host_slowdown; /* the same for host tasks */
-    char source[96];      /* "roofline h200", "measured cpu avx512": always stated beside a number */
-} sl_costs;
-
-/* From a hardware profile. `device` may be NULL (planning for a machine elsewhere): workspaces are then estimated. */
-sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardware, sl_device *device,
-                            sl_costs **costs);
-
-typedef struct sl_measure_config {
-    const char *device; /* class name: it is opened with scratch memory of its own */
-    int threads;
-    const char *cache; /* file that keeps results per device numerics, threads and kind; NULL: none */
-    /* The most memory of each tier, the job's budget; 0: not limited. Room to clear caches, to copy and to keep the device hot shrinks to
-     * it; what the largest kind and two copies need is taken all the same. */
-    size_t most[SL_TIER_COUNT];
-    /* Called with true before the links and what may run on the host are measured, which anything else there would spoil, and with
-     * false behind it; the host has little to do otherwise. NULL: nobody wants to know. */
-    void (*quiet)(void *context, bool on);
-    void *context;
-} sl_measure_config;
-/* Times each kind once on random data, and the links, one way and both, beside compute. */
-sl_status sl_costs_measure(const sl_program *program, const sl_measure_config *config, sl_costs **costs);
-void sl_costs_destroy(sl_costs *costs);
-
-typedef struct sl_place {
+typedef struct sl_allocation {
     int32_t object; /* -1: workspace of the one action that uses it */
     sl_tier tier;
     size_t address, bytes; /* offset into the tier's arena, SL_ALIGN aligned */
     int32_t first, last;   /* actions; -1 / n_actions: holds a persistent object or data across the step's boundary */
-} sl_place;
+} sl_allocation;
 
 typedef enum sl_action_kind { SL_ACTION_TASK, SL_ACTION_COPY } sl_action_kind;
 
@@ -66,10 +30,10 @@ typedef struct sl_action {
     sl_stream stream;
     int32_t task;             /* TASK: program task */
     bool recompute;           /* TASK: not the first time */
-    int32_t object, from, to; /* COPY: object and places */
+    int32_t object, from, to; /* COPY: object and allocations */
     int32_t
-        first_use; /* TASK: plan->use_places[first_use + i]: place of in[0..SL_MAX_IN), then out[0..SL_MAX_OUT); -1 absent */
-    int32_t workspace;         /* TASK: place or -1 */
+        first_use; /* TASK: plan->use_allocations[first_use + i]: allocation of in[0..SL_MAX_IN), then out[0..SL_MAX_OUT); -1 absent */
+    int32_t workspace;         /* TASK: allocation or -1 */
     int32_t first_dep, n_deps; /* plan->deps: actions of other streams, each before this one in the list */
     double start_s, end_s;     /* predicted */
 } sl_action;
@@ -79,7 +43,7 @@ typedef struct sl_summary {
     double step_s, tokens_per_s, tflops, mfu, hfu;
     size_t peak_bytes[SL_TIER_COUNT], budget_bytes[SL_TIER_COUNT];
     double h2d_bytes, d2h_bytes;
-    double recompute_fraction; /* arithmetic done again / arithmetic of the program */
+    double recompute_fraction; /* arithmetic recomputed / arithmetic of the program */
     double busy_s[SL_STREAM_COUNT];
     double wait_in_s, wait_out_s, wait_host_s; /* compute stream idle, by what it waited for */
 } sl_summary;
@@ -95,23 +59,25 @@ typedef enum sl_limit {
 const char *sl_limit_name(sl_limit limit);
 
 /* Where a persistent object lives between steps. */
-typedef struct sl_plan_home {
+typedef struct sl_plan_placement {
     sl_object_class class;
     int32_t group;
     sl_tier tier;
     size_t address, bytes;
-} sl_plan_home;
+} sl_plan_placement;
 
 typedef struct sl_plan sl_plan;
 struct sl_plan {
     sl_region *region; /* owns everything below */
-    sl_place *places;
+    sl_allocation *allocations;
     sl_action *actions;
-    int32_t *deps, *use_places;
-    int32_t *home; /* by object: the place that holds it between steps (persistent, data, results); -1 otherwise */
-    sl_plan_home *persistent; /* the persistent objects' homes, by what they hold: for plans that share the memory */
+    int32_t *deps, *use_allocations;
+    int32_t *
+        placement; /* by object: the allocation that holds it between steps (persistent, data, results); -1 otherwise */
+    sl_plan_placement
+        *persistent; /* the persistent objects' placements, by what they hold: for plans that share the memory */
     int32_t n_persistent;
-    int32_t n_places, n_actions, n_deps, n_use_places;
+    int32_t n_allocations, n_actions, n_deps, n_use_allocations;
     sl_summary predicted;
     double lower_bound_s; /* no plan for these budgets can be faster: max of compute and of what must cross each link */
     sl_limit limit;       /* what holds the step back most */
@@ -128,10 +94,10 @@ typedef struct sl_plan_config {
     bool quick;              /* a first look, to compare programs: small steps are not polished */
     double rival_s; /* step time that another program reaches: far behind it, large steps are looked at less; 0: none */
     int32_t
-        stands_for; /* rounds of a larger step that this program is a part of, its middle rounds repeated: judged and
+        stands_for; /* rounds of a larger step that this program is a part of, its middle rounds repeated: evaluated and
                            searched as that would be; 0: it is the whole step */
-    const sl_plan
-        *homes; /* not NULL: persistent objects keep the homes of that plan (validation beside training); matched by
+    const sl_plan *
+        placements; /* not NULL: persistent objects keep the placements of that plan (validation beside training); matched by
                               * order among persistent objects of the same group and class */
 } sl_plan_config;
 
@@ -150,12 +116,12 @@ sl_status sl_plan_minimum(const sl_program *program, const sl_costs *costs, cons
 void sl_summary_count(const sl_program *program, const sl_plan *plan, sl_summary *summary, double *hardware_flops);
 /* Speeds of a summary whose step_s is set; hardware_flops: arithmetic a step does, what is recomputed included. */
 void sl_summary_rates(const sl_program *program, double peak_flops, double hardware_flops, sl_summary *summary);
-/* A plan's arenas: the end of the highest place in each tier. */
+/* A plan's arenas: the end of the highest allocation in each tier. */
 void sl_plan_extent(const sl_plan *plan, size_t bytes[SL_TIER_COUNT]);
 /* Recomputes the times of a plan's actions under other costs. Fills start_s, end_s and the summary. */
 void sl_plan_simulate(const sl_program *program, const sl_costs *costs, sl_plan *plan);
-/* Independent of how it was made: no two live places overlap, budgets hold, every input is valid where and when it is read,
- * homes are restored, dependencies suffice. SL_E_INTERNAL names the first violation. */
+/* Independent of how it was made: no two live allocations overlap, budgets hold, every input is valid where and when it is read,
+ * placements are restored, dependencies suffice. SL_E_INTERNAL names the first violation. */
 sl_status sl_plan_check(const sl_program *program, const sl_plan *plan, const size_t budget[SL_TIER_COUNT]);
 
 #endif

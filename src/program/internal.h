@@ -37,14 +37,14 @@ typedef struct builder {
     int32_t *slots;    /* (position in round, value): object; -1 not yet. Context lives at its sequence's first slice */
     int32_t *gradient; /* by group: gradient object; -1 not yet */
     int32_t *use_gradient; /* by value (parameter gradients): object; -1 not yet */
-    int32_t *home_block;   /* by parameter: the first block that uses it; its gradient goes straight into the group's */
+    int32_t *owner_block;  /* by parameter: the first block that uses it; its gradient goes straight into the group's */
     int32_t *maker;        /* by value: the forward node that makes it; -1 none */
     uint8_t *written;      /* by value (parameter gradients): some chunk has written it */
     int32_t *completion;   /* by group: backward node behind which nothing reads or writes it any more */
-    int32_t partials_object; /* sums of squares, one per run; -1 when there is no norm */
-    int32_t *kind_slots;     /* (slice or variant, node, accumulating): kind + 1 */
-    int32_t *kind_table;     /* open addressing by signature: kind + 1 */
-    int32_t kind_capacity;
+    int32_t partials_object;  /* sums of squares, one per run; -1 when there is no norm */
+    int32_t *signature_slots; /* (slice or variant, node, accumulating): kind + 1 */
+    int32_t *signature_table; /* open addressing by signature: kind + 1 */
+    int32_t signature_capacity;
 } builder;
 
 static inline bool has_norm(const sl_program_config *config)
@@ -65,9 +65,9 @@ sl_status sl_program_resolve(builder *b, int32_t chunk, sl_value value, int out_
 int32_t sl_program_position(const builder *b, int32_t chunk); /* within its round */
 int64_t sl_program_slice(const builder *b, int32_t chunk);    /* within its sequence */
 
-/* kinds.c */
-sl_status sl_program_kind(builder *b, const sl_task *task, int32_t *kind); /* looks up or makes */
-void sl_program_finish_kinds(builder *b);
+/* signatures.c */
+sl_status sl_program_signature(builder *b, const sl_task *task, int32_t *kind); /* looks up or makes */
+void sl_program_finish_signatures(builder *b);
 
 /* optimizer.c */
 sl_status sl_program_find_runs(builder *b);

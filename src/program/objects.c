@@ -189,7 +189,7 @@ static sl_status resolve_gradient(builder *b, sl_value value, int out_index, sl_
     sl_program *p = b->program;
     const sl_graph_value *v = &b->graph[0]->values[value];
     const sl_param *param = &p->params[v->param];
-    bool single = p->n_chunks == 1, straight = single || v->block == b->home_block[v->param];
+    bool single = p->n_chunks == 1, straight = single || v->block == b->owner_block[v->param];
     int32_t *object = straight ? &b->gradient[param->group_index] : &b->use_gradient[value];
     if (*object < 0) {
         size_t group_bytes = (size_t) p->groups[param->group_index].count * sl_dtype_bytes(b->dtype);

@@ -7,7 +7,7 @@
  *     gated:      ... last gradient, [add], sums of squares, earlier layers ..., gate, all updates
  *
  * After the gate the updates run from the first layer to the last: the gradients that were finished last are likeliest to
- * be still at hand.
+ * be still available.
  */
 #include <string.h>
 
@@ -95,7 +95,7 @@ static sl_task new_task(sl_op_id op, const char *name)
 
 static sl_status add(builder *b, sl_task *task)
 {
-    SL_TRY(sl_program_kind(b, task, &task->kind));
+    SL_TRY(sl_program_signature(b, task, &task->signature));
     return sl_program_add_task(b, task);
 }
 

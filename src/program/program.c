@@ -120,7 +120,7 @@ static sl_status build_graph(builder *b, int64_t tokens, sl_graph_builder build,
                                     .dtype = b->dtype,
                                     .training = !config->forward_only,
                                     .sliced = b->sliced,
-                                    .made_again = config->made_again};
+                                    .rematerialize = config->rematerialize};
     SL_TRY(sl_graph_create(&graph_config, graph));
     return build(context, *graph);
 }
@@ -189,7 +189,7 @@ static void fill_prototype(const sl_graph *graph, const sl_graph *names, int32_t
 static sl_status allocate_tables(builder *b)
 {
     sl_program *p = b->program;
-    int64_t slots = b->chunks_per_round * b->n_values, kind_slots = SL_MAX(VARIANTS, b->slices) * b->n_nodes * 2;
+    int64_t slots = b->chunks_per_round * b->n_values, signature_slots = SL_MAX(VARIANTS, b->slices) * b->n_nodes * 2;
     int64_t objects = 16 + 5 * (int64_t) p->n_groups + b->n_values + p->n_chunks * (int64_t) b->n_values;
     int64_t tasks = p->n_chunks * (int64_t) b->n_nodes + 2 * p->n_params + b->n_values + 16;
     if (objects > INT32_MAX / 2 || tasks > INT32_MAX / 2)
@@ -205,8 +205,8 @@ static sl_status allocate_tables(builder *b)
     SL_TRY(sl_alloc(&b->use_gradient, b->n_values, sizeof *b->use_gradient));
     SL_TRY(sl_alloc(&b->maker, b->n_values, sizeof *b->maker));
     SL_TRY(sl_alloc(&b->written, b->n_values, sizeof *b->written));
-    SL_TRY(sl_alloc(&b->home_block, p->n_params, sizeof *b->home_block));
-    SL_TRY(sl_alloc(&b->kind_slots, kind_slots, sizeof *b->kind_slots));
+    SL_TRY(sl_alloc(&b->owner_block, p->n_params, sizeof *b->owner_block));
+    SL_TRY(sl_alloc(&b->signature_slots, signature_slots, sizeof *b->signature_slots));
     for (int v = 0; v < VARIANTS; v++) {
         if (!b->graph[v])
             continue;
@@ -221,8 +221,9 @@ static sl_status allocate_tables(builder *b)
 
 static void free_tables(builder *b)
 {
-    void *tables[] = {b->slots,      b->gradient,   b->completion, b->use_gradient, b->maker,       b->written,
-                      b->home_block, b->kind_slots, b->kind_table, b->prototype[0], b->prototype[1]};
+    void *tables[] = {b->slots,           b->gradient,     b->completion,  b->use_gradient,
+                      b->maker,           b->written,      b->owner_block, b->signature_slots,
+                      b->signature_table, b->prototype[0], b->prototype[1]};
     for (int64_t i = 0; i < SL_COUNT(tables); i++)
         sl_free(tables[i]);
 }
@@ -230,11 +231,11 @@ static void free_tables(builder *b)
 static void find_home_blocks(builder *b)
 {
     for (int32_t param = 0; param < b->program->n_params; param++)
-        b->home_block[param] = INT32_MAX;
+        b->owner_block[param] = INT32_MAX;
     for (int32_t v = 0; v < b->n_values; v++) {
         const sl_graph_value *value = &b->graph[0]->values[v];
         if (value->class == SL_VALUE_PARAMETER_GRADIENT)
-            b->home_block[value->param] = SL_MIN(b->home_block[value->param], value->block);
+            b->owner_block[value->param] = SL_MIN(b->owner_block[value->param], value->block);
     }
 }
 
@@ -261,29 +262,29 @@ static sl_status set_kind(builder *b, int32_t chunk, int32_t node, uint32_t plai
 {
     bool by_slice = b->sliced && sl_op(task->op)->clear_slice;
     int64_t row = by_slice ? sl_program_slice(b, chunk) : b->variant[chunk];
-    int32_t *slot = &b->kind_slots[(row * b->n_nodes + node) * 2 + (task->accumulate != plain_accumulate)];
+    int32_t *slot = &b->signature_slots[(row * b->n_nodes + node) * 2 + (task->accumulate != plain_accumulate)];
     if (!*slot) {
-        SL_TRY(sl_program_kind(b, task, &task->kind));
-        *slot = task->kind + 1;
+        SL_TRY(sl_program_signature(b, task, &task->signature));
+        *slot = task->signature + 1;
     }
-    task->kind = *slot - 1;
+    task->signature = *slot - 1;
     return SL_OK;
 }
 
 /* What is known of the segments without looking at them: the operand has space for as many documents as may occur, so its type
  * alone tells neither the cost nor that all are alike. */
-static sl_chunk_place place_of(const builder *b, const sl_chunk *chunk)
+static sl_chunk_position position_of(const builder *b, const sl_chunk *chunk)
 {
     const sl_program *p = b->program;
     const int64_t seqlen = p->config.chunking.seqlen;
     const bool alike = p->config.max_segments == p->chunks[0].n_sequences; /* no documents within a sequence */
-    return (sl_chunk_place){.first_row = chunk->first_sequence * seqlen + chunk->slice_offset,
-                            .slice_offset = chunk->slice_offset,
-                            .seqlen = seqlen,
-                            .segment_rows = !alike      ? 0
-                                            : b->sliced ? chunk->slice_offset + chunk->tokens
-                                                        : seqlen,
-                            .nondeterministic = p->config.any_order};
+    return (sl_chunk_position){.first_row = chunk->first_sequence * seqlen + chunk->slice_offset,
+                               .slice_offset = chunk->slice_offset,
+                               .seqlen = seqlen,
+                               .segment_rows = !alike      ? 0
+                                               : b->sliced ? chunk->slice_offset + chunk->tokens
+                                                           : seqlen,
+                               .nondeterministic = p->config.nondeterministic};
 }
 
 static sl_status add_node_task(builder *b, int32_t chunk, int32_t i)
@@ -294,7 +295,7 @@ static sl_status add_node_task(builder *b, int32_t chunk, int32_t i)
     task.chunk = chunk;
     task.round = (int32_t) (chunk / b->chunks_per_round);
     const sl_op_def *def = sl_op(node->op);
-    const sl_chunk_place place = place_of(b, &b->program->chunks[chunk]);
+    const sl_chunk_position place = position_of(b, &b->program->chunks[chunk]);
     if (def->place)
         def->place(&task.attrs, &place);
     for (int k = 0; k < node->n_in; k++)
@@ -372,7 +373,7 @@ static sl_status build_program(builder *b, sl_program_owner *owner, sl_graph_bui
         SL_TRY(add_round(b, round));
     if (!p->config.forward_only)
         SL_TRY(sl_program_finish_updates(b));
-    sl_program_finish_kinds(b);
+    sl_program_finish_signatures(b);
     for (int32_t i = 0; i < p->n_objects; i++)
         p->objects[i].producer = SL_MAX(p->objects[i].producer, -1);
     return SL_OK;

@@ -59,20 +59,20 @@ typedef struct sl_task {
     sl_use in[SL_MAX_IN], out[SL_MAX_OUT];
     sl_phase phase;
     int32_t block, chunk, round; /* -1 where it does not apply */
-    int32_t kind;                /* tasks of one kind cost the same: same op, types, attributes, accumulate bits */
+    int32_t signature;           /* tasks of one signature cost the same: same op, types, attributes, accumulate bits */
     bool
         host_allowed; /* may run beside host memory with the same bits (optimizer updates, sums of squares of gradients) */
 } sl_task;
 
-/* What all tasks of a kind have in common. */
-typedef struct sl_task_kind {
+/* What all tasks of a launch signature have in common. */
+typedef struct sl_task_signature {
     int32_t example; /* a task of it */
     int64_t count;
     sl_work work;
-} sl_task_kind;
+} sl_task_signature;
 
-/* A task's attributes as its kind has them: less those that only say which part of a random stream a launch uses. */
-sl_attrs sl_kind_attrs(const sl_task *task);
+/* A task's attributes as its signature has them: less those that only say which part of a random stream a launch uses. */
+sl_attrs sl_signature_attrs(const sl_task *task);
 
 /* How tokens are cut. Fixed by model, sequence length and device kind, or by the user: never by a budget. */
 typedef struct sl_chunking {
@@ -89,10 +89,10 @@ typedef struct sl_program_config {
     bool gated;               /* clipping or on-nan skip: updates wait for the global norm */
     bool norm;                /* compute the gradient norm even when not gated */
     bool forward_only;        /* validation: loss only */
-    bool any_order;           /* attention's backward may add in any order: the last bits differ from run to run */
+    bool nondeterministic;    /* attention's backward may add in any order: the last bits differ from run to run */
     int64_t max_segments;     /* per chunk (packed) or per sequence (sliced): how many documents may be kept apart */
     int64_t chunks_per_round; /* placement: the planner's to choose. Sliced sequences are never split over rounds */
-    bool made_again;          /* placement: see sl_graph. Changes no bit */
+    bool rematerialize;       /* placement: see sl_graph. Changes no bit */
     size_t workspace_limit;   /* placement: the most a kernel should take for itself; 0: as it likes */
 } sl_program_config;
 
@@ -115,9 +115,9 @@ typedef struct sl_program {
     sl_region *region; /* owns everything below */
     sl_object *objects;
     sl_task *tasks;
-    sl_task_kind *kinds;
+    sl_task_signature *signatures;
     sl_chunk *chunks;
-    int32_t n_objects, n_tasks, n_kinds, n_chunks, n_blocks, n_rounds, n_groups;
+    int32_t n_objects, n_tasks, n_signatures, n_chunks, n_blocks, n_rounds, n_groups;
     const sl_param_group *groups;
     const sl_param *params;
     int32_t n_params;

@@ -137,7 +137,7 @@ typedef struct sl_run_log {
     sl_log_action *actions;
     sl_log_place *places;
     sl_log_session *sessions; /* those of which steps are left; the last one is the plan's */
-    int64_t n_steps, n_validations, n_ops, n_actions, n_places, n_sessions;
+    int64_t n_steps, n_validations, n_ops, n_actions, n_allocations, n_sessions;
     int64_t resumed_at; /* steps before it are of runs that ended, with other plans perhaps */
     double clip;        /* the gradient norm is limited to it; 0: it is not */
 } sl_run_log;

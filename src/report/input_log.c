@@ -1,6 +1,6 @@
 /*
  * The events of a run. A run that was resumed begins again in the same log with another "run" event: steps behind the checkpoint
- * it went on from are dropped, since they were done again; plan, timeline and end are those of the last session.
+ * it went on from are dropped, since they were recomputed; plan, timeline and end are those of the last session.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static sl_status read_run(sl_reading *r, sl_run_log *log, const sl_json *line)
     SL_TRY(begin_session(r, log, first));
     while (log->n_validations > 0 && log->validations[log->n_validations - 1].step > first)
         log->n_validations--;
-    log->n_ops = log->n_actions = log->n_places = 0;
+    log->n_ops = log->n_actions = log->n_allocations = 0;
     log->measured = no_figures();
     log->reason = NULL;
     const sl_json *options = sl_json_get(line, "options");
@@ -289,8 +289,8 @@ static sl_status read_action(sl_reading *r, sl_run_log *log, const sl_json *row)
 
 static sl_status read_place(sl_reading *r, sl_run_log *log, const sl_json *row)
 {
-    SL_TRY(sl_reading_room(&log->places, log->n_places, &r->place_room, sizeof *log->places));
-    sl_log_place *p = &log->places[log->n_places];
+    SL_TRY(sl_reading_room(&log->places, log->n_allocations, &r->place_room, sizeof *log->places));
+    sl_log_place *p = &log->places[log->n_allocations];
     const sl_json *next = row->child;
     SL_TRY(take_name(r, row, &next, sl_log_tier_names, SL_LOG_TIERS, &p->tier));
     SL_TRY(take_name(r, row, &next, sl_log_class_names, SL_LOG_CLASSES, &p->class));
@@ -299,7 +299,7 @@ static sl_status read_place(sl_reading *r, sl_run_log *log, const sl_json *row)
     SL_TRY(take_count(r, row, &next, &p->last));
     if (p->bytes < 0 || (double) p->bytes > 1e18)
         return sl_reading_fail(r, row, "%lld bytes cannot be", (long long) p->bytes);
-    log->n_places++;
+    log->n_allocations++;
     return SL_OK;
 }
 
@@ -344,7 +344,7 @@ sl_status sl_reading_event(sl_reading *r, const char *event, const sl_json *line
         return read_rows(r, log, line, &log->n_actions, read_action);
     }
     if (strcmp(event, "places") == 0)
-        return read_rows(r, log, line, &log->n_places, read_place);
+        return read_rows(r, log, line, &log->n_allocations, read_place);
     if (strcmp(event, "checkpoint") == 0) {
         double seconds;
         SL_TRY(sl_reading_number(r, line, "seconds", 0, &seconds));

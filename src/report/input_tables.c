@@ -231,7 +231,7 @@ sl_status sl_reading_sweep(sl_reading *r, const sl_json *line)
     return append_grid(r, line, t->name, &grid);
 }
 
-/* A cell that was done again (two sweeps into one file) counts once, as it came out last. */
+/* A cell that was recomputed (two sweeps into one file) counts once, as it came out last. */
 sl_status sl_reading_cell(sl_reading *r, const sl_json *line)
 {
     sl_grid *grid = r->input->tables ? r->input->tables->grids : NULL;

@@ -3,7 +3,7 @@
  *
  *   compute           arithmetic of ops above the ridge (peak FLOP/s over memory bandwidth)
  *   memory bandwidth  ops below the ridge, and the optimizer beside host memory while the device waited for it
- *   memory size       arithmetic done again because its results could not be kept
+ *   memory size       arithmetic recomputed because its results could not be kept
  *   I/O               reading data before the step, and writing checkpoints, per step
  *   communication     waiting for copies between the memories
  *   overhead          the rest: gaps between launches, reading results

@@ -34,7 +34,7 @@ int64_t sl_log_end_ns(const sl_run_log *log, bool predicted)
 static int64_t list_changes(const sl_run_log *log, int tier, int64_t end, change *changes)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < log->n_places; i++) {
+    for (int64_t i = 0; i < log->n_allocations; i++) {
         const sl_log_place *p = &log->places[i];
         if (p->tier != tier || p->bytes == 0)
             continue;
@@ -65,9 +65,9 @@ sl_status sl_memory_over_time(const sl_run_log *log, int tier, int n, sl_memory 
     *peak = 0;
     *there = false;
     memset(moments, 0, (size_t) n * sizeof *moments);
-    if (end == 0 || log->n_places == 0)
+    if (end == 0 || log->n_allocations == 0)
         return SL_OK;
-    SL_TRY(sl_alloc(&changes, 2 * log->n_places, sizeof *changes));
+    SL_TRY(sl_alloc(&changes, 2 * log->n_allocations, sizeof *changes));
     int64_t count = list_changes(log, tier, end, changes), at = 0;
     for (int m = 0; m < n; m++) {
         double until = (double) end * (m + 1) / n;

@@ -121,7 +121,7 @@ static void draw_figures(sl_text *out, const sl_run_log *log)
     figure_row(out, "host memory, heap included", p->peak_bytes[1], m->peak_bytes[1], SL_BYTES, "");
     figure_row(out, "copied in per step", p->in_bytes, m->in_bytes, SL_BYTES, "");
     figure_row(out, "copied out per step", p->out_bytes, m->out_bytes, SL_BYTES, "");
-    figure_row(out, "arithmetic done again", p->recompute_fraction, m->recompute_fraction, SL_SHARE, "");
+    figure_row(out, "arithmetic recomputed", p->recompute_fraction, m->recompute_fraction, SL_SHARE, "");
     for (int i = 0; i < SL_LOG_STREAMS; i++)
         if (log->n_actions)
             figure_row(out, busy[i], 1e-9 * (double) sl_report_busy_ns(log, i, true),

@@ -1,6 +1,6 @@
 /*
  * One style sheet, two themes. A colour class sets --c; shapes fill, lines stroke and legend squares show it. Colours keep their
- * meaning across panels: blue is arithmetic, teal and orange are copies in and out, purple the optimizer, pink what is done again.
+ * meaning across panels: blue is arithmetic, teal and orange are copies in and out, purple the optimizer, pink what is recomputed.
  * Windows under 900 px get one column and the narrow drawings; paper gets the light theme and the wide ones.
  */
 #include "report/style.h"

@@ -1,10 +1,10 @@
-/* A few dozen kinds per job: a list, searched from the front. */
+/* A few dozen signatures per job: a list, searched from the front. */
 #include "train/cost_memo.h"
 
 #include <string.h>
 
 #include "core/hash.h"
-#include "plan/costs.h"
+#include "cost/cost.h"
 
 typedef struct sl_cost_entry {
     uint64_t key;
@@ -12,12 +12,12 @@ typedef struct sl_cost_entry {
     size_t workspace[SL_TIER_COUNT];
 } sl_cost_entry;
 
-/* What a kind's cost depends on: its launch. */
-static uint64_t key_of(const sl_program *program, int32_t kind)
+/* What a signature's cost depends on: its launch. */
+static uint64_t key_of(const sl_program *program, int32_t signature)
 {
     sl_launch launch;
-    sl_costs_launch(program, kind, &launch);
-    bool host = program->tasks[program->kinds[kind].example].host_allowed;
+    sl_costs_launch(program, signature, &launch);
+    bool host = program->tasks[program->signatures[signature].example].host_allowed;
     sl_hasher hasher;
     sl_hash_begin(&hasher, host);
     sl_hash_add(&hasher, &launch.op, sizeof launch.op);
@@ -45,23 +45,23 @@ sl_status sl_cost_memo_get(const sl_cost_memo *memo, const sl_program *program, 
     *out = NULL;
     if (memo->count == 0)
         return SL_OK;
-    SL_TRY(sl_costs_new(program->n_kinds, &costs));
+    SL_TRY(sl_costs_new(program->n_signatures, &costs));
     sl_costs arrays = *costs;
     *costs = memo->machine;
-    costs->n_kinds = arrays.n_kinds;
+    costs->n_signatures = arrays.n_signatures;
     costs->device_s = arrays.device_s;
     costs->host_s = arrays.host_s;
     memcpy(costs->workspace, arrays.workspace, sizeof costs->workspace);
-    for (int32_t kind = 0; kind < program->n_kinds; kind++) {
-        const sl_cost_entry *entry = find(memo, key_of(program, kind));
+    for (int32_t signature = 0; signature < program->n_signatures; signature++) {
+        const sl_cost_entry *entry = find(memo, key_of(program, signature));
         if (!entry) {
             sl_costs_destroy(costs);
             return SL_OK;
         }
-        costs->device_s[kind] = entry->device_s;
-        costs->host_s[kind] = entry->host_s;
+        costs->device_s[signature] = entry->device_s;
+        costs->host_s[signature] = entry->host_s;
         for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-            costs->workspace[tier][kind] = entry->workspace[tier];
+            costs->workspace[tier][signature] = entry->workspace[tier];
     }
     *out = costs;
     return SL_OK;
@@ -71,10 +71,10 @@ sl_status sl_cost_memo_add(sl_cost_memo *memo, const sl_program *program, const 
 {
     if (memo->count == 0)
         memo->machine = *costs;
-    for (int32_t kind = 0; kind < program->n_kinds; kind++) {
-        sl_cost_entry entry = {key_of(program, kind), costs->device_s[kind], costs->host_s[kind], {0}};
+    for (int32_t signature = 0; signature < program->n_signatures; signature++) {
+        sl_cost_entry entry = {key_of(program, signature), costs->device_s[signature], costs->host_s[signature], {0}};
         for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-            entry.workspace[tier] = costs->workspace[tier][kind];
+            entry.workspace[tier] = costs->workspace[tier][signature];
         if (find(memo, entry.key))
             continue;
         if (memo->count == memo->capacity) {

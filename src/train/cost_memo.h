@@ -1,5 +1,5 @@
 /*
- * Inside train: measured costs of one job, remembered by kind of task. Choosing rounds and finding least budgets asks for the
+ * Inside train: measured costs of one job, remembered by signature of task. Choosing rounds and finding least budgets asks for the
  * costs of many programs that are made of the same kinds; measuring (or probing what is on file) once per job is enough, and all
  * of a job's plans are then compared by the same numbers.
  */

@@ -102,7 +102,7 @@ static void list_facts(const sl_identity *identity, facts *f)
     add(f, "tokens per step", MOVES_BITS, "%" PRId64, c->seqlen * c->sequences);
     add(f, "chunk tokens", MOVES_BITS, "%" PRId64, c->chunk_tokens);
     add(f, "kernels", MOVES_BITS, "%s", identity->numerics);
-    add(f, "order of sums", MOVES_BITS, "%s", s->program.any_order ? "any" : "fixed");
+    add(f, "order of sums", MOVES_BITS, "%s", s->program.nondeterministic ? "any" : "fixed");
     add_optimizer(f, s);
 }
 

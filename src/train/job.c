@@ -17,7 +17,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/pool.h"
-#include "plan/rounds.h"
+#include "plan/search/rounds.h"
 #include "train/companions.h"
 
 static const sl_option table[] = {
@@ -84,7 +84,7 @@ static const sl_option table[] = {
      "as they are, and every layer is updated as soon as its gradient is there instead of after the last one."},
     {"on-nan", "stop|skip", SL_OPT_CHOICE, "stop", "Training",
      "When a loss or gradient is not finite: stop and report which task and tensor began it, or leave that step out."},
-    {"any-order", NULL, SL_OPT_FLAG, "false", "Training",
+    {"nondeterministic", NULL, SL_OPT_FLAG, "false", "Training",
      "Allow a nondeterministic reduction order in attention's backward: faster and with less memory where it is "
      "cuDNN's, but two runs then differ in the last bits. On an H100 or H200 with heads of 64 or 128 it is not "
      "cuDNN's, "
@@ -408,7 +408,7 @@ static void resolve_program(const sl_options *o, sl_setup *setup)
         if (sl_options_is_set(o, optimizer->options[i].name))
             p->optimizer_options[i] = (float) sl_options_f64(o, optimizer->options[i].name);
     p->weight_decay = (float) sl_options_f64(o, "weight-decay");
-    p->any_order = sl_options_flag(o, "any-order");
+    p->nondeterministic = sl_options_flag(o, "nondeterministic");
     p->chunks_per_round = sl_options_i64(o, "chunks-per-round");
     p->gated = setup->clip > 0 || setup->on_nan == SL_ON_NAN_SKIP;
     p->norm = true; /* a gradient that is not finite is noticed in its own step */

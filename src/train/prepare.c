@@ -15,8 +15,8 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "plan/rounds.h"
-#include "train/ask.h"
+#include "plan/search/rounds.h"
+#include "train/job_costs.h"
 
 enum {
     RESERVE_BASE = 5 << 20,
@@ -82,7 +82,7 @@ static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
 {
     sl_setup job = *setup;
     sl_model model = setup->model;
-    sl_asking context = {&job, p};
+    sl_cost_source context = {&job, p};
     sl_program *program = NULL;
     sl_plan_config plan = {0};
     job.program.workspace_limit = workspace_limit(setup);
@@ -91,11 +91,11 @@ static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
     p->plan = NULL, p->costs = NULL;
     set_plan_budgets(setup, p);
     memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    sl_status status = sl_plan_best(&job.program, sl_build_model, &model, sl_ask_costs, &context, &plan, &program,
+    sl_status status = sl_plan_best(&job.program, sl_build_model, &model, sl_job_costs, &context, &plan, &program,
                                     &p->costs, &p->plan);
     if (status == SL_E_DOES_NOT_FIT) {
         job.program = frugal(setup);
-        status = sl_plan_best(&job.program, sl_build_model, &model, sl_ask_costs, &context, &plan, &program, &p->costs,
+        status = sl_plan_best(&job.program, sl_build_model, &model, sl_job_costs, &context, &plan, &program, &p->costs,
                               &p->plan);
     }
     SL_TRY(status);
@@ -145,7 +145,7 @@ static sl_status plan_within_machine(sl_setup *setup, sl_prepared *p)
     SL_TRY(plan_training(setup, p));
     if (setup->limited[SL_TIER_DEVICE] && setup->limited[SL_TIER_HOST])
         return SL_OK;
-    SL_TRY(sl_ask_machine(setup, &machine));
+    SL_TRY(sl_job_hardware(setup, &machine));
     if (!is_too_large(setup, p, &machine, limit))
         return SL_OK;
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
@@ -209,7 +209,7 @@ static sl_status may_be_loose(const sl_setup *setup, sl_prepared *p, bool *may)
         return SL_OK;
     for (int32_t o = 0; o < p->program->n_objects; o++)
         persistent += p->program->objects[o].persistent ? p->program->objects[o].bytes : 0;
-    SL_TRY(sl_ask_machine(setup, &machine));
+    SL_TRY(sl_job_hardware(setup, &machine));
     sl_hardware_limits(&machine, limit);
     if (setup->budget[SL_TIER_DEVICE] < SL_MIN(persistent, limit[SL_TIER_DEVICE] / 2))
         return SL_OK;
@@ -287,7 +287,7 @@ static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
 {
     char given[SL_TIER_COUNT][96], text[SL_TIER_COUNT][96], least[320];
     if (!p->costs)
-        SL_TRY(sl_ask_costs(&(sl_asking){setup, p}, p->program, &p->costs));
+        SL_TRY(sl_job_costs(&(sl_cost_source){setup, p}, p->program, &p->costs));
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         SL_TRY(sl_prepared_minimum(setup, p, (sl_tier) tier, &p->min_bytes[tier]));
         amount(setup, p, (sl_tier) tier, p->min_bytes[tier], text[tier]);
@@ -316,7 +316,7 @@ static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
  * always does (no gradients, nothing kept for a backward); else within more of it, up to the budgets. */
 static sl_status fit_validation(sl_prepared *p)
 {
-    sl_plan_config plan = {.homes = p->plan};
+    sl_plan_config plan = {.placements = p->plan};
     sl_plan_extent(p->plan, plan.budget);
     for (;;) {
         sl_status status = sl_plan_create(p->val_program, p->val_costs, &plan, &p->val_plan);
@@ -340,7 +340,7 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
     config.forward_only = true;
     config.gated = config.norm = false;
     SL_TRY(sl_program_create(&config, sl_build_model, &model, &p->val_program));
-    SL_TRY(sl_ask_costs(&(sl_asking){setup, p}, p->val_program, &p->val_costs));
+    SL_TRY(sl_job_costs(&(sl_cost_source){setup, p}, p->val_program, &p->val_costs));
     sl_status status = fit_validation(p);
     if (status == SL_E_DOES_NOT_FIT) {
         sl_warn("validation does not fit beside the training state and is left out: %s", sl_error_message());
@@ -355,7 +355,7 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
     sl_cost_memo memo = prepared->memo;
     sl_setup job = *setup; /* with budgets that it may not have been given */
     *prepared = (sl_prepared){.memo = memo};
-    sl_ask_to_remember(&job);
+    sl_job_remember(&job);
     sl_status status = plan_job(&job, prepared);
     if (status == SL_E_DOES_NOT_FIT)
         status = does_not_fit(&job, prepared);
@@ -381,12 +381,12 @@ void sl_prepared_destroy(sl_prepared *prepared)
 sl_status sl_prepared_minimum(const sl_setup *setup, sl_prepared *p, sl_tier tier, size_t *bytes)
 {
     sl_model model = setup->model;
-    sl_asking context = {setup, p};
+    sl_cost_source context = {setup, p};
     sl_plan_config plan = {0};
     sl_program_config config = frugal(setup);
     memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
     sl_status status =
-        sl_plan_best_minimum(&config, sl_build_model, &model, sl_ask_costs, &context, &plan, tier, bytes);
+        sl_plan_best_minimum(&config, sl_build_model, &model, sl_job_costs, &context, &plan, tier, bytes);
     if (status == SL_E_DOES_NOT_FIT) {
         *bytes = 0;
         return SL_OK;

@@ -303,7 +303,7 @@ static void add_action(sl_trainer *t, const sl_action *a, const sl_span *span, o
         sums->bytes += (double) program->objects[a->object].bytes;
         return;
     }
-    const sl_work *work = &program->kinds[program->tasks[a->task].kind].work;
+    const sl_work *work = &program->signatures[program->tasks[a->task].signature].work;
     sums->recomputed += a->recompute ? seconds : 0;
     sums->flops += work->hardware_flops;
     sums->bytes += work->read_bytes + work->write_bytes;

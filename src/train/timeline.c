@@ -73,14 +73,14 @@ static sl_status put_places(sl_trainer *t)
     static const char *const tiers[SL_TIER_COUNT] = {"device", "host"};
     const sl_program *program = t->prepared.program;
     const sl_plan *plan = t->prepared.plan;
-    for (int32_t i = 0; i < plan->n_places;) {
+    for (int32_t i = 0; i < plan->n_allocations;) {
         sl_json_writer *w = sl_events_begin(t->events, "places");
         sl_json_put_i64(w, "step", t->progress.step);
         sl_json_put_i64(w, "first", i);
-        sl_json_put_i64(w, "count", plan->n_places);
+        sl_json_put_i64(w, "count", plan->n_allocations);
         put_columns(w, columns, SL_COUNT(columns));
-        for (int32_t end = SL_MIN(i + PLACES_A_LINE, plan->n_places); i < end; i++) {
-            const sl_place *place = &plan->places[i];
+        for (int32_t end = SL_MIN(i + PLACES_A_LINE, plan->n_allocations); i < end; i++) {
+            const sl_allocation *place = &plan->allocations[i];
             sl_json_begin_array(w, NULL);
             sl_json_put_string(w, NULL, tiers[place->tier]);
             sl_json_put_string(

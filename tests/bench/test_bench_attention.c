@@ -141,9 +141,9 @@ TEST(formulas)
 static void check_rows(const char *table)
 {
     for (int64_t r = 0; r < sl_table_rows(bench_table(table)); r++) {
-        const char *judged = bench_text(table, r, "verdict");
-        bool fits = strcmp(judged, "out of memory") != 0;
-        CHECK_MSG(!fits || strcmp(judged, "right") == 0, "%s, row %lld: %s", table, (long long) r, judged);
+        const char *evaluated = bench_text(table, r, "verdict");
+        bool fits = strcmp(evaluated, "out of memory") != 0;
+        CHECK_MSG(!fits || strcmp(evaluated, "right") == 0, "%s, row %lld: %s", table, (long long) r, evaluated);
         if (!fits) { /* a row all the same, with what it would take */
             CHECK(bench_cell(table, r, "forward_ms")->kind == SL_CELL_NONE);
             CHECK(bench_number(table, r, "accounted_mib") > 6);

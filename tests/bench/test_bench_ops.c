@@ -63,16 +63,16 @@ TEST(hot_rig)
     double best = 0, seconds;
     int64_t side = 0;
     sl_launch launch;
-    CHECK_OK(sl_rig_open_hot("sim", 1, (size_t) 96 << 20, &rig));
+    CHECK_OK(sl_rig_open_warm("sim", 1, (size_t) 96 << 20, &rig));
     CHECK(rig.heats >= 1 && rig.twin != NULL);
     CHECK(rig.used == 0 && rig.bytes >= (size_t) 96 << 20);
     CHECK_OK(sl_roofline_product(&rig, SL_F32, 1e12, 1, &best, &side));
     CHECK(side >= 512 && 3 * (size_t) (side * side) * 4 < rig.bytes);
     CHECK_OK(sl_rig_matmul(&rig, SL_BF16, 256, 256, 256, &launch));
     CHECK_OK(sl_rig_run(&rig, &launch, 1, &seconds));
-    CHECK_MSG(seconds < 1e-3, "the heater's time is part of the run's: %g s", seconds);
+    CHECK_MSG(seconds < 1e-3, "the warmup's time is part of the run's: %g s", seconds);
     sl_rig_close(&rig);
-    CHECK_OK(sl_rig_open_hot("cpu", 1, (size_t) 1 << 20, &rig));
+    CHECK_OK(sl_rig_open_warm("cpu", 1, (size_t) 1 << 20, &rig));
     CHECK(rig.heats == 0 && rig.twin == NULL);
     sl_rig_close(&rig);
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The script of the GPU's tables on a CPU with small shapes, and its figures as Markdown: every table has rows, a figure of a file is the
-# figure of the page, a page can be made again, and what fails is told.
+# figure of the page, a page can be rematerialized, and what fails is told.
 set -euo pipefail
 sluice=${SLUICE:?path of the sluice program}
 source=${SLUICE_SOURCE:?source folder}

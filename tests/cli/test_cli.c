@@ -518,11 +518,11 @@ TEST(figures)
     CHECK(sl_json_get(run, "host_peak_bytes")->integer <= 1 << 30);
     CHECK_I64(sl_json_get(run, "device_budget_bytes")->integer, 1500 * 1024);
     CHECK_I64(sluice("plan " JOB "--device-mem 1500KiB --host-mem 1GiB --json"), 0);
-    const sl_json *forecast = last_line();
-    check_keys(forecast, plan, SL_COUNT(plan));
-    CHECK(sl_json_get(forecast, "feasible")->boolean);
-    int64_t least = sl_json_get(forecast, "min_device_bytes")->integer;
-    CHECK(least > 0 && sl_json_get(forecast, "device_peak_bytes")->integer <= 1500 * 1024);
+    const sl_json *prediction = last_line();
+    check_keys(prediction, plan, SL_COUNT(plan));
+    CHECK(sl_json_get(prediction, "feasible")->boolean);
+    int64_t least = sl_json_get(prediction, "min_device_bytes")->integer;
+    CHECK(least > 0 && sl_json_get(prediction, "device_peak_bytes")->integer <= 1500 * 1024);
     char args[512];
     snprintf(args, sizeof args, TRAIN "--steps 1 --host-mem 1GiB --device-mem %" PRId64, least);
     CHECK_I64(sluice(args), 0);
@@ -547,9 +547,9 @@ TEST(budgets)
     CHECK_CONTAINS(out, "raise --device-mem");
     CHECK_STR(err, "");
     CHECK_I64(sluice("plan " JOB "--device-mem 100KiB --json"), 3);
-    const sl_json *forecast = last_line();
-    CHECK(!sl_json_get(forecast, "feasible")->boolean);
-    CHECK(sl_json_get(forecast, "min_device_bytes")->integer > 100 * 1024);
+    const sl_json *prediction = last_line();
+    CHECK(!sl_json_get(prediction, "feasible")->boolean);
+    CHECK(sl_json_get(prediction, "min_device_bytes")->integer > 100 * 1024);
     /* What the page names, rounded as it is, is enough. */
     char args[256], *least;
     sluice("plan " JOB "--device-mem 100KiB");

@@ -59,10 +59,10 @@ while [ $kills -lt ${#wanted[@]} ]; do
 done
 had=$(($(grep -c '"event":"cell".*}$' killed.jsonl || true)))
 "$SLUICE" sweep "${grid[@]}" --out killed.jsonl --quiet >end.log
-grep -q "; $((cells - had)) done in" end.log || fail "cells were done again: $(head -1 end.log), of which $had were there"
+grep -q "; $((cells - had)) done in" end.log || fail "cells were recomputed: $(head -1 end.log), of which $had were there"
 cmp <(plain whole.jsonl) <(plain killed.jsonl) || fail "the killed sweep came to other cells"
 "$SLUICE" sweep "${grid[@]}" --out killed.jsonl --quiet >again.log
-grep -q "; 0 done in" again.log || fail "a finished sweep was done again"
+grep -q "; 0 done in" again.log || fail "a finished sweep was recomputed"
 
 # One sweep at a time writes a file. A lock that is gone in a moment, as a killed sweep's is, is waited for.
 if command -v flock >/dev/null; then
@@ -83,9 +83,9 @@ fi
 grep -q "; 16 done in" more.log || fail "the larger grid: $(head -1 more.log)"
 code=0; "$SLUICE" sweep "${grid[@]}" --precision bf16 --out killed.jsonl >/dev/null 2>err.log || code=$?
 [ $code = 2 ] && grep -q "other options" err.log || fail "a sweep with other options was mixed in"
-printf 'dear diary' >diary.txt
+printf 'precious diary' >diary.txt
 code=0; "$SLUICE" sweep "${grid[@]}" --out diary.txt >/dev/null 2>err.log || code=$?
-[ $code = 2 ] && [ "$(cat diary.txt)" = 'dear diary' ] || fail "somebody's file was touched"
+[ $code = 2 ] && [ "$(cat diary.txt)" = 'precious diary' ] || fail "somebody's file was touched"
 for wrong in "--device-mem 4GiB:2GiB:1GiB" "--device-mem 1GiB,,2GiB" "--seqlen 0" "--model no-such-model" "--jobs 1000" "--device-mem 1:9999999:1"; do
     code=0; "$SLUICE" sweep "${grid[@]}" $wrong --out wrong.jsonl >/dev/null 2>err.log || code=$?
     [ $code = 2 ] && [ "$(wc -l <err.log)" = 1 ] && grep -q '^sluice: ' err.log || fail "$wrong: exit code $code, $(cat err.log)"
@@ -115,11 +115,11 @@ long=$(printf 'a%.0s' {1..70})
 "$SLUICE" sweep --model "$long-1,$long-2" --seqlen 32 --tokens-per-step 64 --costs roofline --threads 2 --out long.jsonl --quiet --csv long.csv >again.log
 grep -q "; 0 done in" again.log && [ "$(wc -l <long.csv)" = 3 ] || fail "two models with long names: $(cat long.jsonl)"
 
-# A cell that failed is done again, and counts as it came out last; one that does not fit is not.
+# A cell that failed is recomputed, and counts as it came out last; one that does not fit is not.
 sed -E '0,/"feasible":true/s/"feasible":true.*"seconds":/"feasible":false,"seconds":/' whole.jsonl | sed -E '/"feasible":false,"seconds":/s/\}$/,"error":"exit code 1"}/' >failed.jsonl
 [ "$(grep -c '"error":"exit code 1"' failed.jsonl)" = 1 ] || fail "no cell was made to fail"
 "$SLUICE" sweep "${grid[@]}" --out failed.jsonl --csv failed.csv --quiet >failed.log
-grep -q "; 1 done in" failed.log || fail "a failed cell is not done again: $(head -1 failed.log)"
+grep -q "; 1 done in" failed.log || fail "a failed cell is not recomputed: $(head -1 failed.log)"
 cmp <(grep -o '^.*: .* do not' whole.log) <(grep -o '^.*: .* do not' failed.log) || fail "the failed cell is still counted: $(head -1 failed.log)"
 [ "$(wc -l <failed.csv)" = $((cells + 1)) ] && ! grep -q "exit code 1" failed.csv || fail "the failed cell is still shown"
 

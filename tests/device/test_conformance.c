@@ -146,7 +146,7 @@ static void check_elements(const specimen *s, int k, const sl_operand *got, cons
 }
 
 /* What came back lies in `staging`; `t` still points to where it ran. */
-static void judge(specimen *s, test_launch *t, const char *who)
+static void check_op_case(specimen *s, test_launch *t, const char *who)
 {
     const sl_op_def *def = sl_op(s->op);
     int bf16 = s->want.launch.in[0].type.dtype == SL_BF16;
@@ -168,7 +168,7 @@ static void judge(specimen *s, test_launch *t, const char *who)
         check_elements(s, k, got, who);
         bits = sl_hash64(got->data, sl_type_bytes(&want->type), bits);
     }
-    bool any = s->op == SL_OP_ATTENTION_BWD && sl_attention_attrs(&s->want.launch.attrs)->any_order;
+    bool any = s->op == SL_OP_ATTENTION_BWD && sl_attention_attrs(&s->want.launch.attrs)->nondeterministic;
     CHECK_MSG(any || !s->bits || s->bits == bits, "%s: %s %s: other bits than the first run of this contender", who,
               def->name, s->op_case->name);
     s->bits = bits;
@@ -208,7 +208,7 @@ static void run_on_device(sl_device *device, sl_stream stream, specimen *s, size
     CHECK_OK(class->read(device, tier, staging, base, t.bytes));
     CHECK_MSG(span.end >= span.start && span.start >= 0, "%s: %s: ran from %g to %g", who, sl_op(s->op)->name,
               span.start, span.end);
-    judge(s, &t, who);
+    check_op_case(s, &t, who);
 }
 
 /* Whether the kernel takes less workspace when asked to. */
@@ -222,10 +222,10 @@ static bool is_elastic(sl_device *device, const specimen *s)
 }
 
 /* `s`, a backward that makes its forward's value again: in the place of its first input, against the forward itself. */
-static void check_made_again(sl_device *device, const specimen *s, const char *who)
+static void check_rematerialize(sl_device *device, const specimen *s, const char *who)
 {
     const sl_device_class *class = device->class;
-    const int k = sl_op(s->op)->makes_again;
+    const int k = sl_op(s->op)->rematerialized_out;
     test_launch t = {0};
     sl_span span;
     REQUIRE(s->op == SL_OP_SWIGLU_BWD);
@@ -271,8 +271,8 @@ static bool conform_device(const char *name, int threads)
         run_on_device(device, SL_STREAM_COMPUTE, s, SHIFT, 0x3c, 0, who);
         if (is_elastic(device, s))
             run_on_device(device, SL_STREAM_COMPUTE, s, 0, 0x3c, 1, who);
-        if (sl_op(s->op)->makes_again && s->op_case->optional_out)
-            check_made_again(device, s, who);
+        if (sl_op(s->op)->rematerialized_out && s->op_case->optional_out)
+            check_rematerialize(device, s, who);
         if (runs_on_host(s->op))
             run_on_device(device, SL_STREAM_HOST, s, 0, 0x3c, 0, who);
     }
@@ -331,7 +331,7 @@ static void run_kernel(const sl_cpu_kernel *kernel, sl_pool *pool, int threads, 
     test_layout(&t, workspace, staging + shift);
     kernel->run(&t.launch, pool);
     memmove(staging, staging + shift, t.bytes);
-    judge(s, &t, who);
+    check_op_case(s, &t, who);
 }
 
 static void conform_kernel(const sl_cpu_kernel *kernel)

@@ -147,9 +147,9 @@ TEST(far_keys)
     test_launch want = {0}, got = {0};
     test_prepare(&want, SL_OP_ATTENTION_BWD, &slice, 5);
     sl_op(SL_OP_ATTENTION_BWD)->reference(&want.launch);
-    for (int any_order = 0; any_order <= 1; any_order++) {
+    for (int nondeterministic = 0; nondeterministic <= 1; nondeterministic++) {
         test_prepare(&got, SL_OP_ATTENTION_BWD, &slice, 5);
-        sl_attention_set(&got.launch.attrs)->any_order = any_order;
+        sl_attention_set(&got.launch.attrs)->nondeterministic = nondeterministic;
         run(&got, got.launch);
         check("dq of a far slice", FAR_DIM, &got.launch.out[0], &want.launch.out[0], tolerance);
         check("dkv of a far slice", FAR_DIM, &got.launch.out[1], &want.launch.out[1], tolerance);

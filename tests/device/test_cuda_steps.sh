@@ -70,7 +70,7 @@ for mode in eager late; do
     STAND_IN=$mode SLUICE_TEST_DEVICE=cuda "$build/tests/test_device_error" on_a_gpu > "$dir/error.out" 2>&1 || { fail "errors, $mode:"; tail -n 12 "$dir/error.out"; }
 done
 grep -q "issued when this or an earlier command of the step had failed, SLUICE_CUDA_SYNC=1 tells which: " "$dir/error.out" ||
-    fail "late: the message does not say that an earlier command may be to blame"
+    fail "late: the message does not say that an earlier command may be the cause"
 
 # A NaN: the step is run again command by command.
 train nan --steps 5 --lr 1e10 --warmup 0 --schedule constant && fail "nan: there was none"

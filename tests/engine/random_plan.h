@@ -1,7 +1,7 @@
 /* Correct plans by dice: a planner without sense, to try the engine and the devices with everything a plan may contain, and
  * with dependencies of which each one is a real conflict.
  *
- * Tasks are taken in order. What a task reads is fetched or recomputed, room is made by writing out, dropping or forgetting
+ * Tasks are taken in order. What a task reads is fetched or recomputed, space is made by writing out, dropping or forgetting
  * random objects, addresses are random. An action depends on whoever wrote what it reads, on whoever used what it overwrites, and
  * on whoever used the memory its new places lie on. */
 #ifndef SL_TESTS_RANDOM_PLAN_H
@@ -16,7 +16,7 @@ typedef struct test_place {
     int32_t writer;     /* action that filled it last; -1: it was there before the step */
     int32_t users[200]; /* every action that touched it */
     int32_t n_users;
-    bool live, valid, home;
+    bool live, valid, placement;
     int32_t pins;
 } test_place;
 
@@ -49,28 +49,28 @@ static inline void test_used_by(test_planner *q, int32_t place, int32_t action)
     test_place *info = &q->info[place];
     REQUIRE(info->n_users < (int32_t) SL_COUNT(info->users));
     info->users[info->n_users++] = action;
-    q->plan->places[place].last = SL_MAX(q->plan->places[place].last, action);
+    q->plan->allocations[place].last = SL_MAX(q->plan->allocations[place].last, action);
 }
 
-static inline bool test_overlap(const sl_place *a, const sl_place *b)
+static inline bool test_overlap(const sl_allocation *a, const sl_allocation *b)
 {
     return a->tier == b->tier && a->address < b->address + b->bytes && b->address < a->address + a->bytes;
 }
 
-static inline bool test_fits(const test_planner *q, const sl_place *place)
+static inline bool test_fits(const test_planner *q, const sl_allocation *place)
 {
     if (place->address + place->bytes > q->arena[place->tier])
         return false;
-    for (int32_t i = 0; i < q->plan->n_places; i++)
-        if (q->info[i].live && test_overlap(place, &q->plan->places[i]))
+    for (int32_t i = 0; i < q->plan->n_allocations; i++)
+        if (q->info[i].live && test_overlap(place, &q->plan->allocations[i]))
             return false;
     return true;
 }
 
 static inline int32_t test_find(const test_planner *q, int32_t object, sl_tier tier)
 {
-    for (int32_t i = 0; i < q->plan->n_places; i++)
-        if (q->info[i].live && q->plan->places[i].object == object && q->plan->places[i].tier == tier)
+    for (int32_t i = 0; i < q->plan->n_allocations; i++)
+        if (q->info[i].live && q->plan->allocations[i].object == object && q->plan->allocations[i].tier == tier)
             return i;
     return -1;
 }
@@ -95,28 +95,29 @@ static inline int32_t test_new_action(test_planner *q, sl_action_kind kind, sl_s
     return plan->n_actions++;
 }
 
-static inline void test_make_room(test_planner *q, sl_tier tier);
+static inline void test_make_space(test_planner *q, sl_tier tier);
 
 /* New memory; no action has it yet. */
 static inline int32_t test_allocate(test_planner *q, int32_t object, sl_tier tier, size_t bytes)
 {
     sl_plan *plan = q->plan;
-    REQUIRE(plan->n_places < TEST_PLACES);
+    REQUIRE(plan->n_allocations < TEST_PLACES);
     for (int tries = 0; tries < 500 && !q->failed; tries++) {
-        sl_place place = {.object = object, .tier = tier, .bytes = bytes, .first = -1, .last = -1};
+        sl_allocation place = {.object = object, .tier = tier, .bytes = bytes, .first = -1, .last = -1};
         size_t slots = q->arena[tier] / SL_ALIGN;
         place.address = (size_t) test_draw(&q->rng, (int32_t) slots) * SL_ALIGN;
         if (test_draw(&q->rng, 2)) /* behind some other place, to pack tighter */
-            place.address = plan->n_places == 0 ? 0 : plan->places[test_draw(&q->rng, plan->n_places)].address;
+            place.address =
+                plan->n_allocations == 0 ? 0 : plan->allocations[test_draw(&q->rng, plan->n_allocations)].address;
         if (tries > 20)
             place.address = (size_t) (tries - 20) % slots * SL_ALIGN;
         if (test_fits(q, &place)) {
-            plan->places[plan->n_places] = place;
-            q->info[plan->n_places] = (test_place){.writer = -1, .live = true};
-            return plan->n_places++;
+            plan->allocations[plan->n_allocations] = place;
+            q->info[plan->n_allocations] = (test_place){.writer = -1, .live = true};
+            return plan->n_allocations++;
         }
         if (tries % 40 == 39)
-            test_make_room(q, tier);
+            test_make_space(q, tier);
     }
     q->failed = true;
     return -1;
@@ -125,11 +126,11 @@ static inline int32_t test_allocate(test_planner *q, int32_t object, sl_tier tie
 /* `action` writes into `place` for the first time: after everyone who ever used the memory below it. */
 static inline void test_fill(test_planner *q, int32_t place, int32_t action)
 {
-    for (int32_t i = 0; i < q->plan->n_places; i++)
-        if (i != place && test_overlap(&q->plan->places[i], &q->plan->places[place]))
+    for (int32_t i = 0; i < q->plan->n_allocations; i++)
+        if (i != place && test_overlap(&q->plan->allocations[i], &q->plan->allocations[place]))
             for (int32_t u = 0; u < q->info[i].n_users; u++)
                 test_depend(q, action, q->info[i].users[u]);
-    q->plan->places[place].first = action;
+    q->plan->allocations[place].first = action;
 }
 
 static inline void test_read(test_planner *q, int32_t place, int32_t action)
@@ -143,7 +144,7 @@ static inline void test_overwrite(test_planner *q, int32_t place, int32_t action
 {
     for (int32_t u = 0; u < q->info[place].n_users; u++)
         test_depend(q, action, q->info[place].users[u]);
-    if (q->info[place].n_users == 0 && !q->info[place].home)
+    if (q->info[place].n_users == 0 && !q->info[place].placement)
         test_fill(q, place, action);
     test_used_by(q, place, action);
     q->info[place].writer = action;
@@ -152,16 +153,16 @@ static inline void test_overwrite(test_planner *q, int32_t place, int32_t action
 
 static inline void test_copy(test_planner *q, int32_t from, int32_t to)
 {
-    sl_tier tier = q->plan->places[to].tier;
+    sl_tier tier = q->plan->allocations[to].tier;
     int32_t action = test_new_action(q, SL_ACTION_COPY, tier == SL_TIER_DEVICE ? SL_STREAM_IN : SL_STREAM_OUT);
     sl_action *a = &q->plan->actions[action];
-    a->object = q->plan->places[from].object;
+    a->object = q->plan->allocations[from].object;
     a->from = from, a->to = to;
     test_read(q, from, action);
     test_overwrite(q, to, action);
 }
 
-/* Can the object be made again from things that do not change? */
+/* Can the object be rematerialized from things that do not change? */
 static inline bool test_can_recompute(const test_planner *q, int32_t object)
 {
     const sl_object *o = &q->p->objects[object];
@@ -176,13 +177,13 @@ static inline bool test_can_recompute(const test_planner *q, int32_t object)
 }
 
 /* Frees one random place of the tier that nothing pins, if there is one. */
-static inline void test_make_room(test_planner *q, sl_tier tier)
+static inline void test_make_space(test_planner *q, sl_tier tier)
 {
     for (int tries = 0; tries < 50; tries++) {
-        int32_t place = test_draw(&q->rng, q->plan->n_places);
+        int32_t place = test_draw(&q->rng, q->plan->n_allocations);
         test_place *info = &q->info[place];
-        const sl_place *at = &q->plan->places[place];
-        if (!info->live || info->home || info->pins || at->tier != tier || at->object < 0)
+        const sl_allocation *at = &q->plan->allocations[place];
+        if (!info->live || info->placement || info->pins || at->tier != tier || at->object < 0)
             continue;
         sl_tier other = tier == SL_TIER_DEVICE ? SL_TIER_HOST : SL_TIER_DEVICE;
         int32_t copy = test_find(q, at->object, other);
@@ -256,9 +257,9 @@ static inline void test_plan_task(test_planner *q, int32_t t, sl_stream stream, 
         return;
     int32_t action = test_new_action(q, SL_ACTION_TASK, stream);
     sl_action *a = &q->plan->actions[action];
-    a->task = t, a->recompute = recompute, a->workspace = workspace, a->first_use = q->plan->n_use_places;
+    a->task = t, a->recompute = recompute, a->workspace = workspace, a->first_use = q->plan->n_use_allocations;
     for (int i = 0; i < SL_MAX_IN + SL_MAX_OUT; i++) {
-        q->plan->use_places[q->plan->n_use_places++] = places[i];
+        q->plan->use_allocations[q->plan->n_use_allocations++] = places[i];
         if (places[i] < 0)
             continue;
         if (i < SL_MAX_IN) {
@@ -267,7 +268,7 @@ static inline void test_plan_task(test_planner *q, int32_t t, sl_stream stream, 
             test_overwrite(q, places[i], action);
             sl_tier other = tier == SL_TIER_DEVICE ? SL_TIER_HOST : SL_TIER_DEVICE;
             int32_t stale = test_find(q, task->out[i - SL_MAX_IN].object, other);
-            if (stale >= 0 && q->info[stale].home)
+            if (stale >= 0 && q->info[stale].placement)
                 q->info[stale].valid = false;
             else if (stale >= 0)
                 test_release(q, stale);
@@ -284,9 +285,9 @@ static inline void test_plan_task(test_planner *q, int32_t t, sl_stream stream, 
 /* Not every object is needed to the end. */
 static inline void test_forget(test_planner *q, int32_t done)
 {
-    for (int32_t i = 0; i < q->plan->n_places; i++) {
-        const sl_place *place = &q->plan->places[i];
-        if (!q->info[i].live || q->info[i].home || place->object < 0 || q->p->objects[place->object].persistent)
+    for (int32_t i = 0; i < q->plan->n_allocations; i++) {
+        const sl_allocation *place = &q->plan->allocations[i];
+        if (!q->info[i].live || q->info[i].placement || place->object < 0 || q->p->objects[place->object].persistent)
             continue;
         bool needed = q->p->objects[place->object].class == SL_CLASS_RESULT;
         for (int32_t t = done + 1; t < q->p->n_tasks && !needed; t++)
@@ -299,25 +300,25 @@ static inline void test_forget(test_planner *q, int32_t done)
     }
 }
 
-static inline void test_plan_homes(test_planner *q)
+static inline void test_plan_placements(test_planner *q)
 {
     for (int32_t o = 0; o < q->p->n_objects; o++) {
         const sl_object *object = &q->p->objects[o];
         bool fixed = object->class == SL_CLASS_DATA || object->class == SL_CLASS_RESULT;
-        q->plan->home[o] = -1;
+        q->plan->placement[o] = -1;
         if (!object->persistent && !fixed)
             continue;
         int32_t place =
             test_allocate(q, o, !fixed && test_draw(&q->rng, 3) == 0 ? SL_TIER_DEVICE : SL_TIER_HOST, object->bytes);
         if (place < 0)
             return;
-        q->info[place].home = true;
+        q->info[place].placement = true;
         q->info[place].valid = object->class != SL_CLASS_RESULT;
-        q->plan->home[o] = place;
+        q->plan->placement[o] = place;
     }
 }
 
-/* NULL: the dice found no room; try more. */
+/* NULL: the dice found no space; try more. */
 static inline sl_plan *test_random_plan(const sl_program *p, sl_device *device, uint64_t seed,
                                         const size_t arena[SL_TIER_COUNT])
 {
@@ -327,29 +328,29 @@ static inline sl_plan *test_random_plan(const sl_program *p, sl_device *device, 
     CHECK_OK(sl_region_create(&region));
     CHECK_OK(sl_region_alloc(region, &plan, 1, sizeof *plan));
     plan->region = region;
-    CHECK_OK(sl_region_alloc(region, &plan->places, TEST_PLACES, sizeof *plan->places));
+    CHECK_OK(sl_region_alloc(region, &plan->allocations, TEST_PLACES, sizeof *plan->allocations));
     CHECK_OK(sl_region_alloc(region, &plan->actions, TEST_ACTIONS, sizeof *plan->actions));
     CHECK_OK(sl_region_alloc(region, &plan->deps, TEST_DEPS, sizeof *plan->deps));
-    CHECK_OK(
-        sl_region_alloc(region, &plan->use_places, TEST_ACTIONS * (SL_MAX_IN + SL_MAX_OUT), sizeof *plan->use_places));
-    CHECK_OK(sl_region_alloc(region, &plan->home, p->n_objects, sizeof *plan->home));
+    CHECK_OK(sl_region_alloc(region, &plan->use_allocations, TEST_ACTIONS * (SL_MAX_IN + SL_MAX_OUT),
+                             sizeof *plan->use_allocations));
+    CHECK_OK(sl_region_alloc(region, &plan->placement, p->n_objects, sizeof *plan->placement));
     CHECK_OK(sl_alloc(&q.info, TEST_PLACES, sizeof *q.info));
     q.plan = plan;
-    test_plan_homes(&q);
+    test_plan_placements(&q);
     for (int32_t t = 0; t < p->n_tasks && !q.failed; t++) {
         bool on_host = p->tasks[t].host_allowed && test_draw(&q.rng, 2);
         test_plan_task(&q, t, on_host ? SL_STREAM_HOST : SL_STREAM_COMPUTE, false);
         test_forget(&q, t);
         if (test_draw(&q.rng, 4) == 0)
-            test_make_room(&q, SL_TIER_DEVICE);
+            test_make_space(&q, SL_TIER_DEVICE);
     }
     for (int32_t o = 0; o < p->n_objects && !q.failed; o++)
-        if (plan->home[o] >= 0 && !q.info[plan->home[o]].valid)
-            test_ensure(&q, o, plan->places[plan->home[o]].tier);
+        if (plan->placement[o] >= 0 && !q.info[plan->placement[o]].valid)
+            test_ensure(&q, o, plan->allocations[plan->placement[o]].tier);
     sl_free(q.info);
     for (int32_t o = 0; o < p->n_objects; o++)
-        if (!q.failed && plan->home[o] >= 0)
-            plan->places[plan->home[o]].last = plan->n_actions;
+        if (!q.failed && plan->placement[o] >= 0)
+            plan->allocations[plan->placement[o]].last = plan->n_actions;
     if (!q.failed)
         return plan;
     sl_region_destroy(region);

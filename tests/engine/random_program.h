@@ -51,7 +51,8 @@ static inline sl_task *test_task(sl_program *p, sl_op_id op, sl_phase phase, int
     sl_task *task = &p->tasks[p->n_tasks];
     const char *name;
     CHECK_OK(sl_region_printf(p->region, &name, "t%d", p->n_tasks));
-    *task = (sl_task){.op = op, .name = name, .phase = phase, .block = 0, .chunk = -1, .round = 0, .kind = p->n_tasks};
+    *task =
+        (sl_task){.op = op, .name = name, .phase = phase, .block = 0, .chunk = -1, .round = 0, .signature = p->n_tasks};
     for (int i = 0; i < SL_MAX_IN; i++)
         task->in[i].object = -1;
     for (int k = 0; k < SL_MAX_OUT; k++)
@@ -68,7 +69,7 @@ static inline sl_task *test_task(sl_program *p, sl_op_id op, sl_phase phase, int
 
 static inline void test_finish_kinds(sl_program *p)
 {
-    CHECK_OK(sl_region_alloc(p->region, &p->kinds, p->n_tasks, sizeof *p->kinds));
+    CHECK_OK(sl_region_alloc(p->region, &p->signatures, p->n_tasks, sizeof *p->signatures));
     for (int32_t t = 0; t < p->n_tasks; t++) {
         const sl_task *task = &p->tasks[t];
         sl_launch launch = {.op = task->op, .attrs = task->attrs, .accumulate = task->accumulate};
@@ -76,11 +77,11 @@ static inline void test_finish_kinds(sl_program *p)
             launch.in[i].type = task->in[i].type;
         for (int k = 0; k < SL_MAX_OUT; k++)
             launch.out[k].type = task->out[k].type;
-        p->kinds[t] = (sl_task_kind){.example = t, .count = 1};
-        sl_op(task->op)->work(&launch, &p->kinds[t].work);
-        p->flops += p->kinds[t].work.flops;
+        p->signatures[t] = (sl_task_signature){.example = t, .count = 1};
+        sl_op(task->op)->work(&launch, &p->signatures[t].work);
+        p->flops += p->signatures[t].work.flops;
     }
-    p->n_kinds = p->n_tasks;
+    p->n_signatures = p->n_tasks;
 }
 
 static inline sl_program *test_program_begin(void)

@@ -9,17 +9,17 @@ enum { N = TEST_SIDE * TEST_SIDE, BYTES = N * 4 };
 typedef struct fixture {
     sl_program *p;
     int32_t x, param, h, g, r;
-    sl_place places[12];
+    sl_allocation allocations[12];
     sl_action actions[12];
-    int32_t deps[16], uses[8 * (SL_MAX_IN + SL_MAX_OUT)], home[8];
+    int32_t deps[16], uses[8 * (SL_MAX_IN + SL_MAX_OUT)], placement[8];
     sl_plan plan;
 } fixture;
 
 static int32_t add_place(fixture *f, int32_t object, sl_tier tier, int block)
 {
-    f->places[f->plan.n_places] =
-        (sl_place){.object = object, .tier = tier, .address = (size_t) block * BYTES, .bytes = BYTES};
-    return f->plan.n_places++;
+    f->allocations[f->plan.n_allocations] =
+        (sl_allocation){.object = object, .tier = tier, .address = (size_t) block * BYTES, .bytes = BYTES};
+    return f->plan.n_allocations++;
 }
 
 static sl_action *add_action(fixture *f, sl_action_kind kind, sl_stream stream, int32_t dep)
@@ -37,19 +37,19 @@ static sl_action *add_action(fixture *f, sl_action_kind kind, sl_stream stream, 
 static void add_copy(fixture *f, sl_stream stream, int32_t from, int32_t to, int32_t dep)
 {
     sl_action *a = add_action(f, SL_ACTION_COPY, stream, dep);
-    a->object = f->places[from].object;
+    a->object = f->allocations[from].object;
     a->from = from, a->to = to;
 }
 
 static void add_task(fixture *f, int32_t task, int32_t in0, int32_t in1, int32_t out, int32_t workspace, int32_t dep)
 {
     sl_action *a = add_action(f, SL_ACTION_TASK, SL_STREAM_COMPUTE, dep);
-    a->task = task, a->workspace = workspace, a->first_use = f->plan.n_use_places;
-    int32_t *uses = &f->uses[f->plan.n_use_places];
+    a->task = task, a->workspace = workspace, a->first_use = f->plan.n_use_allocations;
+    int32_t *uses = &f->uses[f->plan.n_use_allocations];
     for (int i = 0; i < SL_MAX_IN + SL_MAX_OUT; i++)
         uses[i] = -1;
     uses[0] = in0, uses[1] = in1, uses[SL_MAX_IN] = out;
-    f->plan.n_use_places += SL_MAX_IN + SL_MAX_OUT;
+    f->plan.n_use_allocations += SL_MAX_IN + SL_MAX_OUT;
 }
 
 /* Blocks of the device arena: 0 x, 1 h (recomputed once), 2 g, 3 r, 4 p, 6.. workspace; of the host's: 0 x, 1 r. */
@@ -69,8 +69,11 @@ static void build(fixture *f, sl_device *device)
     test_task(p, SL_OP_SCALE, SL_PHASE_BACKWARD, f->g, -1, f->r);
     test_task(p, SL_OP_SCALE, SL_PHASE_OPTIMIZER, f->g, -1, f->param)->accumulate = 1;
     test_finish_kinds(p);
-    f->plan =
-        (sl_plan){.places = f->places, .actions = f->actions, .deps = f->deps, .use_places = f->uses, .home = f->home};
+    f->plan = (sl_plan){.allocations = f->allocations,
+                        .actions = f->actions,
+                        .deps = f->deps,
+                        .use_allocations = f->uses,
+                        .placement = f->placement};
     sl_launch launch = {.op = SL_OP_MATMUL};
     launch.in[0].type = launch.in[1].type = launch.out[0].type = sl_type_2d(SL_F32, TEST_SIDE, TEST_SIDE);
     size_t bytes = device->class->workspace(device, &launch, SL_STREAM_COMPUTE);
@@ -80,10 +83,10 @@ static void build(fixture *f, sl_device *device)
     int32_t q = add_place(f, f->param, SL_TIER_DEVICE, 4), w = -1;
     if (bytes) {
         w = add_place(f, -1, SL_TIER_DEVICE, WORKSPACE_BLOCK);
-        f->places[w].bytes = bytes;
+        f->allocations[w].bytes = bytes;
     }
-    int32_t homes[] = {hx, q, -1, -1, hr};
-    memcpy(f->home, homes, sizeof homes);
+    int32_t placements[] = {hx, q, -1, -1, hr};
+    memcpy(f->placement, placements, sizeof placements);
     add_copy(f, SL_STREAM_IN, hx, x, -1); /* 0 */
     add_task(f, 0, x, x, h, w, 0);        /* 1 */
     add_task(f, 0, x, x, h, w, -1);       /* 2: h once more */
@@ -167,7 +170,7 @@ TEST(what_happened_is_told)
     double last = SL_MAX(spans[5].end, spans[6].end);
     CHECK(s.step_s == last && s.tokens_per_s == 100 / last);
     CHECK(s.h2d_bytes == BYTES && s.d2h_bytes == BYTES);
-    double matmul = f.p->kinds[0].work.flops;
+    double matmul = f.p->signatures[0].work.flops;
     CHECK(fabs(s.recompute_fraction - matmul / f.p->flops) < 1e-12 && s.recompute_fraction > 0.5);
     CHECK(s.hfu > s.mfu && s.mfu > 0 && fabs(s.mfu - f.p->flops / s.step_s / 1e9) < 1e-9);
     CHECK(s.busy_s[SL_STREAM_COMPUTE] > 0 && s.busy_s[SL_STREAM_HOST] == 0);
@@ -175,11 +178,12 @@ TEST(what_happened_is_told)
     /* Only the copy out that follows the last task is waited for. */
     double tail = spans[6].end - fmax(spans[5].end, spans[6].start);
     CHECK_NEAR(s.wait_out_s, fmax(tail, 0), 1e-12);
-    size_t top = f.plan.n_places == 8 ? WORKSPACE_BLOCK * BYTES + f.places[7].bytes : DEVICE_BLOCKS * BYTES;
+    size_t top = f.plan.n_allocations == 8 ? WORKSPACE_BLOCK * BYTES + f.allocations[7].bytes : DEVICE_BLOCKS * BYTES;
     CHECK_U64(sl_engine_peak_bytes(engine, SL_TIER_DEVICE), top);
     CHECK_U64(sl_engine_peak_bytes(engine, SL_TIER_HOST), 2 * BYTES);
-    CHECK_U64(engine->items[1].top[SL_TIER_DEVICE], f.plan.n_places == 8 ? top : 2 * BYTES); /* with its workspace */
-    CHECK_U64(engine->items[3].top[SL_TIER_DEVICE], 5 * BYTES);                              /* without */
+    CHECK_U64(engine->items[1].top[SL_TIER_DEVICE],
+              f.plan.n_allocations == 8 ? top : 2 * BYTES);     /* with its workspace */
+    CHECK_U64(engine->items[3].top[SL_TIER_DEVICE], 5 * BYTES); /* without */
     CHECK_U64(s.peak_bytes[SL_TIER_HOST], 2 * BYTES);
     sl_engine_destroy(engine);
     test_program_destroy(f.p);
@@ -268,7 +272,7 @@ TEST(broken_plans_are_refused)
             f.uses[f.actions[3].first_use] = 0; /* of another object */
             break;
         case 2:
-            f.places[4].bytes = BYTES - 4;
+            f.allocations[4].bytes = BYTES - 4;
             break;
         case 3:
             f.deps[f.actions[1].first_dep] = 5; /* depends on what comes later */
@@ -277,13 +281,13 @@ TEST(broken_plans_are_refused)
             f.actions[6].to = 100;
             break;
         case 5:
-            f.places[1].bytes = 2 * BYTES; /* a copy between places of different sizes */
+            f.allocations[1].bytes = 2 * BYTES; /* a copy between places of different sizes */
             break;
         case 6:
             f.actions[6].from = -1;
             break;
         case 7:
-            f.uses[f.actions[3].first_use + SL_MAX_IN] = f.plan.n_places; /* an output */
+            f.uses[f.actions[3].first_use + SL_MAX_IN] = f.plan.n_allocations; /* an output */
             break;
         case 8:
             f.actions[4].workspace = 2; /* not a place for a workspace */
@@ -305,7 +309,7 @@ TEST(an_issue_error_ends_the_step_cleanly)
     fixture f;
     sl_engine *engine;
     build(&f, device);
-    f.places[5].address = 16 << 20; /* r lies beyond the arena */
+    f.allocations[5].address = 16 << 20; /* r lies beyond the arena */
     CHECK_OK(sl_engine_create(device, f.p, &f.plan, &engine));
     write_all(engine, &f);
     CHECK_FAILS(sl_engine_step(engine), SL_E_INTERNAL);

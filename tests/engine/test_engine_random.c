@@ -106,8 +106,8 @@ static bool is_implied(const sl_plan *plan, int32_t action, int32_t skip, bool *
 /* Marks the actions whose work matters to what outlives the step. A random planner writes out much that nobody reads. */
 static void mark_useful(const sl_program *p, const sl_plan *plan, bool *useful, bool *needed)
 {
-    for (int32_t i = 0; i < plan->n_places; i++)
-        needed[i] = plan->places[i].object >= 0 && plan->home[plan->places[i].object] == i;
+    for (int32_t i = 0; i < plan->n_allocations; i++)
+        needed[i] = plan->allocations[i].object >= 0 && plan->placement[plan->allocations[i].object] == i;
     for (int32_t i = plan->n_actions - 1; i >= 0; i--) {
         const sl_action *a = &plan->actions[i];
         if (a->kind == SL_ACTION_COPY) {
@@ -116,10 +116,10 @@ static void mark_useful(const sl_program *p, const sl_plan *plan, bool *useful, 
             needed[a->from] |= useful[i];
             continue;
         }
-        const int32_t *places = &plan->use_places[a->first_use];
+        const int32_t *places = &plan->use_allocations[a->first_use];
         int32_t out = places[SL_MAX_IN];
         useful[i] = needed[out];
-        if (p->objects[plan->places[out].object].producer == a->task)
+        if (p->objects[plan->allocations[out].object].producer == a->task)
             needed[out] = false;
         for (int k = 0; k < SL_MAX_IN; k++)
             if (places[k] >= 0)
@@ -145,7 +145,7 @@ static void remove_each_dependency(const sl_program *p, sl_plan *plan, const siz
     int before = *removed, proved = 0;
     test_reference want = reference(p, run_sim);
     CHECK_OK(sl_alloc(&useful, plan->n_actions, sizeof *useful));
-    CHECK_OK(sl_alloc(&needed, plan->n_places, sizeof *needed));
+    CHECK_OK(sl_alloc(&needed, plan->n_allocations, sizeof *needed));
     CHECK_OK(sl_alloc(&reached, plan->n_actions, sizeof *reached));
     CHECK_OK(sl_alloc(&stack, plan->n_deps + plan->n_actions, sizeof *stack));
     mark_useful(p, plan, useful, needed);

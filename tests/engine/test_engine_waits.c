@@ -9,7 +9,7 @@ enum { COMPUTE = SL_STREAM_COMPUTE, IN = SL_STREAM_IN, OUT = SL_STREAM_OUT, HOST
 typedef struct step {
     sl_program program;
     sl_task task;
-    sl_task_kind kind;
+    sl_task_signature kind;
     sl_object object;
     sl_action actions[8];
     sl_span spans[8];
@@ -35,7 +35,7 @@ static void add(step *s, int stream, double start, double end, int32_t dep, int3
 static sl_summary summary_of(step *s)
 {
     sl_summary summary;
-    s->program = (sl_program){.tasks = &s->task, .kinds = &s->kind, .objects = &s->object, .tokens = 30};
+    s->program = (sl_program){.tasks = &s->task, .signatures = &s->kind, .objects = &s->object, .tokens = 30};
     s->object.bytes = 100;
     s->plan.actions = s->actions;
     s->plan.deps = s->deps;

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "core/mem.h"
+#include "cost/internal.h"
 #include "fuzz/fuzz.h"
-#include "plan/measure.h"
 
 const char *const sl_fuzz_dictionary[] = {"{\"device\":\"cpu\",",
                                           "\"threads\":2,",

@@ -307,12 +307,12 @@ TEST(biases_are_summed_alone)
 
 /* down(swiglu(x)): the gradient of down's weights comes behind swiglu's backward and reads what that makes, which lies where swiglu's
  * gradient was, also where that is a sum; but not where nobody would read it, nor where what else it reads, or what it writes, is added to meanwhile. */
-TEST(made_again_in_place)
+TEST(rematerialize_in_place)
 {
     enum { ALONE, SUM, UNREAD, ADDED_TO, TWICE, WAYS };
     for (int way = 0; way < WAYS; way++) {
         sl_graph *graph;
-        sl_graph_config config = {.tokens = 4, .max_segments = 2, .training = true, .made_again = true};
+        sl_graph_config config = {.tokens = 4, .max_segments = 2, .training = true, .rematerialize = true};
         CHECK_OK(sl_graph_create(&config, &graph));
         sl_value x = embedded(graph, 16);
         CHECK_OK(sl_graph_begin_block(graph, "layer"));
@@ -403,7 +403,7 @@ int main(int argc, char **argv)
     RUN(biases_are_summed_last);
     RUN(biases_are_summed_before);
     RUN(biases_are_summed_alone);
-    RUN(made_again_in_place);
+    RUN(rematerialize_in_place);
     RUN(blocks);
     RUN(wrong_models);
     return test_end();

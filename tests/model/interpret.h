@@ -82,8 +82,8 @@ static inline interpreter interpret_create(sl_model *model, const sl_program_con
     it.memory = calloc((size_t) it.program->n_objects, sizeof *it.memory);
     for (int32_t i = 0; i < it.program->n_objects; i++)
         it.memory[i] = interpret_alloc(it.program->objects[i].bytes);
-    for (int32_t kind = 0; kind < it.program->n_kinds; kind++) {
-        sl_launch launch = interpret_launch(&it, &it.program->tasks[it.program->kinds[kind].example]);
+    for (int32_t kind = 0; kind < it.program->n_signatures; kind++) {
+        sl_launch launch = interpret_launch(&it, &it.program->tasks[it.program->signatures[kind].example]);
         it.workspace_bytes = SL_MAX(it.workspace_bytes, interpret_workspace(&it, &launch));
     }
     it.workspace = aligned_alloc(256, SL_ROUND_UP(it.workspace_bytes + 1, 256));

@@ -1,5 +1,5 @@
 /* Whole tiny models: gradients against finite differences (dropout included), bit-equal gradients however chunks are grouped
- * into rounds and whether values are kept or made again, slices against whole sequences, validation against training loss. */
+ * into rounds and whether values are kept or rematerialized, slices against whole sequences, validation against training loss. */
 #include "model/interpret.h"
 
 enum { SEQLEN = 12, SEQUENCES = 4 };
@@ -146,16 +146,16 @@ TEST(rounds_change_no_bit)
 }
 
 /* What backwards make again has the bits that were kept. */
-static void check_made_again(sl_model model, int64_t chunk_tokens, sl_precision precision)
+static void check_rematerialize(sl_model model, int64_t chunk_tokens, sl_precision precision)
 {
     sl_program_config config = interpret_config(SEQLEN, SEQUENCES, chunk_tokens, precision);
     interpreter kept = start(&model, config);
-    config.made_again = true;
+    config.rematerialize = true;
     interpreter made = start(&model, config);
     CHECK(made.program->n_tasks == kept.program->n_tasks);
     interpret_step(&kept, false);
     interpret_step(&made, false);
-    check_equal_gradients(&kept, &made, "made again");
+    check_equal_gradients(&kept, &made, "rematerialized");
     int32_t read_late = 0, asked = 0;
     for (int32_t t = 0; t < made.program->n_tasks; t++) {
         const sl_task *task = &made.program->tasks[t];
@@ -171,14 +171,14 @@ static void check_made_again(sl_model model, int64_t chunk_tokens, sl_precision 
     interpret_destroy(&made);
 }
 
-TEST(made_again_changes_no_bit)
+TEST(rematerialization_changes_no_bit)
 {
     sl_isa best;
     CHECK_OK(sl_isa_detect(&best));
     for (interpret_isa = -1; interpret_isa <= (int) best; interpret_isa++)
         for (int precision = SL_PRECISION_F32; precision <= SL_PRECISION_BF16_MASTER; precision++) {
-            check_made_again(tiny_llama(false, SL_ROPE_HALF), SEQLEN, (sl_precision) precision);
-            check_made_again(tiny_llama(true, SL_ROPE_HALF), 5, (sl_precision) precision);
+            check_rematerialize(tiny_llama(false, SL_ROPE_HALF), SEQLEN, (sl_precision) precision);
+            check_rematerialize(tiny_llama(true, SL_ROPE_HALF), 5, (sl_precision) precision);
         }
     interpret_isa = -1;
 }
@@ -271,7 +271,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(finite_differences);
     RUN(rounds_change_no_bit);
-    RUN(made_again_changes_no_bit);
+    RUN(rematerialization_changes_no_bit);
     RUN(slices_agree);
     RUN(segments_are_apart);
     RUN(validation_has_the_training_loss);

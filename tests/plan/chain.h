@@ -23,7 +23,7 @@ typedef struct chain {
 
 /* A plan of fixed form, for the simple ones; boundaries are program tasks (2n of them). */
 typedef struct chain_choice {
-    bool weight_home[CHAIN_MAX], weight_kept[CHAIN_MAX];
+    bool weight_placement[CHAIN_MAX], weight_kept[CHAIN_MAX];
     int weight_first[CHAIN_MAX], weight_again[CHAIN_MAX]; /* fetch issued before this task */
     int act[CHAIN_MAX], act_again[CHAIN_MAX];             /* CHAIN_KEEP, ...; for Ai with a gap: i < n - 1 */
 } chain_choice;
@@ -92,7 +92,7 @@ static inline double chain_time(const chain *c, const chain_choice *x)
     for (int i = 0; i < n; i++) {
         weight_at[i] = act_at[i] = 0;
         act_host[i] = INFINITY;
-        if (x->weight_home[i]) {
+        if (x->weight_placement[i]) {
             chain_event(&mem, 0, c->weight[i]);
             continue;
         }
@@ -131,7 +131,7 @@ static inline double chain_time(const chain *c, const chain_choice *x)
         if (!forward && i > 0 &&
             x->act[i - 1] == CHAIN_DROP) { /* F(i-1) again: needs A(i-2) and W(i-1) on the device */
             int k = i - 1;
-            bool weight_there = x->weight_home[k] || x->weight_kept[k] || x->weight_again[k] <= t;
+            bool weight_there = x->weight_placement[k] || x->weight_kept[k] || x->weight_again[k] <= t;
             bool input_there =
                 k == 0 || x->act[k - 1] == CHAIN_KEEP || (x->act[k - 1] == CHAIN_EVICT && x->act_again[k - 1] <= t);
             if (!weight_there || !input_there)
@@ -162,7 +162,7 @@ static inline double chain_time(const chain *c, const chain_choice *x)
         }
         /* What leaves now: weights between forward and backward, activations after their last use before a gap, all
          * that is dead. */
-        if (!x->weight_home[i] && (!forward || !x->weight_kept[i]))
+        if (!x->weight_placement[i] && (!forward || !x->weight_kept[i]))
             chain_event(&mem, now, -c->weight[i]);
         if (forward && i > 0 && x->act[i - 1] != CHAIN_KEEP)
             chain_event(&mem, x->act[i - 1] == CHAIN_EVICT ? fmax(now, act_host[i - 1]) : now, -c->act[i - 1]);

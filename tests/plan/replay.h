@@ -5,7 +5,7 @@
  *   truth    the program's tasks one after the other on one copy of each object. What a task writes depends on all
  *            bytes it reads, so bytes that differ anywhere differ from there on.
  *   replay   the plan's actions on two arenas. A place that is filled anew begins with bytes nobody ever wrote; every run of a
- *            task must read what it read in the truth, and the homes must end with what the objects end with.
+ *            task must read what it read in the truth, and the placements must end with what the objects end with.
  *   races    two actions on the same bytes, one of them a write, must be ordered by streams and dependencies; then
  *            the order of the list is as good as any.
  */
@@ -160,14 +160,14 @@ static inline int touches(const sl_plan *plan, int32_t action, int32_t out[REPLA
         return n;
     }
     for (int i = 0; i < REPLAY_OPERANDS; i++)
-        if (plan->use_places[a->first_use + i] >= 0)
-            out[n++] = plan->use_places[a->first_use + i] | (i < SL_MAX_IN ? 0 : TOUCH_WRITES);
+        if (plan->use_allocations[a->first_use + i] >= 0)
+            out[n++] = plan->use_allocations[a->first_use + i] | (i < SL_MAX_IN ? 0 : TOUCH_WRITES);
     if (a->workspace >= 0)
         out[n++] = a->workspace | TOUCH_WRITES;
     return n;
 }
 
-static inline bool places_overlap(const sl_place *p, const sl_place *q)
+static inline bool places_overlap(const sl_allocation *p, const sl_allocation *q)
 {
     return p->tier == q->tier && p->address < q->address + q->bytes && q->address < p->address + p->bytes;
 }
@@ -186,8 +186,8 @@ static inline bool races(const sl_plan *plan, int32_t (*clock)[SL_STREAM_COUNT])
             for (int x = 0; x < n_later; x++)
                 for (int y = 0; y < n_earlier; y++)
                     if ((later[x] | earlier[y]) & TOUCH_WRITES &&
-                        places_overlap(&plan->places[later[x] & ~TOUCH_WRITES],
-                                       &plan->places[earlier[y] & ~TOUCH_WRITES]))
+                        places_overlap(&plan->allocations[later[x] & ~TOUCH_WRITES],
+                                       &plan->allocations[earlier[y] & ~TOUCH_WRITES]))
                         return true;
         }
     }
@@ -198,20 +198,20 @@ static inline bool races(const sl_plan *plan, int32_t (*clock)[SL_STREAM_COUNT])
 
 static inline bool is_place(const sl_plan *plan, int32_t place)
 {
-    return place >= 0 && place < plan->n_places;
+    return place >= 0 && place < plan->n_allocations;
 }
 
 /* Whether `place` can hold `object` in the tier. */
 static inline bool holds(const sl_program *p, const sl_plan *plan, int32_t place, int32_t object, sl_tier tier)
 {
-    return is_place(plan, place) && plan->places[place].object == object && plan->places[place].tier == tier &&
-           plan->places[place].bytes >= p->objects[object].bytes;
+    return is_place(plan, place) && plan->allocations[place].object == object &&
+           plan->allocations[place].tier == tier && plan->allocations[place].bytes >= p->objects[object].bytes;
 }
 
 static inline const char *places_fault(const sl_program *p, const sl_plan *plan, const size_t budget[SL_TIER_COUNT])
 {
-    for (int32_t i = 0; i < plan->n_places; i++) {
-        const sl_place *place = &plan->places[i];
+    for (int32_t i = 0; i < plan->n_allocations; i++) {
+        const sl_allocation *place = &plan->allocations[i];
         if (((int) place->tier != SL_TIER_DEVICE && (int) place->tier != SL_TIER_HOST) || place->address % SL_ALIGN ||
             place->bytes == 0)
             return "a place has no tier, no bytes or a crooked address";
@@ -222,16 +222,16 @@ static inline const char *places_fault(const sl_program *p, const sl_plan *plan,
             return "beyond the budget";
     }
     for (int32_t o = 0; o < p->n_objects; o++) {
-        int32_t home = plan->home[o];
+        int32_t placement = plan->placement[o];
         if (!replay_lives_on(&p->objects[o])) {
-            if (home >= 0)
-                return "an object of the step has a home";
+            if (placement >= 0)
+                return "an object of the step has a placement";
             continue;
         }
-        if (!is_place(plan, home) || plan->places[home].object != o || plan->places[home].first != -1 ||
-            plan->places[home].last != plan->n_actions)
-            return "an object that outlives the step has no home";
-        if (!p->objects[o].persistent && plan->places[home].tier != SL_TIER_HOST)
+        if (!is_place(plan, placement) || plan->allocations[placement].object != o ||
+            plan->allocations[placement].first != -1 || plan->allocations[placement].last != plan->n_actions)
+            return "an object that outlives the step has no placement";
+        if (!p->objects[o].persistent && plan->allocations[placement].tier != SL_TIER_HOST)
             return "data or results live on the device";
     }
     return NULL;
@@ -249,10 +249,10 @@ static inline const char *task_fault(const sl_program *p, const sl_plan *plan, i
     if (ran[a->task] != a->recompute)
         return "a task runs twice, or is recomputed before it ran";
     ran[a->task] = 1;
-    if (a->first_use < 0 || a->first_use > plan->n_use_places - REPLAY_OPERANDS)
+    if (a->first_use < 0 || a->first_use > plan->n_use_allocations - REPLAY_OPERANDS)
         return "operands outside the list";
     for (int i = 0; i < REPLAY_OPERANDS; i++) {
-        int32_t object = replay_use(task, i)->object, place = plan->use_places[a->first_use + i];
+        int32_t object = replay_use(task, i)->object, place = plan->use_allocations[a->first_use + i];
         if (object < 0 ? place >= 0 : !holds(p, plan, place, object, tier))
             return "an operand's place is of another object or tier";
         if (a->recompute && i >= SL_MAX_IN && object >= 0 && replay_reads(task, i))
@@ -261,7 +261,7 @@ static inline const char *task_fault(const sl_program *p, const sl_plan *plan, i
     if (a->workspace >= 0) {
         if (!is_place(plan, a->workspace))
             return "no such workspace";
-        const sl_place *w = &plan->places[a->workspace];
+        const sl_allocation *w = &plan->allocations[a->workspace];
         if (w->object != -1 || w->tier != tier || w->first != index || w->last != index)
             return "not the action's workspace";
     }
@@ -297,40 +297,40 @@ static inline const char *action_fault(const sl_program *p, const sl_plan *plan,
     int32_t touched[REPLAY_OPERANDS + 1];
     int n = touches(plan, index, touched);
     for (int x = 0; x < n; x++) {
-        const sl_place *place = &plan->places[touched[x] & ~TOUCH_WRITES];
+        const sl_allocation *place = &plan->allocations[touched[x] & ~TOUCH_WRITES];
         if (index < place->first || index > place->last)
             return "a place is used outside its life";
         for (int y = 0; y < x; y++)
             if ((touched[x] & ~TOUCH_WRITES) != (touched[y] & ~TOUCH_WRITES) &&
-                places_overlap(place, &plan->places[touched[y] & ~TOUCH_WRITES]))
+                places_overlap(place, &plan->allocations[touched[y] & ~TOUCH_WRITES]))
                 return "operands overlap";
     }
     return NULL;
 }
 
-/* No other place that anything uses shares bytes with a home, and a place's life begins with its first use. */
+/* No other place that anything uses shares bytes with a placement, and a place's life begins with its first use. */
 static inline const char *lives_fault(const sl_program *p, const sl_plan *plan)
 {
-    int32_t *first = malloc(((size_t) plan->n_places + 1) * sizeof *first); /* use; n_actions: none */
+    int32_t *first = malloc(((size_t) plan->n_allocations + 1) * sizeof *first); /* use; n_actions: none */
     const char *fault = NULL;
-    for (int32_t i = 0; i < plan->n_places; i++)
+    for (int32_t i = 0; i < plan->n_allocations; i++)
         first[i] = plan->n_actions;
     for (int32_t o = 0; o < p->n_objects; o++)
-        if (plan->home[o] >= 0)
-            first[plan->home[o]] = -1;
+        if (plan->placement[o] >= 0)
+            first[plan->placement[o]] = -1;
     for (int32_t i = plan->n_actions - 1; i >= 0; i--) {
         int32_t touched[REPLAY_OPERANDS + 1];
         int n = touches(plan, i, touched);
         for (int x = 0; x < n; x++)
             first[touched[x] & ~TOUCH_WRITES] = SL_MIN(first[touched[x] & ~TOUCH_WRITES], i);
     }
-    for (int32_t i = 0; i < plan->n_places; i++) {
-        if (first[i] < plan->n_actions && plan->places[i].first != first[i])
+    for (int32_t i = 0; i < plan->n_allocations; i++) {
+        if (first[i] < plan->n_actions && plan->allocations[i].first != first[i])
             fault = "a place's life does not begin with its first use";
-        for (int32_t k = 0; k < plan->n_places; k++)
+        for (int32_t k = 0; k < plan->n_allocations; k++)
             if (k != i && first[i] < 0 && first[k] < plan->n_actions &&
-                places_overlap(&plan->places[i], &plan->places[k]))
-                fault = "a home is overwritten";
+                places_overlap(&plan->allocations[i], &plan->allocations[k]))
+                fault = "a placement is overwritten";
     }
     free(first);
     return fault;
@@ -342,20 +342,21 @@ static inline const char *contents_fault(const replay *r, const sl_plan *plan, u
 {
     const sl_program *p = r->program;
     for (int32_t o = 0; o < p->n_objects; o++)
-        if (plan->home[o] >= 0)
-            replay_fill(arena[plan->places[plan->home[o]].tier] + plan->places[plan->home[o]].address,
+        if (plan->placement[o] >= 0)
+            replay_fill(arena[plan->allocations[plan->placement[o]].tier] +
+                            plan->allocations[plan->placement[o]].address,
                         p->objects[o].bytes, (uint64_t) o);
     for (int32_t i = 0; i < plan->n_actions; i++) {
         const sl_action *a = &plan->actions[i];
         int32_t touched[REPLAY_OPERANDS + 1];
         int n = touches(plan, i, touched);
         for (int x = 0; x < n; x++) {
-            const sl_place *place = &plan->places[touched[x] & ~TOUCH_WRITES];
+            const sl_allocation *place = &plan->allocations[touched[x] & ~TOUCH_WRITES];
             if (place->first == i)
                 replay_fill(arena[place->tier] + place->address, place->bytes, replay_mix(0xBAD, (uint64_t) i));
         }
         if (a->kind == SL_ACTION_COPY) {
-            const sl_place *from = &plan->places[a->from], *to = &plan->places[a->to];
+            const sl_allocation *from = &plan->allocations[a->from], *to = &plan->allocations[a->to];
             if (from->first == i)
                 return "a copy of what was never there";
             memcpy(arena[to->tier] + to->address, arena[from->tier] + from->address, p->objects[a->object].bytes);
@@ -363,20 +364,21 @@ static inline const char *contents_fault(const replay *r, const sl_plan *plan, u
         }
         uint8_t *at[REPLAY_OPERANDS] = {0};
         for (int k = 0; k < REPLAY_OPERANDS; k++) {
-            int32_t place = plan->use_places[a->first_use + k];
+            int32_t place = plan->use_allocations[a->first_use + k];
             if (place >= 0)
-                at[k] = arena[plan->places[place].tier] + plan->places[place].address;
+                at[k] = arena[plan->allocations[place].tier] + plan->allocations[place].address;
         }
         if (!replay_task(p, a->task, at, r->read + (int64_t) a->task * REPLAY_OPERANDS, true))
             return "a task reads other bytes than it should";
     }
     for (int32_t o = 0; o < p->n_objects; o++) {
-        if (plan->home[o] < 0)
+        if (plan->placement[o] < 0)
             continue;
-        const uint8_t *home = arena[plan->places[plan->home[o]].tier] + plan->places[plan->home[o]].address;
+        const uint8_t *placement =
+            arena[plan->allocations[plan->placement[o]].tier] + plan->allocations[plan->placement[o]].address;
         for (size_t i = 0; i < p->objects[o].bytes; i++) /* of a result, only what was written means anything */
-            if (home[i] != r->objects[o][i] && (p->objects[o].class != SL_CLASS_RESULT || r->written[o][i]))
-                return "an object does not end the step at home";
+            if (placement[i] != r->objects[o][i] && (p->objects[o].class != SL_CLASS_RESULT || r->written[o][i]))
+                return "an object does not end the step at placement";
     }
     return NULL;
 }
@@ -391,9 +393,9 @@ static inline const char *replay_fault(const replay *r, const sl_plan *plan, con
     uint8_t *ran = calloc((size_t) p->n_tasks + 1, 1), *arena[SL_TIER_COUNT];
     int32_t(*clock)[SL_STREAM_COUNT] = malloc(((size_t) plan->n_actions + 1) * sizeof *clock);
     size_t extent[SL_TIER_COUNT] = {1, 1};
-    for (int32_t i = 0; i < plan->n_places; i++)
-        extent[plan->places[i].tier] =
-            SL_MAX(extent[plan->places[i].tier], plan->places[i].address + plan->places[i].bytes);
+    for (int32_t i = 0; i < plan->n_allocations; i++)
+        extent[plan->allocations[i].tier] =
+            SL_MAX(extent[plan->allocations[i].tier], plan->allocations[i].address + plan->allocations[i].bytes);
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         arena[tier] = calloc(1, extent[tier]);
     for (int32_t i = 0; i < plan->n_actions && !fault; i++)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/mem.h"
-#include "plan/costs.h"
+#include "cost/cost.h"
 #include "plan/plan.h"
 
 typedef struct synthetic {
@@ -35,7 +35,7 @@ static inline synthetic *synthetic_new(int32_t max_objects, int32_t max_tasks, i
     p->region = region;
     synthetic_check(sl_region_alloc(region, &p->objects, max_objects, sizeof *p->objects));
     synthetic_check(sl_region_alloc(region, &p->tasks, max_tasks, sizeof *p->tasks));
-    synthetic_check(sl_region_alloc(region, &p->kinds, max_kinds, sizeof *p->kinds));
+    synthetic_check(sl_region_alloc(region, &p->signatures, max_kinds, sizeof *p->signatures));
     synthetic_check(sl_costs_new(max_kinds, &s->costs));
     s->capacity_objects = max_objects;
     s->capacity_tasks = max_tasks;
@@ -43,7 +43,7 @@ static inline synthetic *synthetic_new(int32_t max_objects, int32_t max_tasks, i
     p->tokens = 1;
     s->costs->link_bytes_per_s[0] = s->costs->link_bytes_per_s[1] = 1;
     s->costs->link_bytes_per_s_both[0] = s->costs->link_bytes_per_s_both[1] = 1;
-    s->costs->n_kinds = 0;
+    s->costs->n_signatures = 0;
     return s;
 }
 
@@ -55,14 +55,14 @@ static inline void synthetic_free(synthetic *s)
 
 static inline int32_t synthetic_kind(synthetic *s, double device_s, double host_s, size_t workspace)
 {
-    int32_t k = s->program.n_kinds++;
+    int32_t k = s->program.n_signatures++;
     if (k >= s->n_kinds_max)
         abort();
     s->costs->device_s[k] = device_s;
     s->costs->host_s[k] = host_s;
     s->costs->workspace[SL_TIER_DEVICE][k] = workspace;
-    s->costs->n_kinds = s->program.n_kinds;
-    s->program.kinds[k].work.flops = s->program.kinds[k].work.hardware_flops = device_s;
+    s->costs->n_signatures = s->program.n_signatures;
+    s->program.signatures[k].work.flops = s->program.signatures[k].work.hardware_flops = device_s;
     return k;
 }
 
@@ -90,14 +90,19 @@ static inline int32_t synthetic_task(synthetic *s, int32_t kind, sl_phase phase,
     if (t >= s->capacity_tasks)
         abort();
     sl_task *task = &s->program.tasks[t];
-    *task = (sl_task){
-        .op = SL_OP_ADD, .name = "task", .phase = phase, .block = block, .chunk = chunk, .round = round, .kind = kind};
+    *task = (sl_task){.op = SL_OP_ADD,
+                      .name = "task",
+                      .phase = phase,
+                      .block = block,
+                      .chunk = chunk,
+                      .round = round,
+                      .signature = kind};
     for (int i = 0; i < SL_MAX_IN; i++)
         task->in[i].object = -1;
     for (int i = 0; i < SL_MAX_OUT; i++)
         task->out[i].object = -1;
-    s->program.kinds[kind].count++;
-    s->program.flops += s->program.kinds[kind].work.flops;
+    s->program.signatures[kind].count++;
+    s->program.flops += s->program.signatures[kind].work.flops;
     return t;
 }
 

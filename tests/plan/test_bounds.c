@@ -207,8 +207,8 @@ static double compute_by_definition(const synthetic *s)
     double host = c->host_slowdown > 0.9 ? 0.9 : c->host_slowdown, copy = (0.9 - host) / 2, seconds = 0;
     copy = c->copy_slowdown < copy ? c->copy_slowdown : copy;
     for (int32_t t = 0; t < p->n_tasks; t++) {
-        double device = c->device_s[p->tasks[t].kind], beside = host * c->host_s[p->tasks[t].kind];
-        bool aside = p->tasks[t].host_allowed && c->host_s[p->tasks[t].kind] < INFINITY;
+        double device = c->device_s[p->tasks[t].signature], beside = host * c->host_s[p->tasks[t].signature];
+        bool aside = p->tasks[t].host_allowed && c->host_s[p->tasks[t].signature] < INFINITY;
         seconds += aside && beside < device ? beside : device;
     }
     for (int32_t o = 0; o < p->n_objects; o++) {

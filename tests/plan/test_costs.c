@@ -1,5 +1,5 @@
 /* What attention's backward is expected to want on a machine that is not here: scores in memory or not, and no more than is needed. */
-#include "plan/costs.h"
+#include "cost/cost.h"
 
 #include "device/device.h"
 #include "ops/attention.h"

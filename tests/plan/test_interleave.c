@@ -1,5 +1,5 @@
 /* Interleaved rounds: every task once, every bit as before, and plans of any budget proved. */
-#include "plan/interleave.h"
+#include "program/interleave.h"
 
 #include "../model/interpret.h"
 #include "plan/plan.h"
@@ -45,7 +45,7 @@ static interpreter make(const job *j, sl_model *model)
 static bool same_task(const sl_task *a, const sl_task *b)
 {
     return a->op == b->op && a->phase == b->phase && a->block == b->block && a->chunk == b->chunk &&
-           a->round == b->round && a->kind == b->kind && strcmp(a->name, b->name) == 0 &&
+           a->round == b->round && a->signature == b->signature && strcmp(a->name, b->name) == 0 &&
            memcmp(a->in, b->in, sizeof a->in) == 0 && memcmp(a->out, b->out, sizeof a->out) == 0;
 }
 
@@ -71,8 +71,8 @@ static void check_order(const sl_program *before, const sl_program *after)
         int32_t a = before->objects[o].producer, b = after->objects[o].producer;
         CHECK((a < 0) == (b < 0) && (a < 0 || same_task(&before->tasks[a], &after->tasks[b])));
     }
-    for (int32_t k = 0; k < after->n_kinds; k++)
-        CHECK_I64(after->tasks[after->kinds[k].example].kind, k);
+    for (int32_t k = 0; k < after->n_signatures; k++)
+        CHECK_I64(after->tasks[after->signatures[k].example].signature, k);
 }
 
 TEST(every_bit_stays)
@@ -125,7 +125,7 @@ TEST(plans_are_right)
         bool changed;
         CHECK_OK(sl_interleave(it.program, &changed));
         CHECK_OK(sl_costs_roofline(it.program, &hw, NULL, &costs));
-        memset(costs->workspace[SL_TIER_DEVICE], 0, (size_t) costs->n_kinds * sizeof(size_t));
+        memset(costs->workspace[SL_TIER_DEVICE], 0, (size_t) costs->n_signatures * sizeof(size_t));
         for (int host = 0; host < 2; host++) {
             sl_plan_config config = {.budget = {SIZE_MAX, SIZE_MAX}, .stands_for = 8};
             if (host)

@@ -1,9 +1,9 @@
 /* Measured costs: every kind has one, the second time comes from the file, a damaged file does no harm. */
 #include "core/file.h"
+#include "cost/cost.h"
+#include "cost/internal.h"
 #include "engine/random_program.h"
 #include "model/interpret.h"
-#include "plan/costs.h"
-#include "plan/measure.h"
 #include "plan/plan.h"
 
 static sl_program *small_program(void)
@@ -17,10 +17,10 @@ TEST(every_kind_gets_a_time)
     sl_program *p = small_program();
     sl_costs *costs;
     CHECK_OK(sl_costs_measure(p, &(sl_measure_config){.device = "cpu", .threads = 2}, &costs));
-    CHECK_I64(costs->n_kinds, p->n_kinds);
-    for (int32_t k = 0; k < p->n_kinds; k++) {
+    CHECK_I64(costs->n_signatures, p->n_signatures);
+    for (int32_t k = 0; k < p->n_signatures; k++) {
         CHECK(costs->device_s[k] > 0 && costs->device_s[k] < 1);
-        CHECK(isfinite(costs->host_s[k]) == p->tasks[p->kinds[k].example].host_allowed);
+        CHECK(isfinite(costs->host_s[k]) == p->tasks[p->signatures[k].example].host_allowed);
     }
     for (int d = 0; d < 2; d++)
         CHECK(costs->link_bytes_per_s[d] > 0 && costs->link_bytes_per_s_both[d] <= costs->link_bytes_per_s[d] &&
@@ -52,7 +52,7 @@ TEST(the_second_time_comes_from_the_file)
     CHECK(sl_file_exists(cache) && measured > 2 && calls[0] == measured);
     CHECK_OK(sl_costs_measure(p, &config, &second));
     CHECK(calls[0] == calls[1] && calls[1] <= measured + 1); /* one kind may be timed again */
-    for (int32_t k = 0; k < p->n_kinds; k++)
+    for (int32_t k = 0; k < p->n_signatures; k++)
         CHECK(first->device_s[k] == second->device_s[k] && first->host_s[k] == second->host_s[k]);
     CHECK(first->link_bytes_per_s[0] == second->link_bytes_per_s[0] && first->copy_slowdown == second->copy_slowdown &&
           first->link_latency_s == second->link_latency_s && first->host_slowdown == second->host_slowdown);
@@ -74,7 +74,7 @@ TEST(large_updates_cost_by_their_length)
     sl_program_config config = interpret_config(16, 1, 16, SL_PRECISION_F32);
     CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
     CHECK_OK(sl_costs_measure(p, &(sl_measure_config){.device = "cpu", .threads = 2}, &costs));
-    for (int32_t k = 0; k < p->n_kinds; k++) {
+    for (int32_t k = 0; k < p->n_signatures; k++) {
         sl_launch launch;
         sl_costs_launch(p, k, &launch);
         int64_t length = launch.op == SL_OP_ADAMW ? launch.in[0].type.dim[0] : 0;

@@ -62,8 +62,8 @@ TEST(moved_places)
         synthetic *s;
         size_t budget[SL_TIER_COUNT];
         sl_plan *plan = small_plan(&s, seed, budget);
-        for (int32_t i = 0; i < plan->n_places; i++) {
-            sl_place *place = &plan->places[i];
+        for (int32_t i = 0; i < plan->n_allocations; i++) {
+            sl_allocation *place = &plan->allocations[i];
             size_t address = place->address;
             if (place->tier != SL_TIER_DEVICE)
                 continue;

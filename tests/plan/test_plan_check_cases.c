@@ -5,16 +5,16 @@
 typedef struct hand {
     synthetic *s;
     sl_plan plan;
-    sl_place places[32];
+    sl_allocation allocations[32];
     sl_action actions[32];
-    int32_t deps[64], uses[32 * REPLAY_OPERANDS], home[16];
+    int32_t deps[64], uses[32 * REPLAY_OPERANDS], placement[16];
     size_t top[SL_TIER_COUNT];
 } hand;
 
 static hand begin(void)
 {
     hand h = {.s = synthetic_new(16, 16, 16)};
-    memset(h.home, 0xff, sizeof h.home);
+    memset(h.placement, 0xff, sizeof h.placement);
     return h;
 }
 
@@ -23,26 +23,26 @@ static int32_t task(hand *h)
     return synthetic_task(h->s, synthetic_kind(h->s, 1, 1, 0), SL_PHASE_FORWARD, 0, 0, 0);
 }
 
-/* A place of its own bytes, for the whole step if it is the object's home. */
+/* A place of its own bytes, for the whole step if it is the object's placement. */
 static int32_t place(hand *h, int32_t object, sl_tier tier)
 {
-    int32_t i = h->plan.n_places++;
+    int32_t i = h->plan.n_allocations++;
     size_t bytes = object < 0 ? 256 : h->s->program.objects[object].bytes;
-    h->places[i] = (sl_place){object, tier, h->top[tier], bytes, -2, -2};
+    h->allocations[i] = (sl_allocation){object, tier, h->top[tier], bytes, -2, -2};
     h->top[tier] += SL_ROUND_UP(bytes, (size_t) SL_ALIGN);
     return i;
 }
 
-static int32_t home(hand *h, int32_t object, sl_tier tier)
+static int32_t placement(hand *h, int32_t object, sl_tier tier)
 {
-    h->home[object] = place(h, object, tier);
-    h->places[h->home[object]].first = -1;
-    return h->home[object];
+    h->placement[object] = place(h, object, tier);
+    h->allocations[h->placement[object]].first = -1;
+    return h->placement[object];
 }
 
 static void use(hand *h, int32_t at, int32_t action)
 {
-    sl_place *p = &h->places[at];
+    sl_allocation *p = &h->allocations[at];
     if (p->first == -2)
         p->first = action;
     p->last = action;
@@ -67,7 +67,7 @@ static sl_action *add(hand *h, sl_action a)
 static void copy(hand *h, sl_stream stream, int32_t from, int32_t to)
 {
     int32_t index = h->plan.n_actions;
-    add(h, (sl_action){SL_ACTION_COPY, stream, .object = h->places[from].object, .from = from, .to = to});
+    add(h, (sl_action){SL_ACTION_COPY, stream, .object = h->allocations[from].object, .from = from, .to = to});
     use(h, from, index);
     use(h, to, index);
 }
@@ -77,14 +77,14 @@ static void run(hand *h, int32_t t, bool recompute, const int32_t *at)
 {
     int32_t index = h->plan.n_actions;
     sl_action *a = add(h, (sl_action){SL_ACTION_TASK, SL_STREAM_COMPUTE, .task = t, .recompute = recompute,
-                                      .first_use = h->plan.n_use_places, .workspace = -1});
+                                      .first_use = h->plan.n_use_allocations, .workspace = -1});
     for (int i = 0; i < REPLAY_OPERANDS; i++) {
         bool there = replay_use(&h->s->program.tasks[t], i)->object >= 0;
         h->uses[a->first_use + i] = there ? *at : -1;
         if (there)
             use(h, *at++, index);
     }
-    h->plan.n_use_places += REPLAY_OPERANDS;
+    h->plan.n_use_allocations += REPLAY_OPERANDS;
 }
 
 #define AT(...) ((const int32_t[]){__VA_ARGS__})
@@ -93,16 +93,16 @@ static void run(hand *h, int32_t t, bool recompute, const int32_t *at)
 static void end(hand *h, const char *message)
 {
     size_t budget[SL_TIER_COUNT] = {h->top[0], h->top[1]};
-    h->plan.places = h->places;
+    h->plan.allocations = h->allocations;
     h->plan.actions = h->actions;
     h->plan.deps = h->deps;
-    h->plan.use_places = h->uses;
-    h->plan.home = h->home;
-    for (int32_t i = 0; i < h->plan.n_places; i++)
-        if (h->places[i].first == -1)
-            h->places[i].last = h->plan.n_actions;
-        else if (h->places[i].first == -2)
-            h->places[i].first = h->places[i].last = 0;
+    h->plan.use_allocations = h->uses;
+    h->plan.placement = h->placement;
+    for (int32_t i = 0; i < h->plan.n_allocations; i++)
+        if (h->allocations[i].first == -1)
+            h->allocations[i].last = h->plan.n_actions;
+        else if (h->allocations[i].first == -2)
+            h->allocations[i].first = h->allocations[i].last = 0;
     replay r = replay_new(&h->s->program);
     const char *fault = replay_fault(&r, &h->plan, budget);
     CHECK_MSG((fault != NULL) == (message != NULL), "%s", fault ? fault : "nothing found");
@@ -123,7 +123,7 @@ TEST(copies_within_a_tier)
         hand h = begin();
         int32_t w = synthetic_object(h.s, SL_CLASS_PARAMETER, 256), t = task(&h);
         synthetic_in(h.s, t, w);
-        int32_t lives = home(&h, w, (sl_tier) tier), at = place(&h, w, (sl_tier) tier);
+        int32_t lives = placement(&h, w, (sl_tier) tier), at = place(&h, w, (sl_tier) tier);
         copy(&h, tier == SL_TIER_DEVICE ? SL_STREAM_IN : SL_STREAM_OUT, lives, at);
         if (tier == SL_TIER_HOST) {
             int32_t device = place(&h, w, SL_TIER_DEVICE);
@@ -164,32 +164,32 @@ TEST(data_on_the_device)
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         hand h = begin();
         int32_t data = synthetic_object(h.s, SL_CLASS_DATA, 256);
-        home(&h, data, (sl_tier) tier);
-        end(&h, tier == SL_TIER_DEVICE ? "has no proper home" : NULL);
+        placement(&h, data, (sl_tier) tier);
+        end(&h, tier == SL_TIER_DEVICE ? "has no proper placement" : NULL);
     }
 }
 
-TEST(homes_of_their_own)
+TEST(placements_of_their_own)
 {
     for (int damage = 0; damage < 5; damage++) {
         hand h = begin();
         int32_t w = synthetic_object(h.s, SL_CLASS_PARAMETER, 256), v = synthetic_object(h.s, SL_CLASS_PARAMETER, 256);
         int32_t t = task(&h);
         synthetic_out(h.s, t, w, true);
-        int32_t first = home(&h, w, SL_TIER_DEVICE), second = home(&h, v, SL_TIER_DEVICE);
+        int32_t first = placement(&h, w, SL_TIER_DEVICE), second = placement(&h, v, SL_TIER_DEVICE);
         run(&h, t, false, AT(first));
         const char *message = NULL;
         if (damage == 1) { /* both at the same bytes */
-            h.places[second].address = h.places[first].address;
-            message = "overlaps the home";
+            h.allocations[second].address = h.allocations[first].address;
+            message = "overlaps the placement";
         } else if (damage == 2) { /* in another's */
-            h.home[v] = first;
-            message = "has no proper home";
+            h.placement[v] = first;
+            message = "has no proper placement";
         } else if (damage == 3) {
-            h.home[v] = -1;
-            message = "has no proper home";
+            h.placement[v] = -1;
+            message = "has no proper placement";
         } else if (damage == 4) { /* a place that nobody uses, of no object */
-            h.places[place(&h, w, SL_TIER_DEVICE)].object = -2;
+            h.allocations[place(&h, w, SL_TIER_DEVICE)].object = -2;
             message = "malformed";
         }
         end(&h, message);
@@ -202,7 +202,7 @@ TEST(places_of_no_object)
         hand h = begin();
         synthetic_object(h.s, SL_CLASS_ACTIVATION, 256);
         synthetic_object(h.s, SL_CLASS_ACTIVATION, 256);
-        h.places[place(&h, -1, SL_TIER_DEVICE)].object = object;
+        h.allocations[place(&h, -1, SL_TIER_DEVICE)].object = object;
         end(&h, object < -1 || object > 1 ? "malformed" : NULL);
     }
 }
@@ -350,7 +350,7 @@ int main(int argc, char **argv)
     RUN(copies_of_nothing);
     RUN(reads_before_any_write);
     RUN(data_on_the_device);
-    RUN(homes_of_their_own);
+    RUN(placements_of_their_own);
     RUN(places_of_no_object);
     RUN(recomputed_from_what_was_there);
     RUN(recomputed_from_too_old);

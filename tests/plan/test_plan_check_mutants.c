@@ -72,21 +72,21 @@ static void *copy_of(const void *from, int64_t count, size_t size)
 static sl_plan clone(const sl_plan *plan, int32_t n_objects)
 {
     sl_plan c = *plan;
-    c.places = copy_of(plan->places, plan->n_places, sizeof *c.places);
+    c.allocations = copy_of(plan->allocations, plan->n_allocations, sizeof *c.allocations);
     c.actions = copy_of(plan->actions, plan->n_actions, sizeof *c.actions);
     c.deps = copy_of(plan->deps, plan->n_deps, sizeof *c.deps);
-    c.use_places = copy_of(plan->use_places, plan->n_use_places, sizeof *c.use_places);
-    c.home = copy_of(plan->home, n_objects, sizeof *c.home);
+    c.use_allocations = copy_of(plan->use_allocations, plan->n_use_allocations, sizeof *c.use_allocations);
+    c.placement = copy_of(plan->placement, n_objects, sizeof *c.placement);
     return c;
 }
 
 static void free_clone(sl_plan *c)
 {
-    free(c->places);
+    free(c->allocations);
     free(c->actions);
     free(c->deps);
-    free(c->use_places);
-    free(c->home);
+    free(c->use_allocations);
+    free(c->placement);
 }
 
 static void examine(const subject *x, const sl_plan *plan, tally *t, const char *what, int32_t index, int64_t value)
@@ -124,11 +124,11 @@ static int32_t any(subject *x, int32_t n)
 static int32_t sibling(subject *x, const sl_plan *plan, int32_t place)
 {
     for (int k = 0; place >= 0 && k < 40; k++) {
-        int32_t other = any(x, plan->n_places);
-        if (other != place && plan->places[other].object == plan->places[place].object)
+        int32_t other = any(x, plan->n_allocations);
+        if (other != place && plan->allocations[other].object == plan->allocations[place].object)
             return other;
     }
-    return any(x, plan->n_places);
+    return any(x, plan->n_allocations);
 }
 
 static void report(const char *what, const tally *t)
@@ -161,13 +161,13 @@ TEST(places)
     for (uint64_t seed = 1; seed <= PROGRAMS; seed++) {
         subject x = make_subject(seed);
         sl_plan c = clone(x.good, x.s->program.n_objects);
-        for (int32_t i = 0; i < c.n_places; i++) {
-            sl_place *p = &c.places[i];
+        for (int32_t i = 0; i < c.n_allocations; i++) {
+            sl_allocation *p = &c.allocations[i];
             int64_t address = (int64_t) p->address, bytes = (int64_t) p->bytes;
             TRY_VALUES(p->address, "address of place", i, address + 1, address + SL_ALIGN, address - SL_ALIGN, 0,
-                       (int64_t) c.places[any(&x, c.n_places)].address, (int64_t) c.places[any(&x, c.n_places)].address,
-                       (int64_t) x.budget[p->tier], (int64_t) (x.budget[p->tier] - p->bytes) / SL_ALIGN * SL_ALIGN,
-                       -SL_ALIGN);
+                       (int64_t) c.allocations[any(&x, c.n_allocations)].address,
+                       (int64_t) c.allocations[any(&x, c.n_allocations)].address, (int64_t) x.budget[p->tier],
+                       (int64_t) (x.budget[p->tier] - p->bytes) / SL_ALIGN * SL_ALIGN, -SL_ALIGN);
             TRY_VALUES(p->bytes, "bytes of place", i, 0, bytes - 1, bytes - SL_ALIGN, bytes + SL_ALIGN, bytes / 2, 1,
                        (int64_t) x.budget[p->tier] + 1, -1);
             TRY_VALUES(p->tier, "tier of place", i, SL_TIER_DEVICE, SL_TIER_HOST, SL_TIER_COUNT, -1);
@@ -183,19 +183,20 @@ TEST(places)
     CHECK(t.broken > 100 * PROGRAMS && t.accepted > PROGRAMS);
 }
 
-TEST(homes)
+TEST(placements)
 {
     tally t = {0};
     for (uint64_t seed = 1; seed <= PROGRAMS; seed++) {
         subject x = make_subject(seed);
         sl_plan c = clone(x.good, x.s->program.n_objects);
         for (int32_t o = 0; o < x.s->program.n_objects; o++)
-            TRY_VALUES(c.home[o], "home of object", o, -1, sibling(&x, &c, c.home[o]), any(&x, c.n_places), 0,
-                       c.n_places, 1 << 28);
+            TRY_VALUES(c.placement[o], "placement of object", o, -1, sibling(&x, &c, c.placement[o]),
+                       any(&x, c.n_allocations), 0, c.n_allocations, 1 << 28);
         for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
             size_t extent[SL_TIER_COUNT] = {0}, kept = x.budget[tier];
-            for (int32_t i = 0; i < c.n_places; i++)
-                extent[c.places[i].tier] = SL_MAX(extent[c.places[i].tier], c.places[i].address + c.places[i].bytes);
+            for (int32_t i = 0; i < c.n_allocations; i++)
+                extent[c.allocations[i].tier] =
+                    SL_MAX(extent[c.allocations[i].tier], c.allocations[i].address + c.allocations[i].bytes);
             x.budget[tier] = extent[tier];
             CHECK_OK(sl_plan_check(&x.s->program, &c, x.budget));
             x.budget[tier] = extent[tier] - 1;
@@ -207,7 +208,7 @@ TEST(homes)
         free_clone(&c);
         free_subject(&x);
     }
-    report("homes and budgets", &t);
+    report("placements and budgets", &t);
     CHECK(t.broken > 20 * PROGRAMS && t.harmless == 0);
 }
 
@@ -232,9 +233,9 @@ TEST(action_fields)
                 TRY_VALUES(a->object, "object of copy", i, a->object + 1, a->object - 1, -1,
                            any(&x, x.s->program.n_objects));
                 TRY_VALUES(a->from, "from of copy", i, a->to, sibling(&x, &c, a->from), sibling(&x, &c, a->from),
-                           any(&x, c.n_places), -1, c.n_places, 1 << 28);
+                           any(&x, c.n_allocations), -1, c.n_allocations, 1 << 28);
                 TRY_VALUES(a->to, "to of copy", i, a->from, sibling(&x, &c, a->to), sibling(&x, &c, a->to),
-                           any(&x, c.n_places), -1, c.n_places, 1 << 28);
+                           any(&x, c.n_allocations), -1, c.n_allocations, 1 << 28);
                 continue;
             }
             TRY_VALUES(a->task, "task of action", i, a->task - 1, a->task + 1, -1, x.s->program.n_tasks, 1 << 28,
@@ -242,13 +243,13 @@ TEST(action_fields)
             TRY_VALUES(a->recompute, "recompute of action", i, 0, 1);
             TRY_VALUES(a->first_use, "first_use of action", i, a->first_use + 1, a->first_use - 1,
                        a->first_use + REPLAY_OPERANDS, a->first_use - REPLAY_OPERANDS, -1, -(1 << 28),
-                       c.n_use_places - REPLAY_OPERANDS + 1, 1 << 28);
-            TRY_VALUES(a->workspace, "workspace of action", i, any(&x, c.n_places), any(&x, c.n_places), c.n_places,
-                       1 << 28, 0, a->workspace >= 0 ? sibling(&x, &c, a->workspace) : 1);
+                       c.n_use_allocations - REPLAY_OPERANDS + 1, 1 << 28);
+            TRY_VALUES(a->workspace, "workspace of action", i, any(&x, c.n_allocations), any(&x, c.n_allocations),
+                       c.n_allocations, 1 << 28, 0, a->workspace >= 0 ? sibling(&x, &c, a->workspace) : 1);
             for (int k = 0; k < REPLAY_OPERANDS; k++) {
-                int32_t *place = &c.use_places[a->first_use + k];
-                TRY_VALUES(*place, "place of operand of action", i, -1, any(&x, c.n_places), sibling(&x, &c, *place),
-                           sibling(&x, &c, *place), c.n_places, 1 << 28);
+                int32_t *place = &c.use_allocations[a->first_use + k];
+                TRY_VALUES(*place, "place of operand of action", i, -1, any(&x, c.n_allocations),
+                           sibling(&x, &c, *place), sibling(&x, &c, *place), c.n_allocations, 1 << 28);
             }
         }
         free_clone(&c);
@@ -268,32 +269,32 @@ static void shift_all(sl_plan *c, int32_t at, int shift)
 {
     for (int32_t k = 0; k < c->n_deps; k++)
         c->deps[k] = shifted(c->deps[k], at, shift);
-    for (int32_t i = 0; i < c->n_places; i++) {
-        c->places[i].first = shifted(c->places[i].first, at, shift);
-        c->places[i].last = shifted(c->places[i].last, at, shift);
+    for (int32_t i = 0; i < c->n_allocations; i++) {
+        c->allocations[i].first = shifted(c->allocations[i].first, at, shift);
+        c->allocations[i].last = shifted(c->allocations[i].last, at, shift);
     }
 }
 
 /* The first and last action of a place follow its uses, so that only what the action did is missing. */
 static void renew_lives(sl_plan *c)
 {
-    for (int32_t i = 0; i < c->n_places; i++)
-        if (c->places[i].first >= 0)
-            c->places[i].first = c->places[i].last = -2;
+    for (int32_t i = 0; i < c->n_allocations; i++)
+        if (c->allocations[i].first >= 0)
+            c->allocations[i].first = c->allocations[i].last = -2;
     for (int32_t i = 0; i < c->n_actions; i++) {
         int32_t touched[REPLAY_OPERANDS + 1];
         int n = touches(c, i, touched);
         for (int k = 0; k < n; k++) {
-            sl_place *place = &c->places[touched[k] & ~TOUCH_WRITES];
+            sl_allocation *place = &c->allocations[touched[k] & ~TOUCH_WRITES];
             if (place->first == -1)
                 continue;
             place->first = place->first < 0 ? i : place->first;
             place->last = i;
         }
     }
-    for (int32_t i = 0; i < c->n_places; i++)
-        if (c->places[i].first == -2)
-            c->places[i].first = c->places[i].last = c->n_actions - 1;
+    for (int32_t i = 0; i < c->n_allocations; i++)
+        if (c->allocations[i].first == -2)
+            c->allocations[i].first = c->allocations[i].last = c->n_actions - 1;
 }
 
 /* Without an action: a task never runs, a copy never arrives, what is dirty is not written back. Who depended on it now
@@ -367,7 +368,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(good_plans);
     RUN(places);
-    RUN(homes);
+    RUN(placements);
     RUN(action_fields);
     RUN(missing_actions);
     RUN(repeated_and_swapped_actions);

@@ -5,20 +5,20 @@
 
 static int by_address(const void *a, const void *b)
 {
-    const sl_place *x = a, *y = b;
+    const sl_allocation *x = a, *y = b;
     return x->address < y->address ? -1 : x->address > y->address;
 }
 
 /* Bytes below the peak that no place ever covers. */
 static size_t unused_bytes(const sl_plan *plan, sl_tier tier)
 {
-    sl_place *places = calloc((size_t) plan->n_places + 1, sizeof *places);
+    sl_allocation *places = calloc((size_t) plan->n_allocations + 1, sizeof *places);
     int32_t n = 0;
     size_t end = 0, unused = 0;
     REQUIRE(places);
-    for (int32_t i = 0; i < plan->n_places; i++)
-        if (plan->places[i].tier == tier)
-            places[n++] = plan->places[i];
+    for (int32_t i = 0; i < plan->n_allocations; i++)
+        if (plan->allocations[i].tier == tier)
+            places[n++] = plan->allocations[i];
     qsort(places, (size_t) n, sizeof *places, by_address);
     for (int32_t i = 0; i < n; i++) {
         unused += places[i].address > end ? places[i].address - end : 0;

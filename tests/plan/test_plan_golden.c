@@ -7,7 +7,7 @@
  *
  * which prints the jobs that are slower than before.
  */
-#include "plan/rounds.h"
+#include "plan/search/rounds.h"
 
 #include "../model/interpret.h"
 #include "chain.h"
@@ -47,14 +47,14 @@ static uint64_t hash_of(const sl_plan *p)
                             a->n_deps};
         sl_hash_add(&h, fields, sizeof fields);
     }
-    for (int32_t i = 0; i < p->n_places; i++) {
-        const sl_place *place = &p->places[i];
+    for (int32_t i = 0; i < p->n_allocations; i++) {
+        const sl_allocation *place = &p->allocations[i];
         uint64_t fields[] = {(uint64_t) place->object, (uint64_t) place->tier, place->address, place->bytes,
                              (uint64_t) place->first,  (uint64_t) place->last};
         sl_hash_add(&h, fields, sizeof fields);
     }
     sl_hash_add(&h, p->deps, (size_t) p->n_deps * sizeof *p->deps);
-    sl_hash_add(&h, p->use_places, (size_t) p->n_use_places * sizeof *p->use_places);
+    sl_hash_add(&h, p->use_allocations, (size_t) p->n_use_allocations * sizeof *p->use_allocations);
     return sl_hash_end(&h);
 }
 
@@ -218,7 +218,7 @@ static sl_status costs_of(void *context, const sl_program *program, sl_costs **c
     hw.link_latency_s = hw.launch_latency_s = 1e-9;
     hw.peak_flops[SL_F32] = hw.peak_flops[SL_BF16] = 2e12;
     SL_TRY(sl_costs_roofline(program, &hw, NULL, costs));
-    memset((*costs)->workspace[SL_TIER_DEVICE], 0, (size_t) (*costs)->n_kinds * sizeof(size_t));
+    memset((*costs)->workspace[SL_TIER_DEVICE], 0, (size_t) (*costs)->n_signatures * sizeof(size_t));
     return SL_OK;
 }
 

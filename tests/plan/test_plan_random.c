@@ -5,9 +5,9 @@
 
 static bool same_plan(const sl_plan *a, const sl_plan *b)
 {
-    if (a->n_actions != b->n_actions || a->n_places != b->n_places || a->n_deps != b->n_deps)
+    if (a->n_actions != b->n_actions || a->n_allocations != b->n_allocations || a->n_deps != b->n_deps)
         return false;
-    return !memcmp(a->places, b->places, (size_t) a->n_places * sizeof *a->places) &&
+    return !memcmp(a->allocations, b->allocations, (size_t) a->n_allocations * sizeof *a->allocations) &&
            !memcmp(a->deps, b->deps, (size_t) a->n_deps * sizeof *a->deps) &&
            a->predicted.step_s == b->predicted.step_s;
 }

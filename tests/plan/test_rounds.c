@@ -1,5 +1,5 @@
 /* A step of many rounds of a small model: planned on a few of them, right as a whole, and honest about its smallest budgets. */
-#include "plan/rounds.h"
+#include "plan/search/rounds.h"
 
 #include <time.h>
 
@@ -25,7 +25,7 @@ static sl_status costs_of(void *context, const sl_program *program, sl_costs **c
     hw.link_latency_s = hw.launch_latency_s = 1e-9;
     hw.peak_flops[SL_F32] = hw.peak_flops[SL_BF16] = 2e12;
     SL_TRY(sl_costs_roofline(program, &hw, NULL, costs));
-    memset((*costs)->workspace[SL_TIER_DEVICE], 0, (size_t) (*costs)->n_kinds * sizeof(size_t));
+    memset((*costs)->workspace[SL_TIER_DEVICE], 0, (size_t) (*costs)->n_signatures * sizeof(size_t));
     return SL_OK;
 }
 
@@ -142,7 +142,7 @@ static sl_status roofline(void *context, const sl_program *program, sl_costs **c
     return sl_costs_roofline(program, &hw, NULL, costs);
 }
 
-static double plan_sequences(large step, int64_t seqlen, size_t device_gib, size_t host_gib, bool *made_again)
+static double plan_sequences(large step, int64_t seqlen, size_t device_gib, size_t host_gib, bool *rematerialize)
 {
     job j = {.config = interpret_config(seqlen, step.sequences, SL_MIN(seqlen, 16384), SL_PRECISION_BF16)};
     sl_plan_config config = {.budget = {device_gib << 30, host_gib << 30}};
@@ -157,7 +157,7 @@ static double plan_sequences(large step, int64_t seqlen, size_t device_gib, size
     CHECK_OK(sl_plan_check(program, p, config.budget));
     printf("%zu/%zu GiB: %.2f s, planned in %.2f s\n", device_gib, host_gib, step_s, took);
     CHECK_MSG(took < LIMIT_S, "%.2f s to plan", took);
-    *made_again = program->config.made_again;
+    *rematerialize = program->config.rematerialize;
     sl_plan_destroy(p);
     sl_costs_destroy(costs);
     sl_program_destroy(program);
@@ -166,12 +166,12 @@ static double plan_sequences(large step, int64_t seqlen, size_t device_gib, size
 
 static double plan_large(large step, size_t device_gib, size_t host_gib)
 {
-    bool made_again;
-    return plan_sequences(step, 8192, device_gib, host_gib, &made_again);
+    bool rematerialize;
+    return plan_sequences(step, 8192, device_gib, host_gib, &rematerialize);
 }
 
 /* More memory is no slower, from one budget to the next, but for the layout's luck. */
-static void check_ladder(large step, const size_t (*gib)[SL_TIER_COUNT], int64_t count, double *step_s)
+static void check_levels(large step, const size_t (*gib)[SL_TIER_COUNT], int64_t count, double *step_s)
 {
     const double luck = 1.002;
     for (int64_t i = 0; i < count; i++) {
@@ -186,7 +186,7 @@ TEST(llama_8b)
 {
     static const size_t gib[][SL_TIER_COUNT] = {{12, 100}, {16, 100}, {24, 100}, {48, 100}, {130, 100}};
     double step_s[SL_COUNT(gib)];
-    check_ladder((large){"llama3-8b", "h200", 64}, gib, SL_COUNT(gib), step_s);
+    check_levels((large){"llama3-8b", "h200", 64}, gib, SL_COUNT(gib), step_s);
     CHECK(step_s[4] / step_s[2] >= 0.96);
     CHECK(step_s[4] / step_s[0] >= 0.91);
 }
@@ -195,14 +195,14 @@ TEST(more_device_memory)
 {
     static const size_t gib[][SL_TIER_COUNT] = {{4, 24}, {6, 24}, {8, 24}, {10, 24}, {12, 24}, {16, 24}, {22, 24}};
     double step_s[SL_COUNT(gib)];
-    check_ladder((large){"llama3-1.5b", "h200", 64}, gib, SL_COUNT(gib), step_s);
+    check_levels((large){"llama3-1.5b", "h200", 64}, gib, SL_COUNT(gib), step_s);
 }
 
 TEST(more_host_memory)
 {
     static const size_t gib[][SL_TIER_COUNT] = {{8, 18}, {8, 24}, {8, 48}};
     double step_s[SL_COUNT(gib)];
-    check_ladder((large){"llama3-1.5b", "h200", 64}, gib, SL_COUNT(gib), step_s);
+    check_levels((large){"llama3-1.5b", "h200", 64}, gib, SL_COUNT(gib), step_s);
 }
 
 /* Four rounds are planned to the end at once, eight get a first look, which must not decide: with 8 GiB more, 1.8 % slower. */
@@ -210,17 +210,17 @@ TEST(few_rounds_or_many)
 {
     static const size_t gib[][SL_TIER_COUNT] = {{72, 108}, {72, 116}};
     double step_s[SL_COUNT(gib)];
-    check_ladder((large){"llama3-8b", "h100", 16}, gib, SL_COUNT(gib), step_s);
+    check_levels((large){"llama3-8b", "h100", 16}, gib, SL_COUNT(gib), step_s);
 }
 
 /* Long sequences, whose activations do not fit: backwards make again what was dropped. Where all fits, that would cost time. */
-TEST(made_again_where_memory_is_short)
+TEST(rematerializes_where_memory_is_short)
 {
-    bool made_again;
-    plan_sequences((large){"llama3-8b", "h200", 2}, 65536, 78, 110, &made_again);
-    CHECK(made_again);
-    plan_sequences((large){"llama3-8b", "h200", 2}, 8192, 130, 100, &made_again);
-    CHECK(!made_again);
+    bool rematerialize;
+    plan_sequences((large){"llama3-8b", "h200", 2}, 65536, 78, 110, &rematerialize);
+    CHECK(rematerialize);
+    plan_sequences((large){"llama3-8b", "h200", 2}, 8192, 130, 100, &rematerialize);
+    CHECK(!rematerialize);
 }
 
 int main(int argc, char **argv)
@@ -233,6 +233,6 @@ int main(int argc, char **argv)
     RUN(more_device_memory);
     RUN(more_host_memory);
     RUN(few_rounds_or_many);
-    RUN(made_again_where_memory_is_short);
+    RUN(rematerializes_where_memory_is_short);
     return test_end();
 }

@@ -17,7 +17,7 @@ static double work_of(const synthetic *s, const sl_action *a)
     if (a->kind == SL_ACTION_COPY)
         return c->link_latency_s +
                (double) s->program.objects[a->object].bytes / c->link_bytes_per_s[a->stream == SL_STREAM_OUT];
-    int32_t kind = s->program.tasks[a->task].kind;
+    int32_t kind = s->program.tasks[a->task].signature;
     return a->stream == SL_STREAM_HOST ? c->host_s[kind] : c->device_s[kind];
 }
 
@@ -133,7 +133,7 @@ static void check_summary(const synthetic *s, const sl_plan *plan, const double 
         if (a->kind == SL_ACTION_COPY)
             bytes[a->stream == SL_STREAM_OUT] += (double) program->objects[a->object].bytes;
         else
-            flops[a->recompute] += program->kinds[program->tasks[a->task].kind].work.flops;
+            flops[a->recompute] += program->signatures[program->tasks[a->task].signature].work.flops;
     }
     for (int32_t k = 0; k + 1 < n; k++) {
         double middle = (moments[k] + moments[k + 1]) / 2;
@@ -143,9 +143,9 @@ static void check_summary(const synthetic *s, const sl_plan *plan, const double 
         if (by >= 0)
             wait[by] += moments[k + 1] - moments[k];
     }
-    for (int32_t i = 0; i < plan->n_places; i++) {
-        size_t top = plan->places[i].address + (plan->places[i].bytes + SL_ALIGN - 1) / SL_ALIGN * SL_ALIGN;
-        peak[plan->places[i].tier] = top > peak[plan->places[i].tier] ? top : peak[plan->places[i].tier];
+    for (int32_t i = 0; i < plan->n_allocations; i++) {
+        size_t top = plan->allocations[i].address + (plan->allocations[i].bytes + SL_ALIGN - 1) / SL_ALIGN * SL_ALIGN;
+        peak[plan->allocations[i].tier] = top > peak[plan->allocations[i].tier] ? top : peak[plan->allocations[i].tier];
     }
     CHECK_NEAR(p->step_s, end, tolerance);
     for (int r = 0; r < SL_STREAM_COUNT; r++)

@@ -68,8 +68,8 @@ static inline int32_t work(transformer_builder *b, sl_phase phase, double second
 {
     int32_t kind = -1;
     synthetic *s = b->s;
-    for (int32_t k = 0; k < s->program.n_kinds && kind < 0; k++)
-        if (s->costs->device_s[k] == seconds && !s->program.kinds[k].example)
+    for (int32_t k = 0; k < s->program.n_signatures && kind < 0; k++)
+        if (s->costs->device_s[k] == seconds && !s->program.signatures[k].example)
             kind = k;
     if (kind < 0)
         kind = synthetic_kind(s, seconds, INFINITY, 0);
@@ -278,7 +278,7 @@ static inline void update(transformer_builder *b, int32_t group)
     synthetic *s = b->s;
     double count = (double) s->program.objects[b->param[group]].bytes / 2;
     int32_t kind = synthetic_kind(s, count * 14 / MEMORY_RATE, count * 14 / 132e9, 0);
-    s->program.kinds[kind].example = 1; /* not to be shared with equal times */
+    s->program.signatures[kind].example = 1; /* not to be shared with equal times */
     b->chunk = b->round = -1;
     int32_t t = synthetic_task(s, kind, SL_PHASE_OPTIMIZER, -1, -1, -1);
     s->program.tasks[t].host_allowed = true;
@@ -394,7 +394,7 @@ static inline synthetic *transformer_program(const transformer *m)
     }
     double head_s = 6.0 * (double) m->chunk_tokens * (double) m->d * (double) m->vocabulary / MATMUL_RATE;
     int32_t head_kind = synthetic_kind(b.s, head_s, INFINITY, (size_t) 1 << 30);
-    b.s->program.kinds[head_kind].example = 1;
+    b.s->program.signatures[head_kind].example = 1;
     int64_t rounds = (m->chunks + m->chunks_per_round - 1) / m->chunks_per_round;
     for (b.round = 0; b.first_chunk < m->chunks; b.first_chunk += (int32_t) m->chunks_per_round) {
         int32_t round = b.round;

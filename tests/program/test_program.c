@@ -185,13 +185,13 @@ static void check_kinds(const sl_program *p)
 {
     int64_t total = 0;
     for (int32_t t = 0; t < p->n_tasks; t++) {
-        REQUIRE(p->tasks[t].kind >= 0 && p->tasks[t].kind < p->n_kinds);
-        CHECK(same_kind(&p->tasks[t], &p->tasks[p->kinds[p->tasks[t].kind].example]));
+        REQUIRE(p->tasks[t].signature >= 0 && p->tasks[t].signature < p->n_signatures);
+        CHECK(same_kind(&p->tasks[t], &p->tasks[p->signatures[p->tasks[t].signature].example]));
     }
-    for (int32_t k = 0; k < p->n_kinds; k++) {
-        total += p->kinds[k].count;
+    for (int32_t k = 0; k < p->n_signatures; k++) {
+        total += p->signatures[k].count;
         for (int32_t other = 0; other < k; other++)
-            CHECK(!same_kind(&p->tasks[p->kinds[k].example], &p->tasks[p->kinds[other].example]));
+            CHECK(!same_kind(&p->tasks[p->signatures[k].example], &p->tasks[p->signatures[other].example]));
     }
     CHECK_I64(total, p->n_tasks);
 }
@@ -317,7 +317,7 @@ static double build_large(int64_t sequences)
         double want = sl_model_step_flops(&model, 8192, sequences);
         CHECK_NEAR(p->flops, want, 1e-14 * want);
         CHECK_I64(p->n_rounds, sequences / 8);
-        CHECK(p->n_kinds < 60);
+        CHECK(p->n_signatures < 60);
         sl_program_destroy(p);
     }
     return best;
@@ -382,9 +382,10 @@ TEST(hardware_flops_count_the_scores_again)
     double extra = 0;
     CHECK_OK(sl_model_find("byte-test", &model));
     CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
-    for (int32_t k = 0; k < p->n_kinds; k++)
-        if (sl_op(p->tasks[p->kinds[k].example].op)->category == SL_CAT_ATTENTION)
-            extra += (double) p->kinds[k].count * (p->kinds[k].work.hardware_flops - p->kinds[k].work.flops);
+    for (int32_t k = 0; k < p->n_signatures; k++)
+        if (sl_op(p->tasks[p->signatures[k].example].op)->category == SL_CAT_ATTENTION)
+            extra +=
+                (double) p->signatures[k].count * (p->signatures[k].work.hardware_flops - p->signatures[k].work.flops);
     CHECK_NEAR(extra, 2.0 * 2 * 64 * 64 * 64, 0); /* layers x sequences x S*S*a */
     sl_program_destroy(p);
 }

@@ -170,7 +170,7 @@ TEST(use_with_recomputation)
     sl_text_free(&text);
 }
 
-/* A log without an end is judged by its plan. */
+/* A log without an end is evaluated by its plan. */
 TEST(from_the_plan)
 {
     static const struct {

@@ -5,7 +5,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "test.h"
-#include "train/forecast.h"
+#include "train/prediction.h"
 #include "train/trainer.h"
 
 /* Words from a small vocabulary: something to learn within a few steps. */
@@ -107,13 +107,13 @@ static inline void run_job(const char *options, int64_t limit, outcome *out)
     sl_trainer_destroy(trainer);
 }
 
-static inline void forecast_job(const char *options, sl_forecast_view *view)
+static inline void prediction_job(const char *options, sl_prediction_view *view)
 {
     sl_job *job = make_job(options);
-    sl_forecast *forecast;
-    CHECK_OK(sl_forecast_create(job, &forecast));
-    sl_forecast_look(forecast, view);
-    sl_forecast_destroy(forecast);
+    sl_prediction *prediction;
+    CHECK_OK(sl_prediction_create(job, &prediction));
+    sl_prediction_view_of(prediction, view);
+    sl_prediction_destroy(prediction);
     sl_job_destroy(job);
 }
 

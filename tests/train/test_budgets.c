@@ -3,16 +3,16 @@
 
 TEST(a_share_is_of_the_plan_without_budgets)
 {
-    sl_forecast_view free, view;
+    sl_prediction_view free, view;
     static const char *const jobs[] = {"seed 1", "val-every 1 val-share 0.3 val-steps 2", "costs measured"};
     for (int64_t i = 0; i < SL_COUNT(jobs); i++) {
         char options[256];
         snprintf(options, sizeof options, "%s costs roofline", jobs[i]);
-        forecast_job(options, &free);
+        prediction_job(options, &free);
         CHECK(free.feasible && free.unlimited_bytes[SL_TIER_DEVICE] == 0);
         const size_t *takes = free.predicted.peak_bytes;
         snprintf(options, sizeof options, "%s device-mem 50%% host-mem 1000%%", jobs[i]);
-        forecast_job(options, &view);
+        prediction_job(options, &view);
         CHECK_MSG(view.feasible, "%s: %s", jobs[i], view.why_not);
         for (int tier = 0; tier < SL_TIER_COUNT; tier++)
             CHECK_U64(view.unlimited_bytes[tier], takes[tier]);
@@ -24,17 +24,17 @@ TEST(a_share_is_of_the_plan_without_budgets)
 
 TEST(too_small_a_share_names_one_that_fits)
 {
-    sl_forecast_view view;
+    sl_prediction_view view;
     char options[128], percent[32];
-    forecast_job("device-mem 1%", &view);
+    prediction_job("device-mem 1%", &view);
     CHECK(!view.feasible && view.min_bytes[SL_TIER_DEVICE] > 0);
     size_t least = view.min_bytes[SL_TIER_DEVICE], whole = view.unlimited_bytes[SL_TIER_DEVICE];
     snprintf(percent, sizeof percent, "%.1f%%", sl_percent_up(least, whole));
     snprintf(options, sizeof options, "device-mem %s", percent);
-    forecast_job(options, &view);
+    prediction_job(options, &view);
     CHECK_MSG(view.feasible, "%s: %s", percent, view.why_not);
     snprintf(options, sizeof options, "device-mem %.1f%%", sl_percent_up(least, whole) - 0.1);
-    forecast_job(options, &view);
+    prediction_job(options, &view);
     CHECK_MSG(!view.feasible, "%s are said to be the least, and a tenth less fits", percent);
     sl_job *job = make_job("device-mem 1%");
     sl_trainer *trainer;
@@ -86,14 +86,14 @@ TEST(the_example_fits_every_device)
                                              {"threads", "2"},  {"threads", "8"},  {"threads", "16"}};
     for (int64_t i = 0; i < SL_COUNT(devices); i++) {
         sl_job *job;
-        sl_forecast *forecast;
-        sl_forecast_view v;
+        sl_prediction *prediction;
+        sl_prediction_view v;
         CHECK_OK(sl_job_create(&job));
         CHECK_OK(sl_job_set(job, "costs", "roofline"));
         CHECK_OK(sl_job_set(job, devices[i][0], devices[i][1]));
         CHECK_OK(sl_job_set(job, "config", SL_SOURCE_DIR "/examples/first-run.json"));
-        CHECK_OK(sl_forecast_create(job, &forecast));
-        sl_forecast_look(forecast, &v);
+        CHECK_OK(sl_prediction_create(job, &prediction));
+        sl_prediction_view_of(prediction, &v);
         CHECK_MSG(v.feasible, "%s: %s", devices[i][1], v.why_not);
         CHECK_MSG(v.budget_bytes[SL_TIER_DEVICE] < 7 * (v.unlimited_bytes[SL_TIER_DEVICE] / 10),
                   "%s: a budget of %zu of %zu bytes", devices[i][1], v.budget_bytes[SL_TIER_DEVICE],
@@ -103,7 +103,7 @@ TEST(the_example_fits_every_device)
         /* Some margin: libraries may take more than a profile says. */
         CHECK_MSG(v.min_bytes[SL_TIER_DEVICE] <= v.budget_bytes[SL_TIER_DEVICE] / 10 * 8, "%s: the least is %zu of %zu",
                   devices[i][1], v.min_bytes[SL_TIER_DEVICE], v.budget_bytes[SL_TIER_DEVICE]);
-        sl_forecast_destroy(forecast);
+        sl_prediction_destroy(prediction);
         sl_job_destroy(job);
     }
 }

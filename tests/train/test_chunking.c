@@ -2,7 +2,7 @@
  * is refused as a mistake of the user. None reaches a message about the inside of the planner. */
 #include "core/rng.h"
 #include "test.h"
-#include "train/forecast.h"
+#include "train/prediction.h"
 
 enum { JOBS = 120 };
 
@@ -21,7 +21,7 @@ static void set_i64(sl_job *job, const char *key, int64_t value)
 static sl_status plan(const combination *c)
 {
     sl_job *job;
-    sl_forecast *forecast = NULL;
+    sl_prediction *prediction = NULL;
     CHECK_OK(sl_job_create(&job));
     CHECK_OK(sl_job_set(job, "model", "byte-test"));
     CHECK_OK(sl_job_set(job, "hw", c->hw));
@@ -34,8 +34,8 @@ static sl_status plan(const combination *c)
     set_i64(job, "chunks-per-round", c->round);
     if (c->device_mem)
         CHECK_OK(sl_job_set(job, "device-mem", c->device_mem));
-    sl_status status = sl_forecast_create(job, &forecast);
-    sl_forecast_destroy(forecast);
+    sl_status status = sl_prediction_create(job, &prediction);
+    sl_prediction_destroy(prediction);
     sl_job_destroy(job);
     return status;
 }

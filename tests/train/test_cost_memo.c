@@ -1,5 +1,5 @@
 /* What has been measured is not measured again: within a job by the memo, between runs by a file of the machine. */
-#include "plan/costs.h"
+#include "cost/cost.h"
 #include "run_job.h"
 #include "train/cost_memo.h"
 
@@ -15,11 +15,11 @@ static sl_program *make_program(sl_model *model, int64_t seqlen, bool gated)
 static sl_costs *make_costs(const sl_program *program, int salt)
 {
     sl_costs *costs;
-    CHECK_OK(sl_costs_new(program->n_kinds, &costs));
+    CHECK_OK(sl_costs_new(program->n_signatures, &costs));
     costs->peak_flops = 5e9;
     costs->link_bytes_per_s[1] = 7e9;
     snprintf(costs->source, sizeof costs->source, "measured here");
-    for (int32_t kind = 0; kind < program->n_kinds; kind++) {
+    for (int32_t kind = 0; kind < program->n_signatures; kind++) {
         costs->device_s[kind] = 1000 * salt + kind;
         costs->host_s[kind] = 1000 * salt + kind + 0.5;
         for (int tier = 0; tier < SL_TIER_COUNT; tier++)
@@ -33,10 +33,10 @@ static void check_known(const sl_cost_memo *memo, const sl_program *program, con
     sl_costs *got;
     CHECK_OK(sl_cost_memo_get(memo, program, &got));
     REQUIRE(got != NULL);
-    CHECK_I64(got->n_kinds, program->n_kinds);
+    CHECK_I64(got->n_signatures, program->n_signatures);
     CHECK(got->peak_flops == 5e9 && got->link_bytes_per_s[1] == 7e9);
     CHECK_STR(got->source, "measured here");
-    for (int32_t kind = 0; kind < program->n_kinds; kind++) {
+    for (int32_t kind = 0; kind < program->n_signatures; kind++) {
         CHECK(got->device_s[kind] == want->device_s[kind] && got->host_s[kind] == want->host_s[kind]);
         for (int tier = 0; tier < SL_TIER_COUNT; tier++)
             CHECK_U64(got->workspace[tier][kind], want->workspace[tier][kind]);
@@ -92,27 +92,27 @@ TEST(a_job_asks_once)
  * needs neither. */
 TEST(a_machine_asks_once)
 {
-    sl_forecast_view first, second;
-    char home[512], *text;
+    sl_prediction_view first, second;
+    char placement[512], *text;
     size_t length;
-    snprintf(home, sizeof home, "%s", test_path("home"));
+    snprintf(placement, sizeof placement, "%s", test_path("placement"));
     setenv("XDG_CACHE_HOME", test_path("cache"), 1);
-    forecast_job("costs measured", &first);
+    prediction_job("costs measured", &first);
     CHECK_OK(sl_file_read_all(test_path("cache/sluice/costs.json"), 1 << 24, &text, &length));
-    forecast_job("costs measured", &second);
+    prediction_job("costs measured", &second);
     CHECK(first.predicted.step_s > 0 && first.predicted.step_s == second.predicted.step_s);
 
-    CHECK_OK(sl_dir_create(test_path("home/.cache/sluice")));
-    CHECK_OK(sl_file_write_atomic(test_path("home/.cache/sluice/costs.json"), text, length));
+    CHECK_OK(sl_dir_create(test_path("placement/.cache/sluice")));
+    CHECK_OK(sl_file_write_atomic(test_path("placement/.cache/sluice/costs.json"), text, length));
     sl_free(text);
     setenv("XDG_CACHE_HOME", "", 1);
-    setenv("HOME", home, 1);
-    forecast_job("costs measured", &second);
+    setenv("HOME", placement, 1);
+    prediction_job("costs measured", &second);
     CHECK(first.predicted.step_s == second.predicted.step_s);
 
     unsetenv("HOME");
     unsetenv("XDG_CACHE_HOME");
-    forecast_job("costs measured", &second);
+    prediction_job("costs measured", &second);
     CHECK(second.feasible && !sl_file_exists("costs.json") && !sl_file_exists("/.cache/sluice/costs.json"));
 }
 

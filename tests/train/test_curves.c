@@ -301,11 +301,11 @@ static struct {
     int64_t replaced;
 } golden;
 
-static const void *home_of(int32_t object)
+static const void *placement_of(int32_t object)
 {
     const sl_engine *engine = golden.trainer->train.engine;
-    const sl_place *home = &engine->plan->places[engine->plan->home[object]];
-    return engine->base[home->tier] + home->address;
+    const sl_allocation *placement = &engine->plan->allocations[engine->plan->placement[object]];
+    return engine->base[placement->tier] + placement->address;
 }
 
 static sl_status write_golden(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
@@ -314,8 +314,8 @@ static sl_status write_golden(sl_device *device, sl_tier tier, void *to, const v
     int32_t values[GOLDEN_TOKENS];
     for (int32_t c = 0; c < t->prepared.program->n_chunks; c++) {
         const sl_chunk *chunk = &t->prepared.program->chunks[c];
-        bool targets = to == home_of(chunk->data[SL_INPUT_TARGETS]);
-        if (!targets && to != home_of(chunk->data[SL_INPUT_TOKENS]))
+        bool targets = to == placement_of(chunk->data[SL_INPUT_TARGETS]);
+        if (!targets && to != placement_of(chunk->data[SL_INPUT_TOKENS]))
             continue;
         for (int64_t i = 0; i < chunk->tokens; i++) {
             int64_t sequence = t->progress.step * GOLDEN_SEQUENCES + chunk->first_sequence + i / SEQLEN;

@@ -114,7 +114,7 @@ static const change changes[] = {
     {"momentum", "momentum 0.5", SAME, NULL}, /* of SGD */
     {"clip", "clip 0.5", WARNED, "other clipping (0, now 0.5)"},
     {"on-nan", "on-nan skip", WARNED, "other --on-nan (stop, now skip)"},
-    {"any-order", "any-order true", WARNED, "other order of sums (fixed, now any)"},
+    {"nondeterministic", "nondeterministic true", WARNED, "other order of sums (fixed, now any)"},
     {"seed", "seed 2", REFUSED, "seed 1, but this one has 2"},
     {"val-every", "val-every 1 val-data '%o'", SAME, NULL},
     {"val-every", "val-every 1", REFUSED, "what --val-every and --val-share hold out"},

@@ -50,14 +50,14 @@ TEST(values)
     CHECK_I64(s.max_documents, 256);
     sl_job_destroy(job);
     resolve((const char *const[]){"hw", "h200", "seqlen", "8192", "tokens-per-step", "524288", NULL}, &s, &job);
-    CHECK(!s.program.any_order); /* bits before speed, unless asked */
-    CHECK_STR(s.device, "cuda"); /* planned for, whether or not it is here */
+    CHECK(!s.program.nondeterministic); /* bits before speed, unless asked */
+    CHECK_STR(s.device, "cuda");        /* planned for, whether or not it is here */
     CHECK(!s.measured && s.program.precision == SL_PRECISION_BF16_MASTER);
     CHECK_I64(s.program.chunking.chunk_tokens, 8192);
     CHECK(s.program.workspace_limit == 0); /* no budget, no limit */
     sl_job_destroy(job);
-    resolve((const char *const[]){"any-order", "true", NULL}, &s, &job);
-    CHECK(s.program.any_order);
+    resolve((const char *const[]){"nondeterministic", "true", NULL}, &s, &job);
+    CHECK(s.program.nondeterministic);
     sl_job_destroy(job);
     resolve((const char *const[]){"hw", "h200", "seqlen", "1048576", "device-mem", "32GiB", NULL}, &s, &job);
     CHECK_I64(s.program.chunking.chunk_tokens, 2048); /* pairs of query and key are bounded */

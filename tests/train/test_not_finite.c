@@ -69,10 +69,10 @@ TEST(tasks)
     static const char *const options[] = {"", "device-mem", "chunk-tokens 16", "clip 1"};
     for (int i = 0; i < 4; i++) {
         char text[200];
-        sl_forecast_view view;
+        sl_prediction_view view;
         sl_trainer *t;
         sl_step_result result;
-        forecast_job("", &view);
+        prediction_job("", &view);
         snprintf(text, sizeof text, i == 1 ? "%s %zu" : "%s", options[i], view.min_bytes[SL_TIER_DEVICE]);
         sl_job *job = make_job(text);
         CHECK_OK(sl_trainer_create(job, &t));

@@ -131,7 +131,7 @@ TEST(calls_without_their_options)
     sl_step_result result;
     double loss;
     sl_trainer_destroy(NULL);
-    sl_forecast_destroy(NULL);
+    sl_prediction_destroy(NULL);
     sl_job_destroy(NULL);
     sl_job *job = make_job("steps 2");
     CHECK_OK(sl_trainer_create(job, &t));

@@ -50,7 +50,7 @@ static plan_sums sum_plan(const sl_trainer *t)
             sums.copies[a->stream == SL_STREAM_OUT]++;
             continue;
         }
-        const sl_work *work = &program->kinds[program->tasks[a->task].kind].work;
+        const sl_work *work = &program->signatures[program->tasks[a->task].signature].work;
         sums.hardware_flops += work->hardware_flops;
         *(a->recompute ? &sums.recomputed : &sums.flops) += work->flops;
     }
@@ -271,7 +271,7 @@ static int64_t walk_rows(const event_log *log, const char *type, int64_t step, i
             continue;
         CHECK_I64(number(e, "first"), n);
         CHECK_I64(number(e, "count"),
-                  strcmp(type, "places") ? t->prepared.plan->n_actions : t->prepared.plan->n_places);
+                  strcmp(type, "places") ? t->prepared.plan->n_actions : t->prepared.plan->n_allocations);
         CHECK_I64(sl_json_get(e, "columns")->count, columns);
         for (const sl_json *r = sl_json_get(e, "rows")->child; r; r = r->next, n++) {
             CHECK_I64(r->count, columns);
@@ -303,7 +303,7 @@ static void check_action(const sl_trainer *t, const sl_json *row, int64_t i)
 
 static void check_place(const sl_trainer *t, const sl_json *row, int64_t i)
 {
-    const sl_place *place = &t->prepared.plan->places[i];
+    const sl_allocation *place = &t->prepared.plan->allocations[i];
     const sl_program *program = t->prepared.program;
     CHECK_STR(row->child->string, place->tier == SL_TIER_HOST ? "host" : "device");
     CHECK_STR(row->child->next->string,
@@ -343,7 +343,7 @@ static void check_log(sl_trainer *t, const sl_step_result *results)
         CHECK_I64(actions, drawn ? t->prepared.plan->n_actions : 0);
     }
     CHECK_I64(walk_rows(&log, "timeline", STEPS, 10, check_action, t), t->prepared.plan->n_actions);
-    CHECK_I64(walk_rows(&log, "places", STEPS, 5, check_place, t), t->prepared.plan->n_places);
+    CHECK_I64(walk_rows(&log, "places", STEPS, 5, check_place, t), t->prepared.plan->n_allocations);
     check_end_event(t, &log);
 }
 
@@ -385,12 +385,12 @@ static void run_steps(sl_trainer *t, sl_step_result *results, int first, int las
 TEST(figures)
 {
     sl_step_result results[STEPS];
-    sl_forecast_view view;
+    sl_prediction_view view;
     sl_trainer *t;
     static event_log log;
     const char *job_options = "steps 7 val-every 2 val-steps 2 precision f32";
     CHECK_OK(sl_region_create(&region));
-    forecast_job(job_options, &view);
+    prediction_job(job_options, &view);
     snprintf(out, sizeof out, "%s", test_path("run"));
     snprintf(options, sizeof options, "%s checkpoint-every 3 keep 2 device-mem %zu out '%s' resume true", job_options,
              view.min_bytes[SL_TIER_DEVICE] + view.min_bytes[SL_TIER_DEVICE] / 50, out);

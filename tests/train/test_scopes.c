@@ -97,9 +97,9 @@ static void end(sl_trainer *t)
 
 static sl_trainer *begin_tight(void)
 {
-    sl_forecast_view view;
+    sl_prediction_view view;
     char options[128];
-    forecast_job("precision f32", &view);
+    prediction_job("precision f32", &view);
     snprintf(options, sizeof options, "precision f32 device-mem %zu", view.min_bytes[SL_TIER_DEVICE]);
     return begin(options, true);
 }

@@ -16,11 +16,11 @@ TEST(budgets_change_no_bit)
 {
     for (int64_t p = 0; p < SL_COUNT(programs); p++) {
         outcome free, tight;
-        sl_forecast_view view;
+        sl_prediction_view view;
         char options[512];
         run_job(programs[p], 100, &free);
         CHECK_MSG(free.loss[4] < free.loss[0], "%s: loss went from %g to %g", programs[p], free.loss[0], free.loss[4]);
-        forecast_job(programs[p], &view);
+        prediction_job(programs[p], &view);
         REQUIRE(view.feasible && view.min_bytes[SL_TIER_DEVICE] > 0);
         size_t low = view.min_bytes[SL_TIER_DEVICE], high = view.predicted.peak_bytes[SL_TIER_DEVICE];
         for (int i = 0; i <= 1; i++) {
@@ -41,11 +41,11 @@ TEST(budgets_change_no_bit)
 }
 
 /* Without budgets: what the plan likes if the machine has it, else the best within what there is. */
-static void forecast_on(size_t device, size_t host, const char *device_budget, sl_forecast_view *view)
+static void prediction_on(size_t device, size_t host, const char *device_budget, sl_prediction_view *view)
 {
     sl_hardware machine;
     sl_job *job;
-    sl_forecast *forecast;
+    sl_prediction *prediction;
     CHECK_OK(sl_hardware_find("rtx3090", &machine));
     machine.memory_bytes[SL_TIER_DEVICE] = device, machine.memory_bytes[SL_TIER_HOST] = host;
     CHECK_OK(sl_hardware_write(&machine, test_path("machine.json")));
@@ -55,38 +55,38 @@ static void forecast_on(size_t device, size_t host, const char *device_budget, s
     CHECK_OK(sl_job_set(job, "hw", test_path("machine.json")));
     if (device_budget)
         CHECK_OK(sl_job_set(job, "device-mem", device_budget));
-    CHECK_OK(sl_forecast_create(job, &forecast));
-    sl_forecast_look(forecast, view);
-    sl_forecast_destroy(forecast);
+    CHECK_OK(sl_prediction_create(job, &prediction));
+    sl_prediction_view_of(prediction, view);
+    sl_prediction_destroy(prediction);
     sl_job_destroy(job);
 }
 
 TEST(the_machine_is_the_limit)
 {
     const size_t gib = (size_t) 1 << 30;
-    sl_forecast_view view;
-    forecast_on(64 * gib, 64 * gib, NULL, &view);
+    sl_prediction_view view;
+    prediction_on(64 * gib, 64 * gib, NULL, &view);
     CHECK(view.feasible && view.budget_bytes[SL_TIER_DEVICE] == SIZE_MAX &&
           view.budget_bytes[SL_TIER_HOST] == SIZE_MAX);
     size_t likes = view.predicted.peak_bytes[SL_TIER_DEVICE];
-    forecast_on(likes / 2, 64 * gib, NULL, &view);
+    prediction_on(likes / 2, 64 * gib, NULL, &view);
     CHECK(view.feasible && view.predicted.peak_bytes[SL_TIER_DEVICE] <= likes / 2);
     CHECK(view.budget_bytes[SL_TIER_DEVICE] < likes / 2 && view.budget_bytes[SL_TIER_HOST] < 64 * gib);
     CHECK(view.predicted.peak_bytes[SL_TIER_HOST] > likes / 4); /* the rest is there */
-    forecast_on(likes / 2, 64 * gib, "unlimited", &view);       /* somebody who says so is believed */
+    prediction_on(likes / 2, 64 * gib, "unlimited", &view);     /* somebody who says so is believed */
     CHECK(view.feasible && view.predicted.peak_bytes[SL_TIER_DEVICE] == likes);
-    forecast_on(likes / 2, likes / 100, NULL, &view);
+    prediction_on(likes / 2, likes / 100, NULL, &view);
     CHECK(!view.feasible && view.budget_bytes[SL_TIER_DEVICE] < likes / 2);
 }
 
-/* The host's budget counts the heap too: the least that the forecast names works and is not exceeded. */
+/* The host's budget counts the heap too: the least that the prediction names works and is not exceeded. */
 TEST(host_budget_holds)
 {
-    sl_forecast_view view;
+    sl_prediction_view view;
     outcome free, tight;
     char options[512];
     run_job("val-every 2", 100, &free);
-    forecast_job("val-every 2", &view);
+    prediction_job("val-every 2", &view);
     size_t least = view.min_bytes[SL_TIER_HOST];
     REQUIRE(least > 0);
     snprintf(options, sizeof options, "val-every 2 host-mem %zu out '%s' checkpoint-every 2", least, test_path("host"));
@@ -106,7 +106,7 @@ TEST(host_budget_holds)
 TEST(host_budget_holds_with_many_files)
 {
     enum { FILES = 8000 };
-    sl_forecast_view view;
+    sl_prediction_view view;
     outcome run;
     char name[64], options[1200];
     sl_job *job;
@@ -117,7 +117,7 @@ TEST(host_budget_holds_with_many_files)
         FILE *file = fopen(test_path(name), "w");
         REQUIRE(file && fputs("water runs down the hill", file) >= 0 && fclose(file) == 0);
     }
-    forecast_job("", &view);
+    prediction_job("", &view);
     snprintf(options, sizeof options, "data '%s' host-mem %zu", test_path("files"), view.min_bytes[SL_TIER_HOST]);
     job = make_job(options);
     CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_DOES_NOT_FIT);
@@ -143,8 +143,8 @@ TEST(resume_continues_to_the_same_bits)
         snprintf(options, sizeof options, "%s out '%s' checkpoint-every 1 resume true", programs[p], out);
         run_job(options, 2, &part); /* nothing to resume yet: begins */
         CHECK_I64(part.view.first_step, 0);
-        sl_forecast_view view;
-        forecast_job(programs[p], &view);
+        sl_prediction_view view;
+        prediction_job(programs[p], &view);
         size_t budget = view.min_bytes[SL_TIER_DEVICE];
         snprintf(options, sizeof options, "%s out '%s' checkpoint-every 2 resume true threads 1 device-mem %zu",
                  programs[p], out, budget);

@@ -187,8 +187,8 @@ TEST(what_is_left_out_or_wrong_is_named)
     put("extra/pytorch_model.bin", "not read");
     refused(format("model '%s'", folder), SL_E_USAGE, "pytorch_model.bin");
     CHECK_CONTAINS(sl_error_message(), "--from-scratch");
-    sl_forecast_view view;
-    forecast_job(format("model '%s'", folder), &view); /* a plan needs no weights */
+    sl_prediction_view view;
+    prediction_job(format("model '%s'", folder), &view); /* a plan needs no weights */
     report_of(format("model '%s' from-scratch true", folder), &t);
     CHECK_STR(t.from, "random");
     rewrite("origin/checkpoints/step-00000005/model.safetensors", "extra/model.safetensors",

@@ -34,7 +34,7 @@ static bool shape_of(const sl_launch *launch, bool backward, sl_graph_shape *s)
     s->heads = sl_attention_attrs(&launch->attrs)->heads, s->kv_heads = sl_attention_attrs(&launch->attrs)->kv_heads;
     s->head_dim = sl_attention_attrs(&launch->attrs)->head_dim, s->causal = sl_attention_attrs(&launch->attrs)->causal,
     s->backward = backward;
-    s->any_order = backward && sl_attention_attrs(&launch->attrs)->any_order;
+    s->nondeterministic = backward && sl_attention_attrs(&launch->attrs)->nondeterministic;
     if (q->dtype != SL_BF16 || s->head_dim % 8 || s->head_dim > 128)
         return false;
     if (backward && (!launch->out[0].type.rank || (kv->rank && !launch->out[1].type.rank)))
@@ -158,14 +158,15 @@ static bool needs_staging(const sl_launch *launch)
 
 static size_t dq_sum_bytes(const sl_graph_shape *s)
 {
-    return s->any_order ? sl_cuda_align((size_t) (s->batch * s->heads * s->q_rows * s->head_dim) * sizeof(float)) : 0;
+    return s->nondeterministic ? sl_cuda_align((size_t) (s->batch * s->heads * s->q_rows * s->head_dim) * sizeof(float))
+                               : 0;
 }
 
 /* All heads in one piece if `most` bytes are enough for it; else the largest groups of which two fit; at the least one group of one
  * K/V head. */
 static sl_status choose_course(sl_cuda *cuda, const sl_graph_shape *all, size_t most, course *out)
 {
-    size_t scores = all->any_order ? 0 : 2 * (size_t) (all->batch * all->q_rows * all->kv_rows); /* of a head */
+    size_t scores = all->nondeterministic ? 0 : 2 * (size_t) (all->batch * all->q_rows * all->kv_rows); /* of a head */
     for (int32_t kv_heads = all->kv_heads, lanes = 1; kv_heads > 0; kv_heads--, lanes = 2) {
         course c = {.s = *all, .lanes = lanes};
         if (all->kv_heads % kv_heads)
@@ -263,7 +264,7 @@ static sl_status run_group(sl_cuda *cuda, const sl_launch *launch, const course 
     int count = 12;
     if (s->causal)
         ids[count] = SL_ID_MASKED, pointers[count++] = &masked;
-    if (s->any_order) {
+    if (s->nondeterministic) {
         if (cudnnGetVersion() < 90600) /* later ones do it themselves */
             SL_CUDA(cudaMemsetAsync(workspace, 0, dq_sum_bytes(s), stream));
         ids[count] = SL_ID_DQ_SUM, pointers[count++] = workspace;

@@ -162,7 +162,7 @@ static void build_backward(builder *x)
     sl_dnn_tensor key = sl_dnn_virtual(x->g, &x->k, CUDNN_DATA_BFLOAT16);
     sl_dnn_reshape(x->g, k, key);
     sl_dnn_tensor dq = sl_dnn_bound(x->g, SL_ID_DQ, &x->q, CUDNN_DATA_BFLOAT16);
-    if (!x->s->any_order) {
+    if (!x->s->nondeterministic) {
         sl_dnn_matmul(x->g, ds, key, dq);
         return;
     }

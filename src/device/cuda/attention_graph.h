@@ -23,7 +23,7 @@ enum {
     SL_ID_DV,
     SL_ID_SUM, /* D, f32 [heads, rows] */
     SL_ID_ONE,
-    SL_ID_DQ_SUM /* any_order: dQ in f32, [sequences, heads, rows, head_dim] */
+    SL_ID_DQ_SUM /* nondeterministic: dQ in f32, [sequences, heads, rows, head_dim] */
 };
 
 /* What a graph depends on; the key of the cache, so zeroed before it is filled. */
@@ -31,7 +31,7 @@ typedef struct sl_graph_shape {
     int64_t batch, q_rows, kv_rows, rows; /* per sequence; rows = all queries of the chunk */
     int64_t width, o_width, kv_width;     /* elements from row to row of q, of o, of k and v; gradients too */
     int32_t heads, kv_heads;              /* of one run of the graph: all of them, or a group */
-    int32_t head_dim, causal, backward, any_order;
+    int32_t head_dim, causal, backward, nondeterministic;
     int32_t bounds; /* documents: how long their list is; 0: each sequence is one. No graph takes them. */
 } sl_graph_shape;
 

@@ -253,7 +253,7 @@ static sl_status timed_copy(sl_cuda *cuda, sl_stream stream, void *to, const voi
     return SL_OK;
 }
 
-/* A call failed while `what` was issued. If the context still answers, the call itself is to blame; if not, a command that ran
+/* A call failed while `what` was issued. If the context still answers, the call itself failed; if not, a command that ran
  * meanwhile is, and it need not be this one. */
 static sl_status issue_failed(sl_cuda *cuda, sl_status status, const char *what)
 {

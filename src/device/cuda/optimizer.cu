@@ -7,7 +7,7 @@
  *    neighbours (16 bytes of bf16). A group of 16 threads owns a block of 128 elements: thread l makes the noise of lane l, and the
  *    group turns it through shared memory, where it lies in the order of the elements.
  *  - Division and square root are inlined without their rare cases, eight at a time, with one look at the end whether any of the eight
- *    was out of range; then all eight are done again by the compiler's own.
+ *    was out of range; then all eight are recomputed by the compiler's own.
  *  - Likewise one look tells whether any of eight results is not finite, which must not be rounded by adding noise.
  */
 #include "device/cuda/kernel.cuh"

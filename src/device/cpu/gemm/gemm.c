@@ -129,7 +129,7 @@ static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm, boo
     cut.b_bytes = SL_ROUND_UP((size_t) (SL_ROUND_UP(cut.kb, isa->k_step) * cut.nb) * isa->packed_bytes, 64);
     cut.a_bytes = isa->a_bytes;
     cut.group = 1;
-    if (gemm->a.transposed) { /* lies across k, so packing it is dear */
+    if (gemm->a.transposed) { /* lies across k, so packing it is expensive */
         const int64_t down = SL_DIV_UP(cut.mb, cut.tile_rows), across = SL_DIV_UP(cut.nb, cut.tile_columns);
         while (cut.group < across && down * SL_DIV_UP(across, cut.group + 1) >= (threads > 1 ? 3 * threads : 1))
             cut.group++;

@@ -1,0 +1,137 @@
+/*
+ * What an object's bytes go through. Its content is valid in one tier, in both, or in none: then it was dropped and is
+ * recomputed when it is wanted. Bytes in a tier are taken before they hold anything and are given back with a note of
+ * the last actions that touch them, so whoever takes them next knows what to wait for.
+ */
+#include "plan/schedule/sweep.h"
+
+#include <string.h>
+
+int32_t sl_sweep_new_residency(sl_sweep *s, int32_t object, sl_tier tier, size_t bytes)
+{
+    int32_t index = s->n_residencies++;
+    sl_residency *residency = &s->residencies[index];
+    memset(residency, 0xff, sizeof *residency); /* -1 for every action */
+    residency->place = (sl_allocation){.object = object, .tier = tier, .bytes = bytes, .first = -1, .last = -1};
+    residency->permanent = false;
+    return index;
+}
+
+void sl_sweep_release(sl_sweep *s, int32_t index)
+{
+    sl_residency *residency = &s->residencies[index];
+    size_t rounded = SL_ROUND_UP(SL_MAX(residency->place.bytes, (size_t) 1), (size_t) SL_ALIGN);
+    if (!s->bounded && !residency->permanent && residency->place.tier == SL_TIER_DEVICE)
+        s->live -= (double) rounded;
+    if (residency->permanent || !s->bounded)
+        return;
+    double ready = 0;
+    for (int r = 0; r < SL_STREAM_COUNT; r++)
+        if (residency->last[r] >= 0)
+            ready = SL_MAX(ready, s->actions[residency->last[r]].end_s);
+    sl_arena_release(&s->arena[residency->place.tier], residency->place.address - s->base[residency->place.tier],
+                     residency->last, ready, s->now_s);
+}
+
+void sl_sweep_forget(sl_sweep *s, int32_t object, sl_tier tier)
+{
+    sl_object_state *state = &s->objects[object];
+    state->valid[tier] = false;
+    if (state->residency[tier] < 0 || s->residencies[state->residency[tier]].permanent)
+        return;
+    sl_sweep_release(s, state->residency[tier]);
+    state->residency[tier] = -1;
+}
+
+sl_status sl_sweep_write_back(sl_sweep *s, int32_t object, bool *done)
+{
+    sl_object_state *state = &s->objects[object];
+    *done = true;
+    if (state->valid[SL_TIER_HOST])
+        return SL_OK;
+    if (state->residency[SL_TIER_HOST] < 0)
+        SL_TRY(sl_sweep_make_space(s, object, s->a->program->objects[object].bytes, SL_TIER_HOST, false, true,
+                                   &state->residency[SL_TIER_HOST]));
+    *done = state->residency[SL_TIER_HOST] >= 0;
+    if (*done) {
+        SL_TRY(sl_sweep_reserve(s));
+        sl_sweep_issue_copy(s, object, SL_TIER_DEVICE, SL_TIER_HOST);
+        state->valid[SL_TIER_HOST] = true;
+    }
+    return SL_OK;
+}
+
+sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *done)
+{
+    sl_object_state *state = &s->objects[object];
+    bool droppable = sl_sweep_can_drop(s, object), dropped = false;
+    *done = false;
+    if (s->residencies[state->residency[SL_TIER_DEVICE]].permanent)
+        return SL_OK;
+    *done = true;
+    if (!state->valid[SL_TIER_HOST]) {
+        dropped = prefer_drop && droppable;
+        if (!dropped)
+            SL_TRY(sl_sweep_write_back(s, object, done));
+        if (!*done && droppable)
+            *done = dropped = true;
+    }
+    if (!*done)
+        return SL_OK;
+    if (state->gap >= 0 && s->actual)
+        s->actual[state->gap] = dropped ? SL_GAP_DROP : SL_GAP_EVICT;
+    sl_sweep_forget(s, object, SL_TIER_DEVICE);
+    state->transient = false;
+    return SL_OK;
+}
+
+bool sl_sweep_can_drop(const sl_sweep *s, int32_t object)
+{
+    const sl_object_state *state = &s->objects[object];
+    return state->gap >= 0 && !state->wanted && s->a->entries[state->gap].can_drop;
+}
+
+sl_status sl_sweep_fetch(sl_sweep *s, int32_t object, bool force, bool *done)
+{
+    sl_object_state *state = &s->objects[object];
+    SL_ASSERT(state->valid[SL_TIER_HOST] && !state->valid[SL_TIER_DEVICE]);
+    if (state->residency[SL_TIER_DEVICE] < 0)
+        SL_TRY(sl_sweep_make_space(s, object, s->a->program->objects[object].bytes, SL_TIER_DEVICE, force,
+                                   sl_sweep_goes_low(s, state->cursor), &state->residency[SL_TIER_DEVICE]));
+    *done = state->residency[SL_TIER_DEVICE] >= 0;
+    if (*done) {
+        SL_TRY(sl_sweep_reserve(s));
+        sl_sweep_issue_copy(s, object, SL_TIER_HOST, SL_TIER_DEVICE);
+        state->valid[SL_TIER_DEVICE] = true;
+    }
+    return SL_OK;
+}
+
+sl_status sl_sweep_clear(sl_sweep *s, bool *done)
+{
+    sl_arena *arena = &s->arena[SL_TIER_DEVICE];
+    *done = true;
+    for (int32_t i = 0; i < arena->count; i++) {
+        int32_t residency = arena->segments[i].place;
+        if (residency < 0)
+            continue;
+        SL_ASSERT(s->residencies[residency].place.object >= 0);
+        SL_TRY(sl_sweep_reserve(s));
+        SL_TRY(sl_sweep_evict(s, s->residencies[residency].place.object, false, done));
+        if (!*done)
+            return SL_OK;
+        i = -1; /* segments may have been merged */
+    }
+    for (int32_t i = 1; i < arena->count; i++) {
+        sl_segment *first = &arena->segments[0], *segment = &arena->segments[i];
+        first->bytes += segment->bytes;
+        first->ready_s = SL_MAX(first->ready_s, segment->ready_s);
+        for (int r = 0; r < SL_STREAM_COUNT; r++)
+            first->last[r] = SL_MAX(first->last[r], segment->last[r]);
+    }
+    arena->count = 1;
+    arena->fence = SIZE_MAX;
+    /* Whoever comes next waits for all of it: the point is one whole free range. */
+    s->now_s = SL_MAX(s->now_s, arena->segments[0].ready_s);
+    return SL_OK;
+}

@@ -1,0 +1,28 @@
+/*
+ * How many chunks make a round: placement, so the planner's to choose. More chunks per round carry weights and
+ * gradients across the link less often, but need space for more activations at once.
+ */
+#ifndef SL_PLAN_ROUNDS_H
+#define SL_PLAN_ROUNDS_H
+
+#include "plan/plan.h"
+
+typedef sl_status (*sl_costs_fn)(void *context, const sl_program *program, sl_costs **costs);
+
+/* The fastest plan over the ways to cut the step into rounds, with its program and costs. base->chunks_per_round > 0
+ * is fixed by the user and kept. config's limits hold for each of them. */
+sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, void *context, sl_costs_fn costs_of,
+                       void *costs_context, const sl_plan_config *config, sl_program **program, sl_costs **costs,
+                       sl_plan **plan);
+
+/* For a program's workspace_limit: what a kernel may take for itself of a device budget (SIZE_MAX: 0, as it likes). A plan that is to
+ * hold wherever one holds at all is made with a limit of 1. */
+size_t sl_plan_workspace_limit(size_t device_budget);
+
+/* The smallest budget of `tier` for which sl_plan_best succeeds, the other as given. 0 and SL_E_DOES_NOT_FIT if none
+ * does. */
+sl_status sl_plan_best_minimum(const sl_program_config *base, sl_graph_builder build, void *context,
+                               sl_costs_fn costs_of, void *costs_context, const sl_plan_config *config, sl_tier tier,
+                               size_t *bytes);
+
+#endif

@@ -1,0 +1,13 @@
+/*
+ * Rounds one after the other, or each round's forward between the pieces of the backward before it. Placement: forwards change no
+ * state, and backwards keep their order, so every sum and every bit stays.
+ */
+#ifndef SL_PROGRAM_INTERLEAVE_H
+#define SL_PROGRAM_INTERLEAVE_H
+
+#include "program/program.h"
+
+/* Reorders the program's tasks. Nothing to do (*changed false): fewer than two rounds, or no backward. */
+sl_status sl_interleave(sl_program *program, bool *changed);
+
+#endif
