@@ -1,4 +1,4 @@
-/* Times one matrix product at a time, ours or a library's, as told on standard input: bench/gemm_torch.py asks, so that
+/* Times one matrix product at a time, ours or a library's, as told on standard input: bench/peers/gemm_torch.py asks, so that
  * ours, the libraries' and PyTorch's times of a shape are taken in turn, in one run. Built by bench/gemm.sh.
  *
  * A request is a line "LIBRARY DTYPE TRANS_A TRANS_B M N K THREADS SECONDS"; LIBRARY is sluice-avx2, sluice-avx512,

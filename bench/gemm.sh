@@ -1,6 +1,6 @@
 #!/bin/bash
 # Matrix products against PyTorch, and against OpenBLAS and oneDNN where they are installed, in one run.
-#   bench/gemm.sh [arguments of gemm_torch.py]        PYTHON: an interpreter with torch; CC: the compiler
+#   bench/gemm.sh [arguments of peers/gemm_torch.py]        PYTHON: an interpreter with torch; CC: the compiler
 # GEMM_FLAGS: for the compiler, to try other blockings, as -DKC=512 -DTILE_ROWS=128 for AMX (gemm_amx.c).
 # OpenBLAS is looked for at run time (GEMM_OPENBLAS: its path), oneDNN at compile time (DNNL: a prefix with include/ and lib/).
 set -euo pipefail
@@ -29,4 +29,4 @@ vector avx2 "$avx2"
 vector avx512 "$avx512"
 $cc $flags $amx -c "$root/src/device/cpu/gemm/gemm_amx.c"
 $cc $flags -DGEMM_AMX "$root/bench/gemm.c" ./*.o -o gemm "${dnnl[@]}" -lpthread -lm -ldl
-"${PYTHON:-python3}" "$root/bench/gemm_torch.py" ./gemm "$@"
+"${PYTHON:-python3}" "$root/bench/peers/gemm_torch.py" ./gemm "$@"
