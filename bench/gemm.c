@@ -1,5 +1,5 @@
-/* Times one matrix product at a time, ours or a library's, as told on standard input: bench/peers/gemm_torch.py asks, so that
- * ours, the libraries' and PyTorch's times of a shape are taken in turn, in one run. Built by bench/gemm.sh.
+/* Times one GEMM at a time, ours or a library's, as read from standard input. bench/peers/gemm_torch.py writes the requests, so that
+ * our time, the libraries' and PyTorch's for a shape are measured in turn, in one run. Built by bench/gemm.sh.
  *
  * A request is a line "LIBRARY DTYPE TRANS_A TRANS_B M N K THREADS SECONDS"; LIBRARY is sluice-avx2, sluice-avx512,
  * sluice-amx, openblas, onednn or peak (register-only multiply-adds: what the cores could do at best). The answer is
