@@ -85,13 +85,17 @@ static void software_table(const sl_machine *m, const sl_system_config *config, 
 #endif
     SL_ROW(t, sl_cell_text("hwloc"), sl_cell_text(strncmp(m->source, "hwloc", 5) == 0 ? m->source + 6 : "not built in"),
            sl_cell_none());
-    int64_t count = sl_device_classes(classes);
-    for (int64_t i = 0; i < count; i++) {
+    sl_device_classes(classes);
+    for (int64_t i = 0; i < SL_DEVICE_CLASSES; i++) {
         sl_device *device;
         sl_device_config none = {.threads = config->threads, .max_commands = 1, .max_events = 1};
-        snprintf(text, sizeof text, "device %s", classes[i]->name);
-        if (strcmp(classes[i]->name, "sim") == 0)
+        snprintf(text, sizeof text, "device %s", sl_device_def_at(i)->name);
+        if (!sl_device_def_at(i)->computes)
             continue;
+        if (!classes[i]) {
+            SL_ROW(t, sl_cell_text(text), sl_cell_none(), sl_cell_text("no plugin, or no accelerator that it can use"));
+            continue;
+        }
         if (sl_device_open(classes[i]->name, &none, &device) != SL_OK) {
             SL_ROW(t, sl_cell_text(text), sl_cell_none(), sl_cell_text(sl_error_message()));
             continue;
@@ -100,8 +104,6 @@ static void software_table(const sl_machine *m, const sl_system_config *config, 
                sl_cell_text("yes: the kernels named here are taken"));
         sl_device_close(device);
     }
-    if (count < SL_DEVICE_CLASSES)
-        SL_ROW(t, sl_cell_text("device cuda"), sl_cell_none(), sl_cell_text("no plugin, or no GPU that it can use"));
     SL_ROW(t, sl_cell_text("GPU driver"), sl_cell_text(m->driver[0] ? m->driver : "none"), sl_cell_none());
 }
 

@@ -28,10 +28,9 @@ static sl_status find_costs(void *context, const sl_program *program, sl_costs *
     return sl_costs_roofline(program, c->hardware, c->device, costs);
 }
 
-/* As train/job.c settles it: what one launch works on belongs to the kind of device. */
 static int64_t chunk_tokens(const sl_trial_config *c)
 {
-    int64_t target = strcmp(c->device, "cpu") == 0 || strcmp(c->device, "sim") == 0 ? 1024 : 8192;
+    int64_t target = sl_device_chunk_target(sl_device_def_find(c->device), c->seqlen);
     return c->chunk_tokens ? c->chunk_tokens : sl_chunk_tokens_default(c->seqlen, c->batch, target);
 }
 

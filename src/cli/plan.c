@@ -102,13 +102,13 @@ static void print_page(const sl_prediction_view *f)
                    100 * (f->gib_more[tier] - 1));
 }
 
-/* Without budgets a plan takes what it likes, and on a CPU both memories are this machine's. */
+/* Without budgets a plan takes what it likes, and where compute shares its cores both memories are this machine's. */
 static void compare_with_machine(const sl_prediction_view *f)
 {
     char a[32], b[32];
     size_t there = sl_memory_bytes();
     size_t taken = f->predicted.peak_bytes[SL_TIER_DEVICE] + f->predicted.peak_bytes[SL_TIER_HOST];
-    if (strcmp(f->device, "cpu") == 0 && taken > there)
+    if (sl_device_def_find(f->device)->shared_cores && taken > there)
         sl_warn("this machine has %s of memory, and the plan takes %s: give --device-mem and --host-mem",
                 sl_format_bytes(there, a), sl_format_bytes(taken, b));
 }

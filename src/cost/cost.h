@@ -51,7 +51,5 @@ void sl_costs_destroy(sl_costs *costs);
 sl_status sl_costs_new(int32_t n_signatures, sl_costs **costs);
 /* A signature's launch as devices are asked about it: types and attributes, no data. */
 void sl_costs_launch(const sl_program *program, int32_t signature, sl_launch *launch);
-/* What a signature's workspaces would be on a device that is not here. */
-size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream, const sl_hardware *hardware);
 
 #endif

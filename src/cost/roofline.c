@@ -10,8 +10,6 @@
 #include <string.h>
 
 #include "core/mem.h"
-#include "ops/attention.h"
-#include "ops/head_loss.h"
 
 sl_status sl_costs_new(int32_t n_signatures, sl_costs **costs)
 {
@@ -77,76 +75,6 @@ static double device_seconds(const sl_hardware *hw, const sl_launch *launch, con
     return hw->launch_latency_s + fmax(arithmetic, bytes);
 }
 
-/* As device/cuda: dQ in f32 and two f32 per row and head, in tiles of up to 128 rows (attention_hopper_bwd.cu). Or (attention.c) with cuDNN's
- * deterministic backward: an f32 per row and head, dK and dV in bf16 where they are added to what is there, dQ of a slice's second
- * part, and dS in bf16, for all K/V heads or as few as the limit asks for. */
-static size_t attention_bwd_workspace(const sl_launch *launch, const sl_hardware *hardware)
-{
-    const sl_type *q = &launch->in[1].type, *kv = &launch->in[2].type;
-    size_t rows = (size_t) q->dim[0], context = (size_t) (kv->rank ? kv : q)->dim[0];
-    size_t heads = (size_t) SL_MAX(sl_attention_attrs(&launch->attrs)->heads, 1);
-    size_t groups = (size_t) SL_MAX(sl_attention_attrs(&launch->attrs)->kv_heads, 1);
-    int head_dim = sl_attention_attrs(&launch->attrs)->head_dim;
-    if (!hardware->attention_keeps_scores && (head_dim == 64 || head_dim == 128))
-        return SL_ROUND_UP(rows, (size_t) 128) * heads * 4 * (size_t) (head_dim + 2);
-    if (sl_attention_attrs(&launch->attrs)->sequence > 0)
-        context = SL_MIN(context, (size_t) sl_attention_attrs(&launch->attrs)->sequence);
-    size_t fixed = rows * heads * 4;
-    if ((launch->accumulate >> 1 & 1) || launch->out[1].type.dtype != SL_BF16)
-        fixed += 2 * (size_t) sl_type_count(&launch->out[1].type);
-    if (context > rows) { /* a slice: the keys before it in parts of 131,072, then itself */
-        fixed += 2 * (size_t) sl_type_count(&launch->out[0].type);
-        context = SL_MAX(rows, SL_MIN(context - rows, (size_t) 131072));
-    }
-    size_t scores = 2 * heads * rows * context;
-    if (sl_attention_attrs(&launch->attrs)->nondeterministic) /* no dS: dQ in f32 */
-        return fixed + rows * heads * (size_t) head_dim * 4;
-    if (!launch->workspace_bytes || fixed + scores <= launch->workspace_bytes)
-        return fixed + scores;
-    return fixed + SL_MAX(SL_MIN(scores / 2, launch->workspace_bytes), scores / groups);
-}
-
-/* What cuBLASLt recommends on Hopper, or the partial sums of a long product with few outputs. */
-static size_t matmul_workspace(const sl_launch *launch)
-{
-    int64_t outputs = sl_type_count(&launch->out[0].type), m = SL_MAX(launch->out[0].type.dim[0], (int64_t) 1);
-    int64_t k = sl_type_count(&launch->in[0].type) / m;
-    size_t usual = (size_t) 32 << 20;
-    return outputs < (int64_t) 1 << 22 && k >= 8192 ? SL_MAX(usual, 8 * (size_t) outputs * 4) : usual;
-}
-
-size_t sl_costs_workspace_estimate(const sl_launch *launch, sl_stream stream, const sl_hardware *hardware)
-{
-    const sl_type *first = &launch->in[0].type;
-    size_t rows = (size_t) SL_MAX(first->dim[0], (int64_t) 1);
-    if (stream == SL_STREAM_HOST)
-        return (size_t) 1 << 16;
-    switch (launch->op) {
-    case SL_OP_MATMUL:
-        return matmul_workspace(launch);
-    case SL_OP_HEAD_LOSS:
-    case SL_OP_HEAD_LOSS_BWD: { /* one token block of logits in f32; their gradients take their place */
-        size_t block = (size_t) sl_head_block(launch), vocabulary = (size_t) launch->in[1].type.dim[0];
-        return block * vocabulary * 4 + ((size_t) 32 << 20);
-    }
-    case SL_OP_ATTENTION:
-        return (size_t) 1 << 20;
-    case SL_OP_ATTENTION_BWD:
-        return attention_bwd_workspace(launch, hardware);
-    case SL_OP_EMBEDDING_BWD: /* tokens sorted by id, and two f32 rows for every 32 of them */
-        return rows * 16 + SL_DIV_UP(rows, (size_t) 32) * 8 * (size_t) SL_MAX(first->dim[1], (int64_t) 1);
-    case SL_OP_RMSNORM_BWD:
-    case SL_OP_LAYERNORM_BWD:
-    case SL_OP_BIAS_GRAD: /* partial sums over rows */
-        return (size_t) SL_MAX(first->dim[1], (int64_t) 1) * 4 * 264 * 2;
-    case SL_OP_SUM_SQUARES:
-    case SL_OP_SUM:
-        return (size_t) 1 << 16;
-    default:
-        return 0;
-    }
-}
-
 static double host_seconds(const sl_hardware *hw, const sl_work *work)
 {
     double rate = hw->host_optimizer_bandwidth > 0 ? hw->host_optimizer_bandwidth : hw->memory_bandwidth[SL_TIER_HOST];
@@ -171,6 +99,7 @@ static void fill_machine(sl_costs *c, const sl_program *program, const sl_hardwa
 sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardware, sl_device *device, sl_costs **costs)
 {
     sl_costs *c;
+    const sl_device_def *def = sl_device_def_for(hardware);
     SL_TRY(sl_costs_new(program->n_signatures, &c));
     for (int32_t k = 0; k < program->n_signatures; k++) {
         const sl_task *example = &program->tasks[program->signatures[k].example];
@@ -185,7 +114,7 @@ sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardwa
             if (stream == SL_STREAM_HOST && !example->host_allowed)
                 continue;
             c->workspace[tier][k] = device ? device->class->workspace(device, &launch, stream)
-                                           : sl_costs_workspace_estimate(&launch, stream, hardware);
+                                           : def->estimate_workspace(hardware, &launch, stream);
         }
     }
     fill_machine(c, program, hardware);

@@ -1,4 +1,4 @@
-/* The list of devices, and which of them "auto" means: the GPU where its plugin loads and finds one, else the CPU. */
+/* The table of devices, and which of them "auto" means: the first whose plugin loads and finds its accelerator, else the CPU. */
 #include "device/device.h"
 
 #include <stdarg.h>
@@ -9,7 +9,47 @@
 #include "core/text.h"
 #include "device/plugin.h"
 
-extern const sl_device_class sl_device_cpu, sl_device_sim;
+#define SL_DEVICE(name) extern const sl_device_def sl_device_def_##name;
+#include "device/devices.def"
+#undef SL_DEVICE
+
+static const sl_device_def *const defs[SL_DEVICE_CLASSES] = {
+#define SL_DEVICE(name) &sl_device_def_##name,
+#include "device/devices.def"
+#undef SL_DEVICE
+};
+
+const sl_device_def *sl_device_def_at(int64_t row)
+{
+    SL_ASSERT(row >= 0 && row < SL_DEVICE_CLASSES);
+    return defs[row];
+}
+
+const sl_device_def *sl_device_def_find(const char *name)
+{
+    for (int i = 0; i < SL_DEVICE_CLASSES; i++)
+        if (strcmp(defs[i]->name, name) == 0)
+            return defs[i];
+    return NULL;
+}
+
+const sl_device_def *sl_device_def_for(const sl_hardware *hardware)
+{
+    for (int i = 0; i < SL_DEVICE_CLASSES; i++)
+        if (defs[i]->computes && defs[i]->shared_cores == hardware->shared_cores)
+            return defs[i];
+    SL_ASSERT(!"a device stands for each kind of profile");
+    return NULL;
+}
+
+int64_t sl_device_chunk_target(const sl_device_def *def, int64_t seqlen)
+{
+    const int64_t least = 1024;
+    int64_t target = def->chunk_tokens;
+    while (def->most_pairs && target > least && target * seqlen > def->most_pairs)
+        target /= 2;
+    return target;
+}
 
 const char *sl_stream_name(sl_stream stream)
 {
@@ -58,42 +98,58 @@ bool sl_launch_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t
     return !launch->workspace || sl_in_arenas(arena, arena_bytes, launch->workspace, launch->workspace_bytes);
 }
 
-int64_t sl_device_classes(const sl_device_class *out[SL_DEVICE_CLASSES])
+void sl_device_classes(const sl_device_class *classes[SL_DEVICE_CLASSES])
 {
     const char *why_not;
-    out[0] = &sl_device_cpu;
-    out[1] = &sl_device_sim; /* never chosen by itself */
-    out[2] = sl_plugin_find(false, &why_not);
-    return out[2] ? 3 : 2;
+    for (int i = 0; i < SL_DEVICE_CLASSES; i++)
+        classes[i] = defs[i]->class ? defs[i]->class : sl_plugin_find(i, false, &why_not);
 }
 
 sl_status sl_device_check_name(const char *name)
 {
-    static const char *const names[] = {"auto", "cpu", "cuda", "sim"};
-    for (int64_t i = 0; i < SL_COUNT(names); i++)
-        if (strcmp(names[i], name) == 0)
-            return SL_OK;
-    return sl_fail(SL_E_USAGE, "there is no device \"%s\"; use auto, cpu, cuda or sim", name);
+    char names[256] = "auto";
+    if (strcmp(name, names) == 0 || sl_device_def_find(name))
+        return SL_OK;
+    for (int i = 0; i < SL_DEVICE_CLASSES; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i + 1 < SL_DEVICE_CLASSES ? ", " : " or ", defs[i]->name);
+    }
+    return sl_fail(SL_E_USAGE, "there is no device \"%s\"; use %s", name, names);
 }
 
-/* The plugin is looked for only where it may be meant: loading a GPU's libraries takes time and 200 MB. */
+static void find_best(const sl_device_class **class)
+{
+    const char *why_not;
+    *class = defs[0]->class;
+    for (int i = 0; i < SL_DEVICE_CLASSES; i++) {
+        const sl_device_class *plugin = defs[i]->class ? NULL : sl_plugin_find(i, false, &why_not);
+        if (plugin) {
+            *class = plugin;
+            return;
+        }
+        if (!defs[i]->class)
+            sl_log(sl_plugin_is_broken(i) ? SL_LOG_INFO : SL_LOG_DEBUG, "the CPU is used: %s", why_not);
+    }
+}
+
+/* A plugin is looked for only where it may be meant: loading a GPU's libraries takes time and 200 MB. */
 sl_status sl_device_find(const char *name, const sl_device_class **class)
 {
-    static const sl_device_class *const built_in[] = {&sl_device_cpu, &sl_device_sim};
     const char *why_not;
+    const sl_device_class *plugin;
     SL_TRY(sl_device_check_name(name));
-    for (int i = 0; i < (int) SL_COUNT(built_in); i++)
-        if (strcmp(name, built_in[i]->name) == 0)
-            return *class = built_in[i], SL_OK;
-    const bool any = strcmp(name, "auto") == 0;
-    const sl_device_class *plugin = sl_plugin_find(!any, &why_not);
-    if (plugin && (any || strcmp(name, plugin->name) == 0))
-        return *class = plugin, SL_OK;
-    if (any) {
-        sl_log(sl_plugin_is_broken() ? SL_LOG_INFO : SL_LOG_DEBUG, "the CPU is used: %s", why_not);
-        return *class = &sl_device_cpu, SL_OK;
-    }
-    return sl_fail(SL_E_UNSUPPORTED, "--device cuda cannot be used here: %s; use --device cpu", why_not);
+    if (strcmp(name, "auto") == 0)
+        return find_best(class), SL_OK;
+    int row = 0;
+    while (strcmp(defs[row]->name, name) != 0)
+        row++;
+    if (defs[row]->class)
+        return *class = defs[row]->class, SL_OK;
+    plugin = sl_plugin_find(row, true, &why_not);
+    if (!plugin)
+        return sl_fail(SL_E_UNSUPPORTED, "--device %s cannot be used here: %s; use --device %s", name, why_not,
+                       defs[0]->name);
+    return *class = plugin, SL_OK;
 }
 
 sl_status sl_device_open(const char *name, const sl_device_config *config, sl_device **device)

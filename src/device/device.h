@@ -15,6 +15,7 @@
 
 #include "core/pages.h"
 #include "ops/op.h"
+#include "tensor/policy.h"
 
 /* Nearest to the compute first. Code loops over tiers; nothing may assume that there are exactly two. */
 typedef enum sl_tier { SL_TIER_DEVICE, SL_TIER_HOST, SL_TIER_COUNT } sl_tier;
@@ -62,7 +63,7 @@ typedef struct sl_hardware {
 
 typedef struct sl_device sl_device;
 typedef struct sl_device_class {
-    const char *name;     /* "cpu", "cuda", "sim" */
+    const char *name;     /* of its row in devices.def */
     const char *describe; /* one line for people */
     bool pins_host;       /* opening touches the whole host arena, which may take seconds: see config.ahead */
     sl_status (*open)(const sl_device_config *config, sl_device **device);
@@ -107,12 +108,46 @@ struct sl_device {
     const sl_device_class *class;
 };
 
+/* What is known of a device without opening it, and even where it is not: enough to plan for it elsewhere. All fields are required unless
+ * they say otherwise. */
+typedef struct sl_device_def {
+    const char *name;             /* as --device takes it */
+    const char *title;            /* as messages call it */
+    const sl_device_class *class; /* NULL: in the plugin libsluice_<name>.so */
+    /* Of a plugin. Can its accelerator be here? Loading a vendor's libraries takes time and memory, so they are loaded only where this
+     * says yes or the user names the device. `absent` says in one sentence that it cannot. */
+    bool (*present)(void);
+    const char *absent;
+    bool computes;          /* false: there to plan for and to test with */
+    bool shared_cores;      /* of the hardware profiles that stand for it: see sl_hardware */
+    int64_t chunk_tokens;   /* that a launch works on when nobody says */
+    int64_t most_pairs;     /* of query and key in a chunk; longer sequences get smaller chunks. 0: not limited */
+    sl_precision precision; /* when nobody says */
+    /* Bytes of workspace that the launch would want there; as sl_device_class.workspace otherwise. */
+    size_t (*estimate_workspace)(const sl_hardware *hardware, const sl_launch *launch, sl_stream stream);
+} sl_device_def;
+
+enum {
+#define SL_DEVICE(name) SL_DEVICE_ROW_##name,
+#include "device/devices.def"
+#undef SL_DEVICE
+    SL_DEVICE_CLASSES
+};
+/* By row of devices.def. */
+const sl_device_def *sl_device_def_at(int64_t row);
+/* By name, whether or not the device is here; NULL: no device has that name. */
+const sl_device_def *sl_device_def_find(const char *name);
+/* The device that a hardware profile stands for. */
+const sl_device_def *sl_device_def_for(const sl_hardware *hardware);
+/* Tokens that a launch works on when nobody says: enough for kernels to run at full speed, few enough that the activations of a chunk
+ * are a small part of any budget. They fix the bits, so they follow from the device and the sequence length alone. */
+int64_t sl_device_chunk_target(const sl_device_def *def, int64_t seqlen);
 /* Is that a device's name, or "auto", whether or not the device is here? */
 sl_status sl_device_check_name(const char *name);
 /* By name; "auto" is the best one present. The message says what is missing and why. */
 sl_status sl_device_find(const char *name, const sl_device_class **class);
-enum { SL_DEVICE_CLASSES = 3 };
-int64_t sl_device_classes(const sl_device_class *classes[SL_DEVICE_CLASSES]); /* all there are here; how many */
+/* By row of devices.def; NULL where a plugin is not here. No plugin is loaded for an accelerator that is not here. */
+void sl_device_classes(const sl_device_class *classes[SL_DEVICE_CLASSES]);
 sl_status sl_device_open(const char *name, const sl_device_config *config, sl_device **device);
 void sl_device_close(sl_device *device); /* NULL is fine */
 /* A record of an event or a wait for it is issued: within the contract? `issued`: by event, the step in which its record was, last. */

@@ -1,8 +1,8 @@
 /*
- * Finding and loading device plugins. Looked for in $SLUICE_PLUGINS alone where that is set; else beside the library or program that
+ * Finding and loading device plugins, libsluice_<name>.so for a row of devices.def. Looked for in $SLUICE_PLUGINS alone where that is set; else beside the library or program that
  * holds this code, and where an installation puts libraries as seen from there. Loaded once, kept until the process ends; not
- * loaded at all where there is no GPU and nobody named one. Why a plugin is not there is remembered, so that `--device cuda` and `auto`
- * can report it.
+ * loaded at all where its accelerator is absent and nobody named it. Why a plugin is not there is remembered, so that naming the device
+ * and `auto` can report it.
  */
 #include "device/plugin.h"
 
@@ -19,7 +19,6 @@
 #include "core/memory_limit.h"
 #include "core/pool.h"
 #include "device/cpu/kernels/kernel.h"
-#include "device/nvidia.h"
 
 /* ---- what plugins may use: ops beside host memory with the CPU's kernels ---- */
 
@@ -55,11 +54,7 @@ static sl_status host_open(int threads, void **host)
 static size_t host_workspace(void *host, const sl_launch *launch)
 {
     host_runner *runner = host;
-    const sl_cpu_kernel *kernel = sl_cpu_kernel_find(launch, runner->isa);
-    if (kernel)
-        return kernel->workspace ? kernel->workspace(launch, sl_pool_threads(runner->pool)) : 0;
-    const sl_op_def *op = sl_op(launch->op);
-    return op->workspace ? op->workspace(launch) : 0;
+    return sl_cpu_kernel_workspace(launch, runner->isa, sl_pool_threads(runner->pool));
 }
 
 static void host_run(void *host, const sl_launch *launch)
@@ -98,16 +93,19 @@ static const sl_plugin_host services = {
 
 /* ---- loading ---- */
 
-static const sl_device_class *loaded;
-static char reason[512];
-static bool broken;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+typedef struct plugin {
+    bool tried, broken;
+    const sl_device_class *class; /* NULL: not here, for this reason */
+    char reason[512];
+} plugin;
+static plugin plugins[SL_DEVICE_CLASSES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Is there a plugin in this folder? Then *library is what came of loading it. */
-static bool try_folder(const char *folder, const char *below, void **library)
+static bool try_folder(const char *folder, const char *below, const char *name, void **library)
 {
     char path[4096];
-    if (snprintf(path, sizeof path, "%s%s/libsluice_cuda.so", folder, below) >= (int) sizeof path ||
+    if (snprintf(path, sizeof path, "%s%s/libsluice_%s.so", folder, below, name) >= (int) sizeof path ||
         access(path, F_OK) != 0)
         return false;
     *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -115,38 +113,39 @@ static bool try_folder(const char *folder, const char *below, void **library)
 }
 
 /* Beside a program or library, or where it is installed with one. */
-static bool try_beside(const char *file, void **library)
+static bool try_beside(const char *file, const char *name, void **library)
 {
     char path[PATH_MAX];
     if (!realpath(file, path))
         return false;
     *strrchr(path, '/') = 0;
-    return try_folder(path, "", library) || try_folder(path, "/../" SL_LIBDIR, library);
+    return try_folder(path, "", name, library) || try_folder(path, "/../" SL_LIBDIR, name, library);
 }
 
 /* Of the library that holds this code (somebody else's program may have loaded it), then of the program. */
-static bool find_plugin(void **library)
+static bool find_library(const char *name, void **library)
 {
     const char *folder = getenv("SLUICE_PLUGINS");
     if (folder)
-        return try_folder(folder, "", library);
+        return try_folder(folder, "", name, library);
     Dl_info here;
     bool named = dladdr(&services, &here) && here.dli_fname && strchr(here.dli_fname, '/');
-    return (named && try_beside(here.dli_fname, library)) || try_beside("/proc/self/exe", library);
+    return (named && try_beside(here.dli_fname, name, library)) || try_beside("/proc/self/exe", name, library);
 }
 
-static void load(void)
+static void load(const sl_device_def *def, plugin *p)
 {
     void *library = NULL;
-    if (!find_plugin(&library)) {
-        snprintf(reason, sizeof reason,
-                 "the CUDA plugin (libsluice_cuda.so) was not built or is not beside the program");
+    if (!find_library(def->name, &library)) {
+        snprintf(p->reason, sizeof p->reason,
+                 "the %s plugin (libsluice_%s.so) was not built or is not beside the program", def->title, def->name);
         return;
     }
     if (!library) {
         const char *why = dlerror();
-        snprintf(reason, sizeof reason, "the CUDA plugin does not load: %s", why ? why : "no reason is given");
-        broken = true;
+        snprintf(p->reason, sizeof p->reason, "the %s plugin does not load: %s", def->title,
+                 why ? why : "no reason is given");
+        p->broken = true;
         return;
     }
     union {
@@ -154,29 +153,35 @@ static void load(void)
         sl_plugin_entry entry;
     } found = {dlsym(library, SL_PLUGIN_ENTRY)};
     const sl_device_class *class = NULL;
-    sl_status status =
-        found.symbol ? found.entry(&services, &class)
-                     : sl_fail(SL_E_DEVICE, "libsluice_cuda.so has no %s(): it is no plugin of Sluice; rebuild it",
-                               SL_PLUGIN_ENTRY);
-    broken = status != SL_OK && status != SL_E_UNSUPPORTED;
+    sl_status status = found.symbol
+                           ? found.entry(&services, &class)
+                           : sl_fail(SL_E_DEVICE, "libsluice_%s.so has no %s(): it is no plugin of Sluice; rebuild it",
+                                     def->name, SL_PLUGIN_ENTRY);
+    p->broken = status != SL_OK && status != SL_E_UNSUPPORTED;
     if (status == SL_OK)
-        loaded = class;
+        p->class = class;
     else
-        snprintf(reason, sizeof reason, "%s", sl_error_message());
+        snprintf(p->reason, sizeof p->reason, "%s", sl_error_message());
 }
 
-const sl_device_class *sl_plugin_find(bool named, const char **why_not)
+const sl_device_class *sl_plugin_find(int row, bool named, const char **why_not)
 {
-    if (!named && !getenv("SLUICE_PLUGINS") && !sl_nvidia_present("")) {
-        *why_not = "this machine has no NVIDIA GPU, or this container may not use it";
+    const sl_device_def *def = sl_device_def_at(row);
+    plugin *p = &plugins[row];
+    if (!named && !getenv("SLUICE_PLUGINS") && !def->present()) {
+        *why_not = def->absent;
         return NULL;
     }
-    pthread_once(&once, load);
-    *why_not = reason;
-    return loaded;
+    pthread_mutex_lock(&lock);
+    if (!p->tried)
+        load(def, p);
+    p->tried = true;
+    pthread_mutex_unlock(&lock);
+    *why_not = p->reason;
+    return p->class;
 }
 
-bool sl_plugin_is_broken(void)
+bool sl_plugin_is_broken(int row)
 {
-    return broken;
+    return plugins[row].broken;
 }

@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 
-#define SL_PLUGIN_ABI 6
+#define SL_PLUGIN_ABI 7
 
 typedef struct sl_plugin_host {
     /* These three stay where they are in every version, so that a plugin of another one can refuse in words. */
@@ -40,10 +40,10 @@ typedef struct sl_plugin_host {
 #define SL_PLUGIN_ENTRY "sluice_plugin"
 typedef sl_status (*sl_plugin_entry)(const sl_plugin_host *host, const sl_device_class **class);
 
-/* The CUDA plugin's device, loaded on first call; NULL when it cannot be had, with the reason in one sentence. Its libraries map 200 MB,
- * so unless the user `named` the device or set $SLUICE_PLUGINS, the plugin is loaded only where there is an NVIDIA GPU. */
-const sl_device_class *sl_plugin_find(bool named, const char **why_not);
+/* The device of a plugin by its row in devices.def, loaded on first call; NULL when it cannot be had, with the reason in one sentence.
+ * Unless the user `named` the device or set $SLUICE_PLUGINS, the plugin is loaded only where its accelerator may be present. */
+const sl_device_class *sl_plugin_find(int row, bool named, const char **why_not);
 /* After sl_plugin_find() gave NULL: is there something to put right, so that the user should hear of it unasked? */
-bool sl_plugin_is_broken(void);
+bool sl_plugin_is_broken(int row);
 
 #endif

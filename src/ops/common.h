@@ -90,6 +90,9 @@ sl_status sl_expect_float(const char *op, const char *operand, const sl_type *ty
 sl_status sl_expect_index(const char *op, const char *operand, const sl_type *type, int64_t least);
 sl_status sl_expect_step(const char *op, const sl_type *type);
 
+/* As estimate_workspace of a sum over rows: two sums of each of in[0]'s columns for every block of threads, in f32. */
+size_t sl_estimate_column_sums(const sl_launch *launch);
+
 /* Every present operand read or written once, updated outputs both; no flops. What most ops' work() is. */
 void sl_work_bytes(const sl_launch *launch, sl_work *work);
 /* The same with this many flops, all of them needed. */

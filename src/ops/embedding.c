@@ -181,6 +181,14 @@ static sl_status embedding_bwd_shapes(sl_op_shapes *shapes)
     return sl_shapes_add(shapes, "", &op_case);
 }
 
+/* Tokens sorted by id, and two f32 rows for every 32 of them. */
+static size_t embedding_bwd_estimate(const sl_launch *launch)
+{
+    const sl_type *dy = &launch->in[0].type;
+    size_t rows = (size_t) SL_MAX(dy->dim[0], (int64_t) 1);
+    return rows * 16 + SL_DIV_UP(rows, (size_t) 32) * 8 * (size_t) SL_MAX(dy->dim[1], (int64_t) 1);
+}
+
 const sl_op_def sl_op_embedding_bwd = {
     .name = "embedding_bwd",
     .category = SL_CAT_REDUCTION,
@@ -191,6 +199,7 @@ const sl_op_def sl_op_embedding_bwd = {
     .infer = embedding_bwd_infer,
     .work = embedding_bwd_work,
     .reference = embedding_bwd_reference,
+    .estimate_workspace = embedding_bwd_estimate,
     .cases = embedding_bwd_cases,
     .n_cases = SL_COUNT(embedding_bwd_cases),
     .tolerance = {1e-6, SL_BF16_ULP},

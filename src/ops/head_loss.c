@@ -139,6 +139,12 @@ static sl_status head_loss_shapes(sl_op_shapes *shapes)
     return sl_shapes_add(shapes, "", &op_case);
 }
 
+/* Of forward and backward: one block's logits in f32; their gradients overwrite them. */
+static size_t logits_estimate(const sl_launch *launch)
+{
+    return (size_t) sl_head_block(launch) * (size_t) launch->in[1].type.dim[0] * sizeof(float);
+}
+
 const sl_op_def sl_op_head_loss = {
     .name = "head_loss",
     .category = SL_CAT_DOT_PRODUCT,
@@ -148,6 +154,7 @@ const sl_op_def sl_op_head_loss = {
     .infer = head_loss_infer,
     .work = head_loss_work,
     .reference = head_loss_reference,
+    .estimate_workspace = logits_estimate,
     .gradient = head_loss_gradient,
     .cases = head_loss_cases,
     .n_cases = SL_COUNT(head_loss_cases),
@@ -282,6 +289,7 @@ const sl_op_def sl_op_head_loss_bwd = {
     .infer = head_loss_bwd_infer,
     .work = head_loss_bwd_work,
     .reference = head_loss_bwd_reference,
+    .estimate_workspace = logits_estimate,
     .cases = head_loss_bwd_cases,
     .n_cases = SL_COUNT(head_loss_bwd_cases),
     .tolerance = {5e-6, 0.012},

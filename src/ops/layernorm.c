@@ -230,6 +230,7 @@ const sl_op_def sl_op_layernorm_bwd = {
     .infer = layernorm_bwd_infer,
     .work = sl_work_bytes,
     .reference = layernorm_bwd_reference,
+    .estimate_workspace = sl_estimate_column_sums,
     .cases = layernorm_bwd_cases,
     .n_cases = SL_COUNT(layernorm_bwd_cases),
     .tolerance = {5e-6, SL_BF16_ULP},

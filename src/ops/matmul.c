@@ -210,6 +210,7 @@ const sl_op_def sl_op_bias_grad = {
     .infer = bias_grad_infer,
     .work = sl_work_bytes,
     .reference = bias_grad_reference,
+    .estimate_workspace = sl_estimate_column_sums,
     .cases = bias_grad_cases,
     .n_cases = SL_COUNT(bias_grad_cases),
     .tolerance = {2e-6, SL_BF16_ULP},

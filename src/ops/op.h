@@ -193,6 +193,8 @@ typedef struct sl_op_def {
     double tolerance[2];
     /* Bytes of launch.workspace the reference itself needs; NULL: none. A device that falls back to the reference adds it. */
     size_t (*workspace)(const sl_launch *launch);
+    /* Bytes that an accelerator's kernels keep there as a rule, for a device that cannot be asked; NULL: none. */
+    size_t (*estimate_workspace)(const sl_launch *launch);
 
     /* ---- for graph and program ---- */
     sl_op_role role;

@@ -59,6 +59,13 @@ static const sl_op_case sum_cases[] = {
     {.name = "f32 many blocks", .in = {SL_T1(SL_F32, 150 * SL_SUM_BLOCK + 1)}},
 };
 
+/* Of both sums: more partial sums than blocks of threads. */
+static size_t sums_estimate(const sl_launch *launch)
+{
+    (void) launch;
+    return (size_t) 1 << 16;
+}
+
 const sl_op_def sl_op_sum = {
     .name = "sum",
     .category = SL_CAT_REDUCTION,
@@ -67,6 +74,7 @@ const sl_op_def sl_op_sum = {
     .infer = sum_infer,
     .work = sl_work_bytes,
     .reference = sum_reference,
+    .estimate_workspace = sums_estimate,
     .cases = sum_cases,
     .n_cases = SL_COUNT(sum_cases),
     .tolerance = {0, 0},
@@ -109,6 +117,7 @@ const sl_op_def sl_op_sum_squares = {
     .infer = sum_squares_infer,
     .work = sl_work_bytes,
     .reference = sum_squares_reference,
+    .estimate_workspace = sums_estimate,
     .cases = sum_squares_cases,
     .n_cases = SL_COUNT(sum_squares_cases),
     .tolerance = {0, 0},

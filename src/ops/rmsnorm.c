@@ -167,6 +167,7 @@ const sl_op_def sl_op_rmsnorm_bwd = {
     .infer = rmsnorm_bwd_infer,
     .work = sl_work_bytes,
     .reference = rmsnorm_bwd_reference,
+    .estimate_workspace = sl_estimate_column_sums,
     .cases = rmsnorm_bwd_cases,
     .n_cases = SL_COUNT(rmsnorm_bwd_cases),
     .tolerance = {5e-6, SL_BF16_ULP},

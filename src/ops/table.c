@@ -117,6 +117,12 @@ sl_status sl_expect_step(const char *op, const sl_type *type)
     return sl_expect(op, "step", type, sl_type_1d(SL_I32, SL_STEP_WORDS));
 }
 
+size_t sl_estimate_column_sums(const sl_launch *launch)
+{
+    enum { BLOCKS = 264 }; /* two on each of an H200's processors */
+    return (size_t) SL_MAX(launch->in[0].type.dim[1], (int64_t) 1) * sizeof(float) * BLOCKS * 2;
+}
+
 void sl_work_bytes(const sl_launch *launch, sl_work *work)
 {
     const sl_op_def *def = sl_op(launch->op);

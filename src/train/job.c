@@ -336,20 +336,6 @@ static void resolve_schedule(const sl_options *o, sl_setup *setup)
     s->decay = SL_MAX((int64_t) llround(sl_options_f64(o, "decay-share") * (double) setup->steps), 1);
 }
 
-/* Tokens a launch works on, when nobody says: enough for the kernels to run at full speed, small enough that the activations
- * of a chunk are a small part of any budget. By device kind, since it fixes the bits. On an accelerator cuDNN's backward of attention
- * keeps 2 bytes for every pair of query and key of the heads that share a K/V head: 16 GiB for four of them at the limit below. */
-static int64_t chunk_target(const char *device, int64_t seqlen)
-{
-    const int64_t most_pairs = (int64_t) 1 << 31, least = 1024;
-    if (strcmp(device, "cpu") == 0 || strcmp(device, "sim") == 0)
-        return least;
-    int64_t target = 8192;
-    while (target > least && target * seqlen > most_pairs)
-        target /= 2;
-    return target;
-}
-
 static sl_status resolve_chunking(const sl_options *o, sl_setup *setup)
 {
     sl_chunking *c = &setup->program.chunking;
@@ -372,7 +358,8 @@ static sl_status resolve_chunking(const sl_options *o, sl_setup *setup)
                 seqlen, setup->model.max_positions, setup->model.name);
     c->seqlen = seqlen;
     c->sequences = tokens / seqlen;
-    c->chunk_tokens = sl_chunk_tokens_default(seqlen, c->sequences, chunk_target(setup->device, seqlen));
+    c->chunk_tokens = sl_chunk_tokens_default(seqlen, c->sequences,
+                                              sl_device_chunk_target(sl_device_def_find(setup->device), seqlen));
     if (sl_options_is_set(o, "chunk-tokens")) {
         SL_TRY(at_least(o, "chunk-tokens", 1));
         c->chunk_tokens = sl_options_i64(o, "chunk-tokens");
@@ -400,7 +387,7 @@ static void resolve_program(const sl_options *o, sl_setup *setup)
 {
     sl_program_config *p = &setup->program;
     if (!sl_options_is_set(o, "precision") || !sl_precision_find(sl_options_string(o, "precision"), &p->precision))
-        p->precision = strcmp(setup->device, "cpu") == 0 ? SL_PRECISION_F32 : SL_PRECISION_BF16_MASTER;
+        p->precision = sl_device_def_find(setup->device)->precision;
     sl_optimizer_find(sl_options_string(o, "optimizer"), &p->optimizer);
     const sl_optimizer_def *optimizer = sl_optimizer_of(p->optimizer);
     sl_optimizer_defaults(p->optimizer, p->optimizer_options);
@@ -432,13 +419,13 @@ static sl_status resolve_device(const sl_options *o, sl_setup *setup)
         SL_TRY(sl_device_check_name(name));
         setup->measured = false;
         bool fixed = strcmp(name, "auto") != 0;
-        snprintf(setup->device, sizeof setup->device, "%s", fixed ? name : hardware.shared_cores ? "cpu" : "cuda");
+        snprintf(setup->device, sizeof setup->device, "%s", fixed ? name : sl_device_def_for(&hardware)->name);
         return SL_OK;
     }
     const sl_device_class *class = NULL;
     SL_TRY(sl_device_find(name, &class));
     snprintf(setup->device, sizeof setup->device, "%s", class->name);
-    if (setup->hardware || strcmp(class->name, "sim") == 0)
+    if (setup->hardware || !sl_device_def_find(class->name)->computes)
         setup->measured = false;
     return SL_OK;
 }

@@ -59,9 +59,9 @@ static sl_status open_data(sl_trainer *t)
 static sl_status check_device(const sl_setup *setup)
 {
     const sl_device_class *class = NULL;
-    if (strcmp(setup->device, "sim") == 0)
-        return sl_fail(SL_E_USAGE,
-                       "--device sim computes nothing, it is there to plan for: train with auto, cpu or cuda");
+    if (!sl_device_def_find(setup->device)->computes)
+        return sl_fail(SL_E_USAGE, "--device %s computes nothing, it is there to plan for: leave it out to train",
+                       setup->device);
     sl_status status = sl_device_find(setup->device, &class);
     if (status != SL_OK && setup->hardware)
         return sl_fail(SL_E_USAGE, "--hw %s plans for another machine: leave it out to train on this one",

@@ -92,7 +92,9 @@ TEST(devices_are_found_by_name)
     CHECK(strcmp(class->name, "sim") != 0);
     CHECK_FAILS(sl_device_find("abacus", &class), SL_E_USAGE);
     const sl_device_class *classes[SL_DEVICE_CLASSES];
-    CHECK(sl_device_classes(classes) >= 2);
+    sl_device_classes(classes);
+    for (int64_t i = 0; i < SL_DEVICE_CLASSES; i++)
+        CHECK(!classes[i] || strcmp(classes[i]->name, sl_device_def_at(i)->name) == 0);
     sl_device_close(NULL);
 }
 

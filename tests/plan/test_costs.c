@@ -1,6 +1,4 @@
 /* What attention's backward is expected to want on a machine that is not here: scores in memory or not, and no more than is needed. */
-#include "cost/cost.h"
-
 #include "device/device.h"
 #include "ops/attention.h"
 #include "test.h"
@@ -26,7 +24,7 @@ static size_t wanted(const char *machine, int head_dim, int64_t before, size_t l
     sl_launch launch = backward(head_dim, before);
     launch.workspace_bytes = limit;
     CHECK_OK(sl_hardware_find(machine, &hardware));
-    return sl_costs_workspace_estimate(&launch, SL_STREAM_COMPUTE, &hardware);
+    return sl_device_def_for(&hardware)->estimate_workspace(&hardware, &launch, SL_STREAM_COMPUTE);
 }
 
 TEST(scores_in_memory)

@@ -41,6 +41,8 @@ const char *sl_isa_name(sl_isa isa);
 
 /* The kernel for a launch, never above `isa`; NULL: use the op's reference. */
 const sl_cpu_kernel *sl_cpu_kernel_find(const sl_launch *launch, sl_isa isa);
+/* Bytes that the kernel for a launch wants, or the reference's own. */
+size_t sl_cpu_kernel_workspace(const sl_launch *launch, sl_isa isa, int threads);
 /* All kernels in the table, for tests and benches. */
 const sl_cpu_kernel *const *sl_cpu_kernels(int64_t *count);
 

@@ -73,14 +73,8 @@ static void *cpu_arena(sl_device *device, sl_tier tier)
 static size_t cpu_workspace(sl_device *device, const sl_launch *launch, sl_stream stream)
 {
     cpu_device *cpu = self(device);
-    const sl_cpu_kernel *kernel = sl_cpu_kernel_find(launch, cpu->isa);
     const sl_pool *pool = stream == SL_STREAM_HOST ? cpu->host_pool : cpu->compute_pool;
-    size_t bytes = 0;
-    if (kernel)
-        bytes = kernel->workspace ? kernel->workspace(launch, sl_pool_threads(pool)) : 0;
-    else if (sl_op(launch->op)->workspace) /* the reference's own */
-        bytes = sl_op(launch->op)->workspace(launch);
-    return SL_ROUND_UP(bytes, (size_t) SL_ALIGN);
+    return SL_ROUND_UP(sl_cpu_kernel_workspace(launch, cpu->isa, sl_pool_threads(pool)), (size_t) SL_ALIGN);
 }
 
 static sl_status cpu_supports(sl_device *device, const sl_launch *launch)
@@ -237,4 +231,23 @@ const sl_device_class sl_device_cpu = {
     .read = cpu_read,
     .hardware = cpu_hardware,
     .numerics = cpu_numerics,
+};
+
+/* With as many threads as this machine has cores: a profile does not say how many its machine has. */
+static size_t cpu_estimate(const sl_hardware *hardware, const sl_launch *launch, sl_stream stream)
+{
+    (void) hardware, (void) stream;
+    sl_isa isa = SL_ISA_SCALAR;
+    return sl_isa_detect(&isa) == SL_OK ? sl_cpu_kernel_workspace(launch, isa, sl_pool_cores()) : 0;
+}
+
+const sl_device_def sl_device_def_cpu = {
+    .name = "cpu",
+    .title = "CPU",
+    .class = &sl_device_cpu,
+    .computes = true,
+    .shared_cores = true,
+    .chunk_tokens = 1024,
+    .precision = SL_PRECISION_F32,
+    .estimate_workspace = cpu_estimate,
 };

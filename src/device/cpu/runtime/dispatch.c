@@ -67,6 +67,15 @@ const sl_cpu_kernel *sl_cpu_kernel_find(const sl_launch *launch, sl_isa isa)
     return NULL;
 }
 
+size_t sl_cpu_kernel_workspace(const sl_launch *launch, sl_isa isa, int threads)
+{
+    const sl_cpu_kernel *kernel = sl_cpu_kernel_find(launch, isa);
+    const sl_op_def *op = sl_op(launch->op);
+    if (kernel)
+        return kernel->workspace ? kernel->workspace(launch, threads) : 0;
+    return op->workspace ? op->workspace(launch) : 0;
+}
+
 const sl_cpu_kernel *const *sl_cpu_kernels(int64_t *count)
 {
     *count = KERNELS;
