@@ -187,33 +187,19 @@ static sl_cell mib(const cell *c)
 
 /* ---- B11, B12: the grid ---- */
 
-static const sl_column grid_columns[] = {{"dtype", "", 0, false},
-                                         {"dim", "", 0, false},
-                                         {"seqlen", "", 0, false},
-                                         {"way", "", 0, false},
-                                         {"forward_ms", "ms", 3, false},
-                                         {"forward_std_ms", "ms", 3, false},
-                                         {"backward_ms", "ms", 3, false},
-                                         {"both_ms", "ms", 3, false},
-                                         {"forward_tflops", "TFLOP/s", 3, false},
-                                         {"memory_mib", "MiB", 2, false},
-                                         {"accounted_mib", "MiB", 2, false},
-                                         {"workspace_mib", "MiB", 2, false},
-                                         {"speed_up", "", 2, true},
-                                         {"verdict", "", 0, false}};
+static const char grid_columns[] =
+    "dtype dim seqlen way forward_ms:ms.3 forward_std_ms:ms.3 backward_ms:ms.3 both_ms:ms.3 forward_tflops:TFLOP/s.3 "
+    "memory_mib:MiB.2 accounted_mib:MiB.2 workspace_mib:MiB.2 speed_up:.2* verdict";
 
 static void grid_row(bench *b, sl_table *t, const sl_attention_shape *s, const char *way, cell *c, double naive_forward)
 {
     const char *evaluated = verdict(b, s, way, c);
     bool right = strcmp(evaluated, "right") == 0;
-    SL_ROW(t, sl_cell_text(sl_dtype_name(s->dtype)), sl_cell_count(s->dim), sl_cell_count(s->seqlen), sl_cell_text(way),
-           ms(evaluated, c->forward.mean), ms(evaluated, c->forward.std), ms(evaluated, c->backward.mean),
-           ms(evaluated, c->both.mean),
-           right ? sl_cell_number(1e-12 * sl_attention_flops(s, false) / c->forward.median) : sl_cell_none(), mib(c),
-           sl_cell_number(c->account / (1 << 20)),
-           c->bytes > 0 ? sl_cell_number(c->workspace / (1 << 20)) : sl_cell_none(),
-           right && naive_forward > 0 ? sl_cell_number(naive_forward / c->forward.median) : sl_cell_none(),
-           sl_cell_text(evaluated));
+    SL_ROW(t, sl_dtype_name(s->dtype), s->dim, s->seqlen, way, ms(evaluated, c->forward.mean),
+           ms(evaluated, c->forward.std), ms(evaluated, c->backward.mean), ms(evaluated, c->both.mean),
+           sl_cell_if(right, 1e-12 * sl_attention_flops(s, false) / c->forward.median), mib(c), c->account / (1 << 20),
+           sl_cell_if(c->bytes > 0, c->workspace / (1 << 20)),
+           sl_cell_if(right && naive_forward > 0, naive_forward / c->forward.median), evaluated);
 }
 
 static sl_status grid_table(bench *b)
@@ -222,7 +208,7 @@ static sl_status grid_table(bench *b)
     char title[160];
     snprintf(title, sizeof title, "Naive and tiled attention, batch %lld, one head%s", (long long) b->batch,
              causal ? ", causal" : "");
-    sl_table *t = SL_TABLE(b->results, "grid", title, grid_columns);
+    sl_table *t = sl_results_table(b->results, "grid", title, grid_columns);
     for (int e = 0; e < b->n_dtypes; e++)
         for (int64_t d = 0; d < b->n_dims; d++)
             for (int64_t l = 0; l < b->n_seqlens; l++) {
@@ -245,8 +231,8 @@ static sl_status grid_table(bench *b)
 static sl_status long_table(bench *b)
 {
     sl_table *t =
-        SL_TABLE(b->results, "long", "One causal sequence: time grows with its square, tiled memory with its length",
-                 grid_columns);
+        sl_results_table(b->results, "long",
+                         "One causal sequence: time grows with its square, tiled memory with its length", grid_columns);
     int64_t last = b->job->quick ? 1024 : b->gpu ? 131072 : 8192;
     for (int e = 0; e < b->n_dtypes; e++)
         for (int64_t length = 128; length <= last; length *= 2) {
@@ -277,9 +263,8 @@ static sl_status reference_row(bench *b, const sl_attention_shape *s, int64_t ti
         sl_status status = sl_tile_forward(s, &b->data, tile, SL_ON_CHIP_BYTES, pool, o, lse);
         times[i] = sl_clock_s() - start;
         if (status == SL_E_DOES_NOT_FIT) {
-            SL_ROW(t, sl_cell_count(tile), sl_cell_number((double) scratch / 1024),
-                   sl_cell_number(sl_tile_traffic(s, tile) / (1 << 20)), sl_cell_none(),
-                   sl_cell_text("out of on-chip memory"));
+            SL_ROW(t, tile, (double) scratch / 1024, sl_tile_traffic(s, tile) / (1 << 20), sl_cell_none(),
+                   "out of on-chip memory");
             return SL_OK;
         }
         SL_TRY(status);
@@ -293,25 +278,19 @@ static sl_status reference_row(bench *b, const sl_attention_shape *s, int64_t ti
     sl_stats_of(times, RUNS, &stats);
     snprintf(what, sizeof what, "plain tiled attention, tile %lld", (long long) tile);
     bool right = sl_guard(b->results, what, error, 1e-5);
-    SL_ROW(t, sl_cell_count(tile), sl_cell_number((double) scratch / 1024),
-           sl_cell_number(sl_tile_traffic(s, tile) / (1 << 20)),
-           right ? sl_cell_number(1e3 * stats.median) : sl_cell_none(), sl_cell_text(right ? "right" : "wrong"));
+    SL_ROW(t, tile, (double) scratch / 1024, sl_tile_traffic(s, tile) / (1 << 20),
+           sl_cell_if(right, 1e3 * stats.median), right ? "right" : "wrong");
     return SL_OK;
 }
 
 static sl_status reference_table(bench *b)
 {
-    static const sl_column columns[] = {{"tile", "", 0, false},
-                                        {"on_chip_kib", "KiB", 1, false},
-                                        {"traffic_mib", "MiB", 2, true},
-                                        {"host_ms", "ms", 3, false},
-                                        {"verdict", "", 0, false}};
     static const int64_t tiles[] = {16, 32, 64, 128, 256};
     sl_attention_shape s = {1, 4, b->job->quick ? 256 : 1024, 64, true, SL_F32};
-    sl_table *t = SL_TABLE(
+    sl_table *t = sl_results_table(
         b->results, "tile_reference",
         "Tiles of the plain algorithm, f32, 64 wide: memory on chip against traffic (Hopper's 227 KiB are the limit)",
-        columns);
+        "tile on_chip_kib:KiB.1 traffic_mib:MiB.2* host_ms:ms.3 verdict");
     sl_region *region;
     sl_pool *pool;
     float *o, *lse;
@@ -336,17 +315,15 @@ done:
 
 static sl_status tile_table(bench *b)
 {
-    static const sl_column columns[] = {{"queries", "", 0, false},      {"launches", "", 0, false},
-                                        {"forward_ms", "ms", 3, false}, {"backward_ms", "ms", 3, false},
-                                        {"both_ms", "ms", 3, true},     {"memory_mib", "MiB", 2, false},
-                                        {"verdict", "", 0, false}};
     int64_t heads = b->job->quick ? 2 : 16, length = b->job->quick ? 512 : b->gpu ? 16384 : 2048;
     sl_attention_shape s = {1, heads, length, 64, true, SL_BF16};
     char title[160];
     snprintf(title, sizeof title,
              "Queries per launch, %lld heads of %lld x 64, causal, bf16 (kernels choose their own tiles within)",
              (long long) heads, (long long) length);
-    sl_table *t = SL_TABLE(b->results, "tiles", title, columns);
+    sl_table *t =
+        sl_results_table(b->results, "tiles", title,
+                         "queries launches forward_ms:ms.3 backward_ms:ms.3 both_ms:ms.3* memory_mib:MiB.2 verdict");
     for (int64_t queries = 16, next; queries <= length; queries = next) { /* the last row: all of them in one launch */
         next = queries == length ? length + 1 : SL_MIN(queries * (queries < 256 ? 2 : 4), length);
         cell c;
@@ -358,8 +335,8 @@ static sl_status tile_table(bench *b)
             SL_TRY(run_case(b, &s, false, queries, &c));
         }
         const char *evaluated = verdict(b, &s, "sliced", &c);
-        SL_ROW(t, sl_cell_count(queries), sl_cell_count(launches), ms(evaluated, c.forward.mean),
-               ms(evaluated, c.backward.mean), ms(evaluated, c.both.mean), mib(&c), sl_cell_text(evaluated));
+        SL_ROW(t, queries, launches, ms(evaluated, c.forward.mean), ms(evaluated, c.backward.mean),
+               ms(evaluated, c.both.mean), mib(&c), evaluated);
     }
     return reference_table(b);
 }
@@ -375,11 +352,9 @@ static sl_status leaderboard_row(bench *b, const sl_attention_shape *s, const ch
     sl_bench_progress(b->job, "%s, %s", shape, way);
     SL_TRY(run_case(b, s, false, 0, &c));
     const char *evaluated = verdict(b, s, "tiled", &c);
-    SL_ROW(t, sl_cell_text(shape), sl_cell_text(way), sl_cell_text("this machine"), ms(evaluated, c.forward.median),
-           ms(evaluated, c.backward.median), ms(evaluated, c.both.mean), ms(evaluated, c.both.std),
-           ms(evaluated, c.both.median),
-           strcmp(evaluated, "right") == 0 ? sl_cell_number(1e-12 * work / c.both.median) : sl_cell_none(), mib(&c),
-           sl_cell_text(evaluated));
+    SL_ROW(t, shape, way, "this machine", ms(evaluated, c.forward.median), ms(evaluated, c.backward.median),
+           ms(evaluated, c.both.mean), ms(evaluated, c.both.std), ms(evaluated, c.both.median),
+           sl_cell_if(strcmp(evaluated, "right") == 0, 1e-12 * work / c.both.median), mib(&c), evaluated);
     return SL_OK;
 }
 
@@ -413,13 +388,10 @@ static sl_status leaderboard_runs(bench *b, sl_table *t)
 
 static sl_status leaderboard_table(bench *b)
 {
-    static const sl_column columns[] = {
-        {"shape", "", 0, false},         {"way", "", 0, false},           {"hardware", "", 0, false},
-        {"forward_ms", "ms", 3, false},  {"backward_ms", "ms", 3, false}, {"both_ms", "ms", 3, true},
-        {"std_ms", "ms", 3, false},      {"median_ms", "ms", 3, false},   {"tflops", "TFLOP/s", 1, false},
-        {"memory_mib", "MiB", 1, false}, {"verdict", "", 0, false}};
-    sl_table *t = SL_TABLE(b->results, "leaderboard",
-                           "16 heads of 16384 x 64, causal, bf16, forward and backward (1.92 TFLOP)", columns);
+    sl_table *t = sl_results_table(b->results, "leaderboard",
+                                   "16 heads of 16384 x 64, causal, bf16, forward and backward (1.92 TFLOP)",
+                                   "shape way hardware forward_ms:ms.3 backward_ms:ms.3 both_ms:ms.3* std_ms:ms.3 "
+                                   "median_ms:ms.3 tflops:TFLOP/s.1 memory_mib:MiB.1 verdict");
     SL_TRY(leaderboard_runs(b, t));
     const sl_attention_shape shape = {1, 16, 16384, 64, true, SL_BF16};
     if (sl_options_flag(b->job->options, "published"))
@@ -444,12 +416,8 @@ static sl_status parse_dtypes(const char *list, bench *b)
 static sl_status open_rig(bench *b)
 {
     const sl_options *o = b->job->options;
-    sl_device *bare;
     sl_hardware hardware;
-    sl_device_config none = {.threads = b->job->threads, .max_commands = 1, .max_events = 1};
-    SL_TRY(sl_device_open(b->job->device, &none, &bare));
-    bare->class->hardware(bare, &hardware);
-    sl_device_close(bare);
+    SL_TRY(sl_machine_hardware(b->job->device, b->job->threads, &hardware));
     b->gpu = !hardware.shared_cores;
     double bytes =
         b->gpu ? 0.9 * (double) hardware.memory_bytes[SL_TIER_DEVICE] : 0.5 * (double) sl_machine_available_bytes();

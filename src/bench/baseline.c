@@ -136,8 +136,8 @@ static void compare_times(sl_table *out, const sl_table *table, const sl_row *ro
         if (!is_time(&table->columns[c]) || row->cells[c].kind != SL_CELL_NUMBER || !was ||
             was->kind != SL_JSON_NUMBER || was->number <= 0)
             continue;
-        SL_ROW(out, sl_cell_text(table->name), sl_cell_text(name), sl_cell_text(table->columns[c].name), row->cells[c],
-               sl_cell_number(was->number), sl_cell_number(row->cells[c].as.number / was->number));
+        SL_ROW(out, table->name, name, table->columns[c].name, row->cells[c], was->number,
+               row->cells[c].as.number / was->number);
     }
 }
 
@@ -153,15 +153,14 @@ static double allowed_between(const sl_results *results, const sl_json *root)
 
 static sl_status compare(sl_results *results, const char *path, const sl_json *root)
 {
-    static const sl_column columns[] = {{"table", "", 0, false}, {"row", "", 0, false},      {"column", "", 0, false},
-                                        {"now", "", 3, false},   {"baseline", "", 3, false}, {"ratio", "", 3, true}};
     const sl_json *name = sl_json_get(root, "name");
     if (!name || name->kind != SL_JSON_STRING || strcmp(name->string, results->name) != 0)
         return sl_fail(SL_E_USAGE, "--baseline %s holds no results of `%s`: write them with --out", path,
                        results->name);
     double tolerance = allowed_between(results, root);
     int64_t n = results->n_tables, checked = 0;
-    sl_table *out = SL_TABLE(results, "against_baseline", "Times beside the baseline's", columns),
+    sl_table *out = sl_results_table(results, "against_baseline", "Times beside the baseline's",
+                                     "table row column now:.3 baseline:.3 ratio:.3*"),
              *table = results->first;
     for (int64_t i = 0; i < n; i++, table = table->next) {
         if (strcmp(table->name, "published") == 0)

@@ -30,18 +30,14 @@ const char *sl_limiter(double intensity, double ridge)
 
 void sl_limiter_table(double ridge, const char *machine, sl_results *results)
 {
-    static const sl_column columns[] = {{"operation", "", 0, false},
-                                        {"flop_per_byte", "", 4, false},
-                                        {"published", "", 0, false},
-                                        {"limited_by", "", 0, false},
-                                        {"limited_by_on_v100", "", 0, false}};
     static const char *const published[] = {"315", "1", "2.25", ".25", "< 10"};
     sl_table *t =
-        SL_TABLE(results, "limiter", "What limits an operation here (f16 operands; V100: ridge 138.9 FLOP/B)", columns);
+        sl_results_table(results, "limiter", "What limits an operation here (f16 operands; V100: ridge 138.9 FLOP/B)",
+                         "operation flop_per_byte:.4 published limited_by limited_by_on_v100");
     for (int64_t i = 0; i < SL_COUNT(table); i++) {
         double intensity = table[i].flops / table[i].bytes;
-        SL_ROW(t, sl_cell_text(table[i].operation), sl_cell_number(intensity), sl_cell_text(published[i]),
-               sl_cell_text(sl_limiter(intensity, ridge)), sl_cell_text(sl_limiter(intensity, V100_RIDGE)));
+        SL_ROW(t, table[i].operation, intensity, published[i], sl_limiter(intensity, ridge),
+               sl_limiter(intensity, V100_RIDGE));
     }
     sl_results_note(results, "%s: below %.1f FLOP per byte memory limits, above it arithmetic.", machine, ridge);
 }
@@ -57,15 +53,11 @@ void sl_ridge_table(const char *const *names, const double *flops, const double 
                  {"A100-80, bf16, nominal", 312e12, 2039e9},
                  {"H100, bf16, nominal", 989e12, 3350e9},
                  {"H200, bf16, nominal", 989e12, 4800e9}};
-    static const sl_column columns[] = {{"machine", "", 0, false},
-                                        {"tflops", "TFLOP/s", 3, false},
-                                        {"gbps", "GB/s", 1, false},
-                                        {"ridge_flop_per_byte", "", 1, true}};
-    sl_table *t = SL_TABLE(results, "ridges", "Ridge points: where arithmetic and memory take equally long", columns);
+    sl_table *t = sl_results_table(results, "ridges", "Ridge points: where arithmetic and memory take equally long",
+                                   "machine tflops:TFLOP/s.3 gbps:GB/s.1 ridge_flop_per_byte:.1*");
     for (int64_t i = 0; i < count; i++)
-        SL_ROW(t, sl_cell_text(names[i]), sl_cell_number(1e-12 * flops[i]), sl_cell_number(1e-9 * bytes_per_s[i]),
-               sl_cell_number(flops[i] / bytes_per_s[i]));
+        SL_ROW(t, names[i], 1e-12 * flops[i], 1e-9 * bytes_per_s[i], flops[i] / bytes_per_s[i]);
     for (int64_t i = 0; i < SL_COUNT(known); i++)
-        SL_ROW(t, sl_cell_text(known[i].name), sl_cell_number(1e-12 * known[i].flops),
-               sl_cell_number(1e-9 * known[i].bytes_per_s), sl_cell_number(known[i].flops / known[i].bytes_per_s));
+        SL_ROW(t, known[i].name, 1e-12 * known[i].flops, 1e-9 * known[i].bytes_per_s,
+               known[i].flops / known[i].bytes_per_s);
 }

@@ -9,6 +9,7 @@
 
 #include "bench/bench.h"
 #include "bench/guard.h"
+#include "bench/machine.h"
 #include "bench/numerics.h"
 #include "bench/profile.h"
 #include "bench/published.h"
@@ -90,16 +91,10 @@ static sl_trial_config trial_config(const lm *l, const sl_model *model, int64_t 
 static sl_status size_table(const lm *l)
 {
     static const char *const known[] = {"tiny", "small", "medium", "large", "xl", "2.7b"};
-    static const sl_column columns[] = {{"size", "", 0, false},
-                                        {"parameters", "", 0, false},
-                                        {"millions", "M", 1, false},
-                                        {"state_f32_gb", "GB", 2, false},
-                                        {"t128_tflop", "TFLOP", 3, false},
-                                        {"t256_tflop", "TFLOP", 3, false},
-                                        {"t512_tflop", "TFLOP", 3, false},
-                                        {"t1024_tflop", "TFLOP", 3, false}};
-    sl_table *t = SL_TABLE(l->results, "sizes",
-                           "Sizes, and the forward pass of 4 sequences (whole square of attention counted)", columns);
+    sl_table *t = sl_results_table(l->results, "sizes",
+                                   "Sizes, and the forward pass of 4 sequences (whole square of attention counted)",
+                                   "size parameters millions:M.1 state_f32_gb:GB.2 t128_tflop:TFLOP.3 "
+                                   "t256_tflop:TFLOP.3 t512_tflop:TFLOP.3 t1024_tflop:TFLOP.3");
     for (int64_t i = 0; i < SL_COUNT(known); i++) {
         sl_model m;
         double forward[4];
@@ -111,10 +106,8 @@ static sl_status size_table(const lm *l)
             forward[c] = sl_model_step_flops(&m, tokens, 4) / 3 + half;
         }
         int64_t parameters = sl_model_parameters(&m);
-        SL_ROW(t, sl_cell_text(known[i]), sl_cell_count(parameters), sl_cell_number(1e-6 * (double) parameters),
-               sl_cell_number(16e-9 * (double) parameters), sl_cell_number(1e-12 * forward[0]),
-               sl_cell_number(1e-12 * forward[1]), sl_cell_number(1e-12 * forward[2]),
-               sl_cell_number(1e-12 * forward[3]));
+        SL_ROW(t, known[i], parameters, 1e-6 * (double) parameters, 16e-9 * (double) parameters, 1e-12 * forward[0],
+               1e-12 * forward[1], 1e-12 * forward[2], 1e-12 * forward[3]);
     }
     return SL_OK;
 }
@@ -161,8 +154,8 @@ static void empty_row(sl_table *t, const char *size, int64_t context, const char
                       const char *why)
 {
     sl_cell none = sl_cell_none();
-    SL_ROW(t, sl_cell_text(size), sl_cell_count(context), sl_cell_text(policy_name), none, none, none, none, none, none,
-           none, none, none, none, none, loss > 0 ? sl_cell_number(loss) : none, sl_cell_text(why));
+    SL_ROW(t, size, context, policy_name, none, none, none, none, none, none, none, none, none, none, none,
+           loss > 0 ? sl_cell_number(loss) : none, why);
 }
 
 /* Both losses are right: the step's is the forward pass's, and near f32's. */
@@ -220,37 +213,21 @@ static sl_status time_row(const lm *l, const char *size, int64_t context, const 
         empty_row(t, size, context, p->name, step.loss, "other loss");
         return SL_OK;
     }
-    SL_ROW(t, sl_cell_text(size), sl_cell_count(context), sl_cell_text(p->name),
-           sl_cell_number(1e3 * forward.wall.mean), sl_cell_number(1e3 * forward.wall.std),
-           sl_cell_number(1e3 * step.phase_s[SL_PHASE_FORWARD]), sl_cell_number(1e3 * step.phase_s[SL_PHASE_BACKWARD]),
-           sl_cell_number(1e3 * step.phase_s[SL_PHASE_OPTIMIZER]), sl_cell_number(1e3 * step.wall.mean),
-           sl_cell_number(1e3 * step.wall.std), sl_cell_count(step.wall.n),
-           sl_cell_number((double) step.tokens / step.wall.mean), sl_cell_number(1e-12 * step.flops / step.wall.mean),
-           sl_cell_number(100 * step.flops / step.wall.mean / step.peak_flops), sl_cell_number(step.loss),
-           sl_cell_text(sl_format_bytes(step.peak_bytes, memory)));
+    SL_ROW(t, size, context, p->name, 1e3 * forward.wall.mean, 1e3 * forward.wall.std,
+           1e3 * step.phase_s[SL_PHASE_FORWARD], 1e3 * step.phase_s[SL_PHASE_BACKWARD],
+           1e3 * step.phase_s[SL_PHASE_OPTIMIZER], 1e3 * step.wall.mean, 1e3 * step.wall.std, step.wall.n,
+           (double) step.tokens / step.wall.mean, 1e-12 * step.flops / step.wall.mean,
+           100 * step.flops / step.wall.mean / step.peak_flops, step.loss, sl_format_bytes(step.peak_bytes, memory));
     return SL_OK;
 }
 
 static sl_status time_table(const lm *l)
 {
-    static const sl_column columns[] = {{"size", "", 0, false},
-                                        {"context", "", 0, false},
-                                        {"precision", "", 0, false},
-                                        {"forward_ms", "ms", 3, false},
-                                        {"forward_std_ms", "ms", 3, false},
-                                        {"in_step_forward_ms", "ms", 3, false},
-                                        {"in_step_backward_ms", "ms", 3, false},
-                                        {"in_step_optimizer_ms", "ms", 3, false},
-                                        {"step_ms", "ms", 3, false},
-                                        {"step_std_ms", "ms", 3, false},
-                                        {"steps", "", 0, false},
-                                        {"tokens_per_s", "", 0, true},
-                                        {"tflops", "TFLOP/s", 3, false},
-                                        {"mfu_percent", "%", 1, false},
-                                        {"loss", "", 5, false},
-                                        {"device_memory", "", 0, false}};
-    sl_table *t = SL_TABLE(l->results, "times",
-                           "Forward pass alone; whole steps, and their parts as the device timed them", columns);
+    sl_table *t = sl_results_table(l->results, "times",
+                                   "Forward pass alone; whole steps, and their parts as the device timed them",
+                                   "size context precision forward_ms:ms.3 forward_std_ms:ms.3 in_step_forward_ms:ms.3 "
+                                   "in_step_backward_ms:ms.3 in_step_optimizer_ms:ms.3 step_ms:ms.3 step_std_ms:ms.3 "
+                                   "steps tokens_per_s* tflops:TFLOP/s.3 mfu_percent:%.1 loss:.5 device_memory");
     const char *sizes = l->sizes;
     char size[64], precision[64];
     while (sl_list_next(&sizes, size))
@@ -272,9 +249,6 @@ static sl_status time_table(const lm *l)
 
 static sl_status warmup_table(const lm *l)
 {
-    static const sl_column columns[] = {{"warmup", "", 0, false},    {"mean_ms", "ms", 3, false},
-                                        {"std_ms", "ms", 3, true},   {"first_ms", "ms", 3, false},
-                                        {"last_ms", "ms", 3, false}, {"loss", "", 6, false}};
     static const int64_t warmups[] = {0, 1, 2, 5};
     char title[160], size[64];
     const char *sizes = l->sizes;
@@ -283,7 +257,8 @@ static sl_status warmup_table(const lm *l)
     SL_TRY(sl_model_find(size, &model));
     snprintf(title, sizeof title, "Warming up: steps of %s at context %lld, each row from a fresh start", size,
              (long long) l->contexts[0]);
-    sl_table *t = SL_TABLE(l->results, "warmup", title, columns);
+    sl_table *t = sl_results_table(l->results, "warmup", title,
+                                   "warmup mean_ms:ms.3 std_ms:ms.3* first_ms:ms.3 last_ms:ms.3 loss:.6");
     int64_t steps = l->job->steps;
     double *times;
     SL_TRY(sl_alloc(&times, steps, sizeof *times));
@@ -308,9 +283,7 @@ static sl_status warmup_table(const lm *l)
         first = times[0], last = times[steps - 1];
         sl_stats_of(times, steps, &stats);
         if (status == SL_OK)
-            SL_ROW(t, sl_cell_count(warmups[i]), sl_cell_number(1e3 * stats.mean), sl_cell_number(1e3 * stats.std),
-                   sl_cell_number(1e3 * first), sl_cell_number(1e3 * last),
-                   i == 0 ? sl_cell_number(loss) : sl_cell_none());
+            SL_ROW(t, warmups[i], 1e3 * stats.mean, 1e3 * stats.std, 1e3 * first, 1e3 * last, sl_cell_if(i == 0, loss));
         sl_trial_close(&trial);
     }
     sl_free(times);
@@ -373,10 +346,9 @@ static sl_status profile_trial(const lm *l, const sl_model *model, bool forward,
 
 static void profile_summary(const lm *l, const profiled *forward, const profiled *step)
 {
-    static const sl_column columns[] = {
-        {"question", "", 0, false}, {"forward", "", 4, false}, {"step", "", 4, false}, {"unit", "", 0, false}};
     sl_table *t =
-        SL_TABLE(l->results, "profile_summary", "The profile held against the clock, and what it costs", columns);
+        sl_results_table(l->results, "profile_summary", "The profile held against the clock, and what it costs",
+                         "question forward:.4 step:.4 unit");
     const profiled *both[] = {forward, step};
     double v[2][10];
     for (int i = 0; i < 2; i++) {
@@ -399,8 +371,7 @@ static void profile_summary(const lm *l, const profiled *forward, const profiled
         {"implicit synchronisations", "per step"}, {"explicit ones (the step's end)", "per step"},
         {"heap allocations", "per step"},          {"launches", "per step"}};
     for (int q = 0; q < 10; q++)
-        SL_ROW(t, sl_cell_text(questions[q][0]), sl_cell_number(v[0][q]), sl_cell_number(v[1][q]),
-               sl_cell_text(questions[q][1]));
+        SL_ROW(t, questions[q][0], v[0][q], v[1][q], questions[q][1]);
 }
 
 static sl_status profile_tables(const lm *l)
@@ -425,12 +396,8 @@ static sl_status profile_tables(const lm *l)
 
 static sl_status resolve(const sl_bench_job *job, lm *l)
 {
-    sl_device *bare;
     sl_hardware hardware;
-    sl_device_config none = {.threads = job->threads, .max_commands = 1, .max_events = 1};
-    SL_TRY(sl_device_open(job->device, &none, &bare));
-    bare->class->hardware(bare, &hardware);
-    sl_device_close(bare);
+    SL_TRY(sl_machine_hardware(job->device, job->threads, &hardware));
     l->gpu = !hardware.shared_cores;
     l->batch = sl_options_i64(job->options, "batch");
     if (l->batch < 1)

@@ -295,6 +295,16 @@ void sl_machine_probe(sl_machine *m)
     m->usable_threads = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : m->threads;
 }
 
+sl_status sl_machine_hardware(const char *device_name, int threads, sl_hardware *hardware)
+{
+    sl_device *device;
+    sl_device_config config = {.threads = threads, .max_commands = 1, .max_events = 1};
+    SL_TRY(sl_device_open(device_name, &config, &device));
+    device->class->hardware(device, hardware);
+    sl_device_close(device);
+    return SL_OK;
+}
+
 sl_status sl_machine_facts(const char *device_name, int threads, sl_results *results)
 {
     sl_machine m;

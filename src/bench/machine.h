@@ -55,6 +55,8 @@ double sl_machine_link_rate(double gigatransfers, int lanes, int *generation);
 /* Bytes that may be taken now without swapping. */
 size_t sl_machine_available_bytes(void);
 
+/* What a device says of itself, opened without memory. */
+sl_status sl_machine_hardware(const char *device, int threads, sl_hardware *hardware);
 /* The lines that stand above every table: version, time, CPU, RAM, and the device opened without memory. */
 sl_status sl_machine_facts(const char *device, int threads, sl_results *results);
 

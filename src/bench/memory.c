@@ -36,11 +36,10 @@ static size_t residual_bytes(const sl_program *p)
 
 static sl_status residual_table(sl_results *results)
 {
-    static const sl_column columns[] = {
-        {"context", "", 0, false}, {"mib", "MiB", 3, true}, {"formula_mib", "MiB", 3, false}, {"tensor", "", 0, false}};
-    sl_table *t = SL_TABLE(
+    sl_table *t = sl_results_table(
         results, "residual",
-        "One residual tensor of 2.7b, 4 sequences, f32 (2.5 MiB is sometimes quoted: that is one sequence)", columns);
+        "One residual tensor of 2.7b, 4 sequences, f32 (2.5 MiB is sometimes quoted: that is one sequence)",
+        "context mib:MiB.3* formula_mib:MiB.3 tensor");
     static const int64_t contexts[] = {128, 256, 512};
     sl_model model;
     SL_TRY(sl_model_find("2.7b", &model));
@@ -51,8 +50,7 @@ static sl_status residual_table(sl_results *results)
         config.chunks_per_round = 1;
         SL_TRY(sl_program_create(&config, sl_build_model, &model, &program));
         double bytes = (double) residual_bytes(program), formula = 4.0 * (double) contexts[i] * (double) model.dim * 4;
-        SL_ROW(t, sl_cell_count(contexts[i]), sl_cell_number(bytes / (1 << 20)), sl_cell_number(formula / (1 << 20)),
-               sl_cell_text("embedding's output, and every layer's"));
+        SL_ROW(t, contexts[i], bytes / (1 << 20), formula / (1 << 20), "embedding's output, and every layer's");
         sl_program_destroy(program);
     }
     return SL_OK;
@@ -116,20 +114,9 @@ static double class_bytes(const live *l, sl_object_class class)
 
 /* ---- peaks per context ---- */
 
-static const sl_column peak_columns[] = {{"context", "", 0, false},
-                                         {"precision", "", 0, false},
-                                         {"pass", "", 0, false},
-                                         {"device_mib", "MiB", 1, true},
-                                         {"host_mib", "MiB", 1, false},
-                                         {"alive_mib", "MiB", 1, false},
-                                         {"parameters_mib", "MiB", 1, false},
-                                         {"gradients_mib", "MiB", 1, false},
-                                         {"optimizer_mib", "MiB", 1, false},
-                                         {"activations_mib", "MiB", 1, false},
-                                         {"workspace_mib", "MiB", 1, false},
-                                         {"measured_mib", "MiB", 1, false},
-                                         {"verdict", "", 0, false}};
-
+static const char peak_columns[] =
+    "context precision pass device_mib:MiB.1* host_mib:MiB.1 alive_mib:MiB.1 parameters_mib:MiB.1 gradients_mib:MiB.1 "
+    "optimizer_mib:MiB.1 activations_mib:MiB.1 workspace_mib:MiB.1 measured_mib:MiB.1 verdict";
 typedef struct memory {
     const sl_bench_job *job;
     sl_results *results;
@@ -157,14 +144,13 @@ static sl_status peak_row(memory *m, sl_table *t, const char *precision, bool fo
     if (isfinite(measured) && measured > device)
         sl_results_refuse(m->results, "%lld tokens, %s: %.1f MiB were touched, %.1f planned",
                           (long long) trial->config.seqlen, precision, measured / (1 << 20), device / (1 << 20));
-    SL_ROW(t, sl_cell_count(trial->config.seqlen), sl_cell_text(precision), sl_cell_text(forward ? "forward" : "step"),
-           mib(device), mib((double) trial->plan->predicted.peak_bytes[SL_TIER_HOST]), mib(at->all),
+    SL_ROW(t, trial->config.seqlen, precision, forward ? "forward" : "step", mib(device),
+           mib((double) trial->plan->predicted.peak_bytes[SL_TIER_HOST]), mib(at->all),
            mib(class_bytes(at, SL_CLASS_PARAMETER)), mib(class_bytes(at, SL_CLASS_GRADIENT)),
            mib(class_bytes(at, SL_CLASS_OPTIMIZER)),
            mib(class_bytes(at, SL_CLASS_ACTIVATION) + class_bytes(at, SL_CLASS_CONTEXT) +
                class_bytes(at, SL_CLASS_HIDDEN)),
-           mib(class_bytes(at, SL_CLASS_WORKSPACE)), isfinite(measured) ? mib(measured) : sl_cell_none(),
-           sl_cell_text(verdict));
+           mib(class_bytes(at, SL_CLASS_WORKSPACE)), isfinite(measured) ? mib(measured) : sl_cell_none(), verdict);
     sl_free(l);
     return SL_OK;
 }
@@ -173,17 +159,14 @@ static sl_status peak_row(memory *m, sl_table *t, const char *precision, bool fo
 
 static sl_status timeline_table(memory *m, const sl_trial *trial, const char *title)
 {
-    static const sl_column columns[] = {
-        {"action", "", 0, false},           {"time_ms", "ms", 3, false},          {"task", "", 0, false},
-        {"alive_mib", "MiB", 2, true},      {"parameters_mib", "MiB", 2, false},  {"gradients_mib", "MiB", 2, false},
-        {"optimizer_mib", "MiB", 2, false}, {"activations_mib", "MiB", 2, false}, {"workspace_mib", "MiB", 2, false},
-        {"is_peak", "", 0, false}};
     const sl_plan *plan = trial->plan;
     live *l;
     char name[160];
     SL_TRY(sweep(trial, SL_TIER_DEVICE, &l));
     int32_t peak = peak_of(l, plan->n_actions), step = SL_MAX(plan->n_actions / TIMELINE_ROWS, 1);
-    sl_table *t = SL_TABLE(m->results, "timeline", title, columns);
+    sl_table *t = sl_results_table(m->results, "timeline", title,
+                                   "action time_ms:ms.3 task alive_mib:MiB.2* parameters_mib:MiB.2 gradients_mib:MiB.2 "
+                                   "optimizer_mib:MiB.2 activations_mib:MiB.2 workspace_mib:MiB.2 is_peak");
     for (int32_t i = 0; i < plan->n_actions; i++) {
         if (i % step && i != peak && i != plan->n_actions - 1)
             continue;
@@ -192,9 +175,8 @@ static sl_status timeline_table(memory *m, const sl_trial *trial, const char *ti
             sl_task_describe(trial->program, action->task, name);
         else
             snprintf(name, sizeof name, "copy of %s", trial->program->objects[action->object].name);
-        SL_ROW(t, sl_cell_count(i), sl_cell_number(1e3 * action->end_s), sl_cell_text(name), mib(l[i].all),
-               mib(class_bytes(&l[i], SL_CLASS_PARAMETER)), mib(class_bytes(&l[i], SL_CLASS_GRADIENT)),
-               mib(class_bytes(&l[i], SL_CLASS_OPTIMIZER)),
+        SL_ROW(t, i, 1e3 * action->end_s, name, mib(l[i].all), mib(class_bytes(&l[i], SL_CLASS_PARAMETER)),
+               mib(class_bytes(&l[i], SL_CLASS_GRADIENT)), mib(class_bytes(&l[i], SL_CLASS_OPTIMIZER)),
                mib(class_bytes(&l[i], SL_CLASS_ACTIVATION) + class_bytes(&l[i], SL_CLASS_CONTEXT) +
                    class_bytes(&l[i], SL_CLASS_HIDDEN)),
                mib(class_bytes(&l[i], SL_CLASS_WORKSPACE)), sl_cell_flag(i == peak));
@@ -233,9 +215,6 @@ static void origin_of(const sl_program *p, int32_t object, char out[160])
 
 static sl_status largest_table(memory *m, const sl_trial *trial, const char *title)
 {
-    static const sl_column columns[] = {
-        {"tensor", "", 0, false},      {"class", "", 0, false},     {"tier", "", 0, false},  {"mib", "MiB", 3, true},
-        {"from_action", "", 0, false}, {"to_action", "", 0, false}, {"origin", "", 0, false}};
     const sl_plan *plan = trial->plan;
     int64_t top = SL_MIN(sl_options_i64(m->job->options, "top"), (int64_t) MOST_TOP);
     int32_t *order;
@@ -245,7 +224,8 @@ static sl_status largest_table(memory *m, const sl_trial *trial, const char *tit
         order[i] = i;
     allocations_to_sort = plan->allocations;
     qsort(order, (size_t) plan->n_allocations, sizeof *order, larger_first);
-    sl_table *t = SL_TABLE(m->results, "largest", title, columns);
+    sl_table *t =
+        sl_results_table(m->results, "largest", title, "tensor class tier mib:MiB.3* from_action to_action origin");
     for (int64_t i = 0; i < SL_MIN(top, (int64_t) plan->n_allocations); i++) {
         const sl_allocation *place = &plan->allocations[order[i]];
         if (place->object >= 0) {
@@ -256,9 +236,8 @@ static sl_status largest_table(memory *m, const sl_trial *trial, const char *tit
             snprintf(name, sizeof name, "workspace");
             sl_task_describe(trial->program, plan->actions[place->first].task, origin);
         }
-        SL_ROW(t, sl_cell_text(name), sl_cell_text(sl_object_class_name(class_of(trial, place))),
-               sl_cell_text(place->tier == SL_TIER_DEVICE ? "device" : "host"), mib((double) place->bytes),
-               sl_cell_count(place->first), sl_cell_count(place->last), sl_cell_text(origin));
+        SL_ROW(t, name, sl_object_class_name(class_of(trial, place)), place->tier == SL_TIER_DEVICE ? "device" : "host",
+               mib((double) place->bytes), place->first, place->last, origin);
     }
     sl_free(order);
     return SL_OK;
@@ -285,9 +264,9 @@ static sl_status one_trial(memory *m, sl_table *t, int64_t context, const char *
                       forward ? "forward" : "step");
     sl_status status = m->run ? sl_trial_open(&config, &trial) : sl_trial_plan(&config, &trial);
     if (status == SL_E_DOES_NOT_FIT || status == SL_E_MEMORY) {
-        SL_ROW(t, sl_cell_count(context), sl_cell_text(precision_name), sl_cell_text(forward ? "forward" : "step"),
+        SL_ROW(t, context, precision_name, forward ? "forward" : "step", sl_cell_none(), sl_cell_none(), sl_cell_none(),
                sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(),
-               sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_text("out of memory"));
+               "out of memory");
         return SL_OK;
     }
     SL_TRY(status);
@@ -312,7 +291,7 @@ static sl_status peak_table(memory *m)
     char title[160], precision[64];
     snprintf(title, sizeof title, "Peak memory of %s, %lld sequences, as planned without budgets", m->model.name,
              (long long) m->batch);
-    sl_table *t = SL_TABLE(m->results, "peaks", title, peak_columns);
+    sl_table *t = sl_results_table(m->results, "peaks", title, peak_columns);
     bool detailed = true;
     for (int64_t c = m->n_contexts - 1; c >= 0; c--) {
         const char *list = sl_options_string(m->job->options, "precisions");

@@ -9,6 +9,7 @@
 
 #include "bench/bench.h"
 #include "bench/guard.h"
+#include "bench/machine.h"
 #include "bench/roofline.h"
 #include "ops/fill.h"
 #include "ops/shapes.h"
@@ -147,9 +148,8 @@ static sl_status time_variant(const sl_bench_job *job, sl_rig *rig, const sl_roo
     if (status == SL_E_UNSUPPORTED || status == SL_E_DOES_NOT_FIT) {
         if (status == SL_E_UNSUPPORTED)
             snprintf(why, sizeof why, "not on this device: %.120s", sl_error_message());
-        SL_ROW(t, sl_cell_text(v->name), sl_cell_text(category_name(def->category)), sl_cell_text(sl_dtype_name(dtype)),
-               sl_cell_text(kernels), sl_cell_text(shape), sl_cell_none(), sl_cell_none(), sl_cell_none(),
-               sl_cell_none(), sl_cell_none(), sl_cell_text(why));
+        SL_ROW(t, v->name, category_name(def->category), sl_dtype_name(dtype), kernels, shape, sl_cell_none(),
+               sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), why);
         return SL_OK;
     }
     SL_TRY(status);
@@ -158,13 +158,11 @@ static sl_status time_variant(const sl_bench_job *job, sl_rig *rig, const sl_roo
     def->work(launch, &work);
     double least = sl_roofline_seconds(roofline, dtype == SL_I32 ? SL_F32 : dtype, &work);
     bool timed = good && stats.median > 0;
-    SL_ROW(t, sl_cell_text(v->name), sl_cell_text(category_name(def->category)), sl_cell_text(sl_dtype_name(dtype)),
-           sl_cell_text(kernels), sl_cell_text(shape), timed ? sl_cell_number(1e6 * stats.mean) : sl_cell_none(),
-           timed ? sl_cell_number(1e6 * stats.std) : sl_cell_none(),
-           timed ? sl_cell_number(1e-9 * (work.read_bytes + work.write_bytes) / stats.median) : sl_cell_none(),
-           timed && work.flops > 0 ? sl_cell_number(1e-9 * work.hardware_flops / stats.median) : sl_cell_none(),
-           timed ? sl_cell_number(100 * least / stats.median) : sl_cell_none(),
-           sl_cell_text(good ? "as the reference" : "differs"));
+    SL_ROW(t, v->name, category_name(def->category), sl_dtype_name(dtype), kernels, shape,
+           sl_cell_if(timed, 1e6 * stats.mean), sl_cell_if(timed, 1e6 * stats.std),
+           sl_cell_if(timed, 1e-9 * (work.read_bytes + work.write_bytes) / stats.median),
+           sl_cell_if(timed && work.flops > 0, 1e-9 * work.hardware_flops / stats.median),
+           sl_cell_if(timed, 100 * least / stats.median), good ? "as the reference" : "differs");
     return SL_OK;
 }
 
@@ -245,12 +243,8 @@ static sl_status sizes_for(const sl_bench_job *job, sl_op_sizes *sizes)
     static const sl_op_sizes gpu = {8192, 4096, 4096, 32, 8, 128, 14336, 32768, 64 << 20},
                              cpu = {1024, 256, 768, 12, 12, 64, 3072, 10000, 4 << 20},
                              quick = {128, 64, 128, 4, 2, 32, 352, 512, 1 << 16};
-    sl_device *bare;
     sl_hardware hardware;
-    sl_device_config none = {.threads = job->threads, .max_commands = 1, .max_events = 1};
-    SL_TRY(sl_device_open(job->device, &none, &bare));
-    bare->class->hardware(bare, &hardware);
-    sl_device_close(bare);
+    SL_TRY(sl_machine_hardware(job->device, job->threads, &hardware));
     *sizes = job->quick ? quick : hardware.shared_cores ? cpu : gpu;
     if (sl_options_is_set(job->options, "tokens")) {
         sizes->n = sl_options_i64(job->options, "tokens");
@@ -264,19 +258,10 @@ static sl_status sizes_for(const sl_bench_job *job, sl_op_sizes *sizes)
 
 static sl_status run(const sl_bench_job *job, sl_results *results)
 {
-    static const sl_column columns[] = {{"op", "", 0, false},
-                                        {"category", "", 0, false},
-                                        {"dtype", "", 0, false},
-                                        {"kernels", "", 0, false},
-                                        {"shape", "", 0, false},
-                                        {"mean_us", "us", 1, false},
-                                        {"std_us", "us", 1, false},
-                                        {"gbps", "GB/s", 2, false},
-                                        {"gflops", "GFLOP/s", 1, false},
-                                        {"roofline_percent", "%", 1, true},
-                                        {"verdict", "", 0, false}};
     static const char *const sets[] = {"scalar", "avx2", "avx512", "amx"};
-    sl_table *t = SL_TABLE(results, "ops", "Every op, at the shapes a model gives it", columns);
+    sl_table *t = sl_results_table(results, "ops", "Every op, at the shapes a model gives it",
+                                   "op category dtype kernels shape mean_us:us.1 std_us:us.1 gbps:GB/s.2 "
+                                   "gflops:GFLOP/s.1 roofline_percent:%.1* verdict");
     bool all = strcmp(sl_options_string(job->options, "kernels"), "all") == 0 && strcmp(job->device, "cpu") == 0;
     sl_op_sizes sizes;
     sl_roofline roofline;

@@ -30,19 +30,17 @@ static const sl_option options[] = {
 
 static void sum_table(sl_results *results)
 {
-    static const sl_column columns[] = {
-        {"terms", "", 0, false}, {"sum_in", "", 0, false}, {"value", "", 6, false}, {"error", "", 6, false}};
     static const struct {
         sl_format_id of, sum;
         const char *label;
     } rows[] = {{SL_FORMAT_F32, SL_FORMAT_F32, "f32"},    {SL_FORMAT_F16, SL_FORMAT_F16, "f16"},
                 {SL_FORMAT_F16, SL_FORMAT_F32, "f32"},    {SL_FORMAT_F16, SL_FORMAT_F32, "f32, terms widened first"},
                 {SL_FORMAT_BF16, SL_FORMAT_BF16, "bf16"}, {SL_FORMAT_BF16, SL_FORMAT_F32, "f32"}};
-    sl_table *t = SL_TABLE(results, "sums", "1000 times 0.01, every partial sum rounded (10 would be right)", columns);
+    sl_table *t = sl_results_table(results, "sums", "1000 times 0.01, every partial sum rounded (10 would be right)",
+                                   "terms sum_in value:.6 error:.6");
     for (int64_t i = 0; i < SL_COUNT(rows); i++) {
         double sum = sl_format_sum(sl_format_of(rows[i].of), sl_format_of(rows[i].sum), 0.01, TERMS);
-        SL_ROW(t, sl_cell_text(sl_format_of(rows[i].of)->name), sl_cell_text(rows[i].label), sl_cell_number(sum),
-               sl_cell_number(sum - 10));
+        SL_ROW(t, sl_format_of(rows[i].of)->name, rows[i].label, sum, sum - 10);
     }
 }
 
@@ -50,19 +48,14 @@ static void sum_table(sl_results *results)
 
 static void fact_table(sl_results *results)
 {
-    static const sl_column columns[] = {{"format", "", 0, false},      {"bits", "", 0, false},
-                                        {"largest", "", -1, false},    {"smallest_normal", "", -1, false},
-                                        {"smallest", "", -1, false},   {"epsilon", "", -1, false},
-                                        {"of_1e-8", "", -1, false},    {"underflows_at_1e-8", "", 0, false},
-                                        {"loss_scaling", "", 0, false}};
-    sl_table *t = SL_TABLE(results, "formats", "Number formats", columns);
+    sl_table *t = sl_results_table(
+        results, "formats", "Number formats",
+        "format bits largest:.g smallest_normal:.g smallest:.g epsilon:.g of_1e-8:.g underflows_at_1e-8 loss_scaling");
     for (int id = 0; id < SL_FORMAT_COUNT; id++) {
         const sl_format *f = sl_format_of((sl_format_id) id);
         double small = sl_format_round(f, 1e-8);
-        SL_ROW(t, sl_cell_text(f->name), sl_cell_count(f->bits), sl_cell_number(f->largest),
-               sl_cell_number(sl_format_smallest(f, false)), sl_cell_number(sl_format_smallest(f, true)),
-               sl_cell_number(sl_format_epsilon(f)), sl_cell_number(small), sl_cell_flag(small == 0),
-               sl_cell_text(f->exponent_bits < 8 ? "needed" : "not needed"));
+        SL_ROW(t, f->name, f->bits, f->largest, sl_format_smallest(f, false), sl_format_smallest(f, true),
+               sl_format_epsilon(f), small, sl_cell_flag(small == 0), f->exponent_bits < 8 ? "needed" : "not needed");
     }
     sl_results_note(results, "GPT-3's feed-forward matrix, 49152 x 12288 in f32, takes %lld MiB.",
                     (long long) (((int64_t) 4 * 12288 * 12288 * 4) >> 20));
@@ -92,8 +85,8 @@ static void audit_toy(sl_table *t)
     const char *norm = cast_by_category(SL_OP_LAYERNORM, act, narrow);
     const char *logits = cast_by_category(SL_OP_MATMUL, norm, narrow);
     const char *loss = cast_by_category(SL_OP_SUM, logits, narrow);
-    SL_ROW(t, sl_cell_text("f16 autocast, emulated"), sl_cell_text(parameters), sl_cell_text(fc1), sl_cell_text(norm),
-           sl_cell_text(logits), sl_cell_text(loss), sl_cell_text(parameters), sl_cell_none(), sl_cell_none());
+    SL_ROW(t, "f16 autocast, emulated", parameters, fc1, norm, logits, loss, parameters, sl_cell_none(),
+           sl_cell_none());
 }
 
 static const char *name_of(sl_dtype dtype)
@@ -121,8 +114,8 @@ static void audit_program(sl_table *t, const char *policy, const sl_program *p)
                 master = sl_cell_text(name_of(task->out[3].type.dtype));
         }
     }
-    SL_ROW(t, sl_cell_text(policy), sl_cell_text(name_of(p->params[0].type.dtype)), linear, norm,
-           sl_cell_text("f32 (workspace)"), loss, gradient, moments, master);
+    SL_ROW(t, policy, name_of(p->params[0].type.dtype), linear, norm, "f32 (workspace)", loss, gradient, moments,
+           master);
 }
 
 static const struct {
@@ -136,11 +129,8 @@ static const struct {
 
 static sl_status audit_table(const sl_bench_job *job, sl_results *results)
 {
-    static const sl_column columns[] = {
-        {"policy", "", 0, false},    {"parameters", "", 0, false}, {"linear", "", 0, false},
-        {"norm", "", 0, false},      {"logits", "", 0, false},     {"loss", "", 0, false},
-        {"gradients", "", 0, false}, {"moments", "", 0, false},    {"master", "", 0, false}};
-    sl_table *t = SL_TABLE(results, "audit", "Which dtype everything has", columns);
+    sl_table *t = sl_results_table(results, "audit", "Which dtype everything has",
+                                   "policy parameters linear norm logits loss gradients moments master");
     sl_model model;
     audit_toy(t);
     SL_TRY(sl_model_find("byte-test", &model));
@@ -167,11 +157,6 @@ static sl_status audit_table(const sl_bench_job *job, sl_results *results)
 /* Dot products of positive numbers, as after a softmax or a gate: partial sums grow, which is where short sums lose. */
 static void accumulation_table(sl_results *results)
 {
-    static const sl_column columns[] = {{"inputs", "", 0, false},
-                                        {"sums", "", 0, false},
-                                        {"rounded_every", "", 0, false},
-                                        {"mean_relative_error", "", -1, false},
-                                        {"verdict", "", 0, false}};
     static const struct {
         sl_format_id of, sum;
         int64_t run;
@@ -181,8 +166,9 @@ static void accumulation_table(sl_results *results)
                 {SL_FORMAT_F16, SL_FORMAT_F16, 16},  {SL_FORMAT_F16, SL_FORMAT_F16, 1},
                 {SL_FORMAT_E4M3, SL_FORMAT_F32, 1},  {SL_FORMAT_E5M2, SL_FORMAT_F32, 1}};
     static float x[DOTS][DOT_LENGTH], y[DOTS][DOT_LENGTH];
-    sl_table *t = SL_TABLE(results, "accumulation",
-                           "Dot products of 4096 positive numbers against f64, by what sums are kept in", columns);
+    sl_table *t = sl_results_table(results, "accumulation",
+                                   "Dot products of 4096 positive numbers against f64, by what sums are kept in",
+                                   "inputs sums rounded_every mean_relative_error:.g verdict");
     for (int d = 0; d < DOTS; d++)
         for (int i = 0; i < DOT_LENGTH; i++) {
             sl_rng4 words = sl_philox(11, (uint64_t) i, (uint64_t) d);
@@ -200,18 +186,15 @@ static void accumulation_table(sl_results *results)
             error += fabs(got - exact) / exact / DOTS;
         }
         bool reduced = rows[r].sum != SL_FORMAT_F32;
-        SL_ROW(t, sl_cell_text(sl_format_of(rows[r].of)->name), sl_cell_text(sl_format_of(rows[r].sum)->name),
-               sl_cell_count(rows[r].run), sl_cell_number(error),
-               sl_cell_text(reduced ? "reduced accumulation" : "full accumulation"));
+        SL_ROW(t, sl_format_of(rows[r].of)->name, sl_format_of(rows[r].sum)->name, rows[r].run, error,
+               reduced ? "reduced accumulation" : "full accumulation");
     }
 }
 
 static sl_status device_table(const sl_bench_job *job, sl_results *results)
 {
-    static const sl_column columns[] = {{"switch", "", 0, false},           {"numerics", "", 0, false},
-                                        {"f32_bits_used", "", 0, false},    {"f32_products", "", 0, false},
-                                        {"bf16_sum_of_ones", "", 0, false}, {"bf16_sums", "", 0, false}};
-    sl_table *t = SL_TABLE(results, "device", "What the device's matrix multiply does with numbers", columns);
+    sl_table *t = sl_results_table(results, "device", "What the device's matrix multiply does with numbers",
+                                   "switch numerics f32_bits_used f32_products bf16_sum_of_ones bf16_sums");
     bool offered;
     SL_TRY(sl_tf32_offered(job->device, &offered));
     for (int tf32 = 0; tf32 < (offered ? 2 : 1); tf32++) {
@@ -223,10 +206,8 @@ static sl_status device_table(const sl_bench_job *job, sl_results *results)
         if (status == SL_OK) {
             status = sl_numerics_probe(&rig, &n);
             if (status == SL_OK)
-                SL_ROW(t, sl_cell_text(tf32 ? "SLUICE_TF32=1" : "default"),
-                       sl_cell_text(rig.class->numerics(rig.device)), sl_cell_count(n.f32_bits),
-                       sl_cell_text(sl_numerics_f32(&n)), sl_cell_number(n.bf16_ones),
-                       sl_cell_text(sl_numerics_sums(&n)));
+                SL_ROW(t, tf32 ? "SLUICE_TF32=1" : "default", rig.class->numerics(rig.device), n.f32_bits,
+                       sl_numerics_f32(&n), n.bf16_ones, sl_numerics_sums(&n));
             sl_rig_close(&rig);
         }
         if (tf32)
@@ -286,8 +267,8 @@ static sl_status speed_rows(const sl_bench_job *job, const char *name, int64_t s
         if (policies[i].tf32)
             sl_tf32_switch(false);
         if (status == SL_E_DOES_NOT_FIT || status == SL_E_MEMORY) {
-            SL_ROW(t, sl_cell_text(name), sl_cell_text(policies[i].name), sl_cell_none(), sl_cell_none(),
-                   sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_text("out of memory"));
+            SL_ROW(t, name, policies[i].name, sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(),
+                   sl_cell_none(), sl_cell_none(), "out of memory");
             continue;
         }
         SL_TRY(status);
@@ -296,21 +277,15 @@ static sl_status speed_rows(const sl_bench_job *job, const char *name, int64_t s
         double difference = have_base ? run.first_loss - base.first_loss : (double) NAN;
         snprintf(what, sizeof what, "%s in %s", name, policies[i].name);
         bool good = !have_base || sl_guard(results, what, fabs(difference) / base.first_loss, MOST_LOSS_DIFFERENCE);
-        SL_ROW(t, sl_cell_text(name), sl_cell_text(policies[i].name),
-               good ? sl_cell_number(1e3 * run.step.mean) : sl_cell_none(), sl_cell_number(1e3 * run.step.std),
-               good && have_base ? sl_cell_number(base.step.mean / run.step.mean) : sl_cell_none(),
-               sl_cell_number(run.first_loss), sl_cell_number(difference),
-               sl_cell_text(sl_format_bytes(run.peak, memory)), sl_cell_text(good ? "same loss" : "other loss"));
+        SL_ROW(t, name, policies[i].name, sl_cell_if(good, 1e3 * run.step.mean), 1e3 * run.step.std,
+               sl_cell_if(good && have_base, base.step.mean / run.step.mean), run.first_loss, difference,
+               sl_format_bytes(run.peak, memory), good ? "same loss" : "other loss");
     }
     return SL_OK;
 }
 
 static sl_status speed_table(const sl_bench_job *job, sl_results *results)
 {
-    static const sl_column columns[] = {
-        {"model", "", 0, false},           {"policy", "", 0, false},      {"step_ms", "ms", 2, false},
-        {"std_ms", "ms", 2, false},        {"speed_up", "", 2, true},     {"first_loss", "", 6, false},
-        {"loss_difference", "", 6, false}, {"device_peak", "", 0, false}, {"verdict", "", 0, false}};
     bool quick = job->quick;
     const char *models = sl_options_is_set(job->options, "models") ? sl_options_string(job->options, "models")
                          : quick                                   ? "byte-tiny"
@@ -321,7 +296,9 @@ static sl_status speed_table(const sl_bench_job *job, sl_results *results)
     char name[64];
     if (seqlen < 1 || sl_options_i64(job->options, "batch") < 1)
         return sl_fail(SL_E_USAGE, "--seqlen and --batch must be at least 1");
-    sl_table *t = SL_TABLE(results, "speed", "A training step by precision policy, weights and tokens alike", columns);
+    sl_table *t = sl_results_table(
+        results, "speed", "A training step by precision policy, weights and tokens alike",
+        "model policy step_ms:ms.2 std_ms:ms.2 speed_up:.2* first_loss:.6 loss_difference:.6 device_peak verdict");
     bool has_tf32;
     SL_TRY(sl_tf32_offered(job->device, &has_tf32));
     while (sl_list_next(&models, name))

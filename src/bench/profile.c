@@ -76,11 +76,8 @@ static const char *name_of(int row)
 /* A phase's total is its ops'; the step's is the wall clock, and its self time what no op accounts for. */
 void sl_profile_table(const sl_profile *p, const char *name, const char *title, sl_results *results)
 {
-    static const sl_column columns[] = {{"name", "", 0, false},         {"category", "", 0, false},
-                                        {"calls", "", 0, false},        {"self_ms", "ms", 3, false},
-                                        {"total_ms", "ms", 3, false},   {"average_us", "us", 1, false},
-                                        {"share_percent", "%", 2, true}};
-    sl_table *t = SL_TABLE(results, name, title, columns);
+    sl_table *t = sl_results_table(results, name, title,
+                                   "name category calls self_ms:ms.3 total_ms:ms.3 average_us:us.1 share_percent:%.2*");
     int order[SL_PROFILE_ROWS], count = 0;
     for (int r = 0; r < SL_PROFILE_ROWS; r++)
         if (p->rows[r].calls)
@@ -92,15 +89,13 @@ void sl_profile_table(const sl_profile *p, const char *name, const char *title, 
         }
     for (int i = 0; i < count; i++) {
         const sl_profile_row *row = &p->rows[order[i]];
-        SL_ROW(t, sl_cell_text(name_of(order[i])), sl_cell_text(sl_profile_category(order[i])),
-               sl_cell_count(row->calls), sl_cell_number(1e3 * row->self_s), sl_cell_number(1e3 * row->self_s),
-               sl_cell_number(1e6 * row->self_s / (double) row->calls), sl_cell_number(100 * row->self_s / p->busy_s));
+        SL_ROW(t, name_of(order[i]), sl_profile_category(order[i]), row->calls, 1e3 * row->self_s, 1e3 * row->self_s,
+               1e6 * row->self_s / (double) row->calls, 100 * row->self_s / p->busy_s);
     }
     for (int phase = 0; phase < 3; phase++)
         if (p->phase_s[phase] > 0)
-            SL_ROW(t, sl_cell_text(sl_phase_name((sl_phase) phase)), sl_cell_text("phase"), sl_cell_count(1),
-                   sl_cell_number(0), sl_cell_number(1e3 * p->phase_s[phase]), sl_cell_none(), sl_cell_none());
-    SL_ROW(t, sl_cell_text("step"), sl_cell_text("all"), sl_cell_count(1),
-           sl_cell_number(1e3 * SL_MAX(0, p->wall_s - p->compute_s)), sl_cell_number(1e3 * p->wall_s), sl_cell_none(),
+            SL_ROW(t, sl_phase_name((sl_phase) phase), "phase", 1, 0.0, 1e3 * p->phase_s[phase], sl_cell_none(),
+                   sl_cell_none());
+    SL_ROW(t, "step", "all", 1, 1e3 * SL_MAX(0, p->wall_s - p->compute_s), 1e3 * p->wall_s, sl_cell_none(),
            sl_cell_none());
 }

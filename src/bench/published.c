@@ -38,14 +38,11 @@ void sl_published_lm(sl_results *results)
         {"large", "H200", "bf16, PyTorch 2.11 compiled", 256, 0, 83.6, 7.6},
         {"2.7b", "H200", "bf16, PyTorch 2.11 compiled", 256, 0, 53.7, 18.8},
     };
-    static const sl_column columns[] = {{"size", "", 0, false},          {"context", "", 0, false},
-                                        {"hardware", "", 0, false},      {"how", "", 0, false},
-                                        {"forward_ms", "ms", 3, false},  {"both_ms", "ms", 3, false},
-                                        {"optimizer_ms", "ms", 3, false}};
-    sl_table *t = SL_TABLE(results, "published", "Published figures, 4 sequences; both: forward and backward", columns);
+    sl_table *t = sl_results_table(results, "published", "Published figures, 4 sequences; both: forward and backward",
+                                   "size context hardware how forward_ms:ms.3 both_ms:ms.3 optimizer_ms:ms.3");
     for (int64_t i = 0; i < SL_COUNT(known); i++)
-        SL_ROW(t, sl_cell_text(known[i].size), sl_cell_count(known[i].context), sl_cell_text(known[i].hardware),
-               sl_cell_text(known[i].how), given(known[i].forward), given(known[i].both), given(known[i].optimizer));
+        SL_ROW(t, known[i].size, known[i].context, known[i].hardware, known[i].how, given(known[i].forward),
+               given(known[i].both), given(known[i].optimizer));
 }
 
 /* What others measured at dim 64, batch 8, one head. */
@@ -69,14 +66,10 @@ void sl_published_attention(sl_results *results)
         {"RTX 5090", "compiled", "bf16", 8192, 5.67, 9.67, 0},
         {"RTX 5090", "compiled", "bf16", 16384, 18.8, 29.9, 16467},
     };
-    static const sl_column columns[] = {{"dtype", "", 0, false},        {"seqlen", "", 0, false},
-                                        {"hardware", "", 0, false},     {"how", "", 0, false},
-                                        {"forward_ms", "ms", 2, false}, {"backward_ms", "ms", 2, false},
-                                        {"memory_mb", "MB", 0, false}};
-    sl_table *t = SL_TABLE(results, "published", "Published figures on other hardware, dim 64, batch 8", columns);
+    sl_table *t = sl_results_table(results, "published", "Published figures on other hardware, dim 64, batch 8",
+                                   "dtype seqlen hardware how forward_ms:ms.2 backward_ms:ms.2 memory_mb:MB");
     for (int64_t i = 0; i < SL_COUNT(known); i++)
-        SL_ROW(t, sl_cell_text(known[i].dtype), sl_cell_count(known[i].seqlen), sl_cell_text(known[i].hardware),
-               sl_cell_text(known[i].how), sl_cell_number(known[i].forward), sl_cell_number(known[i].backward),
+        SL_ROW(t, known[i].dtype, known[i].seqlen, known[i].hardware, known[i].how, known[i].forward, known[i].backward,
                given(known[i].mb));
 }
 
@@ -89,9 +82,9 @@ void sl_published_leaderboard(sl_table *table, double work)
     } known[] = {
         {"published, verified", "H100", 5.364}, {"published baseline", "H100", 80}, {"published", "MI300X", 58.1}};
     for (int64_t i = 0; i < SL_COUNT(known); i++)
-        SL_ROW(table, sl_cell_text("16 x 16384 x 64"), sl_cell_text(known[i].who), sl_cell_text(known[i].hardware),
-               sl_cell_none(), sl_cell_none(), sl_cell_number(known[i].milliseconds), sl_cell_none(), sl_cell_none(),
-               sl_cell_number(1e-12 * work / (1e-3 * known[i].milliseconds)), sl_cell_none(), sl_cell_none());
+        SL_ROW(table, "16 x 16384 x 64", known[i].who, known[i].hardware, sl_cell_none(), sl_cell_none(),
+               known[i].milliseconds, sl_cell_none(), sl_cell_none(), 1e-12 * work / (1e-3 * known[i].milliseconds),
+               sl_cell_none(), sl_cell_none());
 }
 
 /* Image classifiers, first iteration: what others gained by shorter products, and what it did to the loss. */
@@ -111,11 +104,8 @@ void sl_published_precision(sl_results *results)
         {"DenseNet121", "f32, TF32 products", 591.5, 1.51, 6.961451},
         {"DenseNet121", "f16, f32 sums", 876.2, 2.24, 6.960938},
     };
-    static const sl_column columns[] = {{"net", "", 0, false},      {"precision", "", 0, false},
-                                        {"hardware", "", 0, false}, {"images_per_s", "", 1, false},
-                                        {"speed_up", "", 2, false}, {"first_loss", "", 6, false}};
-    sl_table *t = SL_TABLE(results, "published", "Published figures on other hardware and nets", columns);
+    sl_table *t = sl_results_table(results, "published", "Published figures on other hardware and nets",
+                                   "net precision hardware images_per_s:.1 speed_up:.2 first_loss:.6");
     for (int64_t i = 0; i < SL_COUNT(known); i++)
-        SL_ROW(t, sl_cell_text(known[i].net), sl_cell_text(known[i].precision), sl_cell_text("A100"),
-               sl_cell_number(known[i].rate), sl_cell_number(known[i].speed_up), sl_cell_number(known[i].loss));
+        SL_ROW(t, known[i].net, known[i].precision, "A100", known[i].rate, known[i].speed_up, known[i].loss);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench/internal.h"
@@ -128,17 +129,37 @@ void sl_results_extend(sl_results *results, void (*put)(const void *context, sl_
 /* A table that could not be had: rows put into it go nowhere. */
 static sl_table nowhere;
 
-sl_table *sl_results_table(sl_results *results, const char *name, const char *title, const sl_column *columns,
-                           int64_t n_columns)
+/* Ends `text` at the first `mark`; returns what stands behind it, NULL where there is none. */
+static char *cut(char *text, char mark)
+{
+    char *at = text ? strchr(text, mark) : NULL;
+    if (at)
+        *at++ = 0;
+    return at;
+}
+
+static void parse_columns(sl_table *table, char *text)
+{
+    for (char *name; (name = strtok_r(text, " ", &text)); table->n_columns++) {
+        bool bar = cut(name, '*') != NULL;
+        char *unit = cut(name, ':'), *decimals = cut(unit, '.');
+        int digits = !decimals ? 0 : *decimals == 'g' ? -1 : atoi(decimals);
+        table->columns[table->n_columns] = (sl_column){name, unit ? unit : "", digits, bar};
+    }
+}
+
+sl_table *sl_results_table(sl_results *results, const char *name, const char *title, const char *columns)
 {
     sl_table *table;
+    char *text;
+    size_t length = strlen(columns);
     if (failed(results, sl_region_alloc(results->region, &table, 1, sizeof *table)) ||
-        failed(results, sl_region_alloc(results->region, &table->columns, n_columns, sizeof *columns)) ||
+        failed(results, sl_region_alloc(results->region, &table->columns, length, sizeof *table->columns)) ||
+        failed(results, sl_region_alloc(results->region, &text, length + 1, 1)) ||
         failed(results, sl_region_strdup(results->region, name, &table->name)) ||
         failed(results, sl_region_strdup(results->region, title, &table->title)))
         return &nowhere;
-    memcpy(table->columns, columns, (size_t) n_columns * sizeof *columns);
-    table->n_columns = n_columns;
+    parse_columns(table, memcpy(text, columns, length));
     table->results = results;
     table->end = &table->first;
     *results->end = table;

@@ -17,52 +17,39 @@ void sl_system_storage(const sl_system_config *c, sl_results *results)
 
 void sl_system_storage_table(const char *folder, const sl_disk_rates *r, const char *kind, sl_results *results)
 {
-    static const sl_column columns[] = {
-        {"access", "", 0, false}, {"rate", "", 1, false}, {"unit", "", 0, false}, {"how", "", 0, false}};
     char title[160], how[96];
     snprintf(title, sizeof title, "Storage of %.80s: %s", folder, kind);
-    sl_table *t = SL_TABLE(results, "disk", title, columns);
+    sl_table *t = sl_results_table(results, "disk", title, "access rate:.1 unit how");
     if (!r) {
-        SL_ROW(t, sl_cell_text("not measured"), sl_cell_none(), sl_cell_none(), sl_cell_text(sl_error_message()));
+        SL_ROW(t, "not measured", sl_cell_none(), sl_cell_none(), sl_error_message());
         return;
     }
     const char *cache = r->direct ? "past the page cache" : "page cache dropped first, where it can be";
-    SL_ROW(t, sl_cell_text("write in order"), sl_cell_number(1e-6 * r->write_bytes_per_s), sl_cell_text("MB/s"),
-           sl_cell_text("4 MiB pieces, flush included"));
-    SL_ROW(t, sl_cell_text("read in order"), sl_cell_number(1e-6 * r->read_bytes_per_s), sl_cell_text("MB/s"),
-           sl_cell_text(cache));
+    SL_ROW(t, "write in order", 1e-6 * r->write_bytes_per_s, "MB/s", "4 MiB pieces, flush included");
+    SL_ROW(t, "read in order", 1e-6 * r->read_bytes_per_s, "MB/s", cache);
     static const char *const readers[] = {"4 KiB anywhere, 1 reader", "4 KiB anywhere, 4 readers",
                                           "4 KiB anywhere, 16 readers"};
     for (int i = 0; i < 3; i++)
-        SL_ROW(t, sl_cell_text(readers[i]), sl_cell_number(r->small_per_s[i]), sl_cell_text("reads/s"),
-               sl_cell_text(cache));
+        SL_ROW(t, readers[i], r->small_per_s[i], "reads/s", cache);
     snprintf(how, sizeof how, "std %.1f, from %.1f to %.1f", 1e6 * r->small_s.std, 1e6 * r->small_s.min,
              1e6 * r->small_s.max);
-    SL_ROW(t, sl_cell_text("one 4 KiB read"), sl_cell_number(1e6 * r->small_s.mean), sl_cell_text("us"),
-           sl_cell_text(how));
+    SL_ROW(t, "one 4 KiB read", 1e6 * r->small_s.mean, "us", how);
 }
 
 void sl_system_sustained_table(const sl_calibration *c, sl_results *results)
 {
-    static const sl_column columns[] = {
-        {"tasks", "", 0, false}, {"f32", "", -1, false}, {"bf16", "", -1, false}, {"unit", "", 0, false}};
     char title[160];
     const sl_rates *a = &c->rates[SL_F32], *b = &c->rates[SL_BF16];
     snprintf(title, sizeof title, "Sustained rates inside training steps (%s)", c->model);
-    sl_table *t = SL_TABLE(results, "sustained", title, columns);
-    SL_ROW(t, sl_cell_text("matrix products"), sl_cell_number(1e-12 * a->matmul_flops),
-           sl_cell_number(1e-12 * b->matmul_flops), sl_cell_text("TFLOP/s"));
+    sl_table *t = sl_results_table(results, "sustained", title, "tasks f32:.g bf16:.g unit");
+    SL_ROW(t, "matrix products", 1e-12 * a->matmul_flops, 1e-12 * b->matmul_flops, "TFLOP/s");
     for (int d = 0; d < 2; d++)
-        SL_ROW(t, sl_cell_text(d ? "attention backward" : "attention forward"),
-               sl_cell_number(1e-12 * a->attention_flops[d]), sl_cell_number(1e-12 * b->attention_flops[d]),
-               sl_cell_text("TFLOP/s"));
-    SL_ROW(t, sl_cell_text("everything else on the device"), sl_cell_number(1e-9 * a->device_bytes),
-           sl_cell_number(1e-9 * b->device_bytes), sl_cell_text("GB/s"));
-    SL_ROW(t, sl_cell_text("updates beside host memory"),
-           a->host_bytes > 0 ? sl_cell_number(1e-9 * a->host_bytes) : sl_cell_none(),
-           b->host_bytes > 0 ? sl_cell_number(1e-9 * b->host_bytes) : sl_cell_none(), sl_cell_text("GB/s"));
-    SL_ROW(t, sl_cell_text("between two tasks"), sl_cell_number(1e6 * a->launch_s), sl_cell_number(1e6 * b->launch_s),
-           sl_cell_text("us"));
+        SL_ROW(t, d ? "attention backward" : "attention forward", 1e-12 * a->attention_flops[d],
+               1e-12 * b->attention_flops[d], "TFLOP/s");
+    SL_ROW(t, "everything else on the device", 1e-9 * a->device_bytes, 1e-9 * b->device_bytes, "GB/s");
+    SL_ROW(t, "updates beside host memory", sl_cell_if(a->host_bytes > 0, 1e-9 * a->host_bytes),
+           sl_cell_if(b->host_bytes > 0, 1e-9 * b->host_bytes), "GB/s");
+    SL_ROW(t, "between two tasks", 1e6 * a->launch_s, 1e6 * b->launch_s, "us");
 }
 
 static void put_profile(const void *context, sl_json_writer *w)
@@ -75,11 +62,7 @@ static void put_profile(const void *context, sl_json_writer *w)
 static sl_status measure(const sl_system_config *c, const sl_machine *m, sl_results *results)
 {
     sl_hardware profile;
-    sl_device *bare;
-    sl_device_config none = {.threads = c->threads, .max_commands = 1, .max_events = 1};
-    SL_TRY(sl_device_open(c->device, &none, &bare));
-    bare->class->hardware(bare, &profile);
-    sl_device_close(bare);
+    SL_TRY(sl_machine_hardware(c->device, c->threads, &profile));
     sl_system_figures figures = {0};
     sl_calibration calibration;
     SL_TRY(sl_system_measure(c, m, results, &figures, &profile));

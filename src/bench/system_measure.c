@@ -42,12 +42,7 @@ static size_t product_bytes(void)
     return 3 * (size_t) 8192 * 8192 * 4 + ((size_t) 128 << 20);
 }
 
-static const sl_column peak_columns[] = {{"dtype", "", 0, false},
-                                         {"tflops", "TFLOP/s", 3, true},
-                                         {"nominal", "TFLOP/s", 3, false},
-                                         {"percent", "%", 1, false},
-                                         {"how", "", 0, false}};
-
+static const char peak_columns[] = "dtype tflops:TFLOP/s.3* nominal:TFLOP/s.3 percent:%.1 how";
 /* One rate. `nominal` 0: not known. */
 static sl_status peak_row(const sl_system_config *c, sl_rig *rig, sl_dtype dtype, const char *name, double nominal,
                           const char *how, sl_table *t, double *best)
@@ -58,8 +53,7 @@ static sl_status peak_row(const sl_system_config *c, sl_rig *rig, sl_dtype dtype
     *best = 0;
     SL_TRY(sl_roofline_product(rig, dtype, guess, c->quick ? 0.01 : 0.04, best, &side));
     snprintf(text, sizeof text, "matrix product %lld^3%s", (long long) side, how);
-    SL_ROW(t, sl_cell_text(name), rate_cell(*best, 1e12), rate_cell(nominal, 1e12), percent_cell(*best, nominal),
-           sl_cell_text(text));
+    SL_ROW(t, name, rate_cell(*best, 1e12), rate_cell(nominal, 1e12), percent_cell(*best, nominal), text);
     return SL_OK;
 }
 
@@ -79,8 +73,8 @@ static sl_status cpu_peaks(const sl_system_config *c, sl_rig *rig, sl_results *r
                         t, &f->best_flops[dtype]));
     }
     for (int i = 0; i < 2 && vector[0] > 0; i++)
-        SL_ROW(t, sl_cell_text(i ? "f64" : "f32"), rate_cell(vector[i], 1e12), sl_cell_none(), sl_cell_none(),
-               sl_cell_text("multiply-adds on registers, all cores"));
+        SL_ROW(t, i ? "f64" : "f32", rate_cell(vector[i], 1e12), sl_cell_none(), sl_cell_none(),
+               "multiply-adds on registers, all cores");
     sl_cpu_throughput per_cycle;
     SL_TRY(sl_cpu_throughput_here(&per_cycle));
     sl_results_note(results,
@@ -115,8 +109,7 @@ static sl_status tf32_peak(const sl_system_config *c, sl_table *t)
     sl_rig rig;
     SL_TRY(sl_tf32_offered(c->device, &offered));
     if (!offered) {
-        SL_ROW(t, sl_cell_text("tf32"), sl_cell_none(), sl_cell_none(), sl_cell_none(),
-               sl_cell_text("not offered by this device"));
+        SL_ROW(t, "tf32", sl_cell_none(), sl_cell_none(), sl_cell_none(), "not offered by this device");
         return SL_OK;
     }
     sl_tf32_switch(true);
@@ -131,14 +124,14 @@ static sl_status tf32_peak(const sl_system_config *c, sl_table *t)
 
 static sl_status peak_table(const sl_system_config *c, bool cpu, sl_results *results, sl_system_figures *f)
 {
-    sl_table *t = SL_TABLE(results, "peaks", "Arithmetic", peak_columns);
+    sl_table *t = sl_results_table(results, "peaks", "Arithmetic", peak_columns);
     sl_system_figures after_idle;
     SL_TRY(rig_peaks(c, true, results, t, f));
     if (!cpu)
         SL_TRY(rig_peaks(c, false, results, t, &after_idle));
     SL_TRY(tf32_peak(c, t));
-    SL_ROW(t, sl_cell_text(cpu ? "f16, int8, fp8" : "f64, f16, int8, fp8"), sl_cell_none(), sl_cell_none(),
-           sl_cell_none(), sl_cell_text("not offered: no dtypes of Sluice"));
+    SL_ROW(t, cpu ? "f16, int8, fp8" : "f64, f16, int8, fp8", sl_cell_none(), sl_cell_none(), sl_cell_none(),
+           "not offered: no dtypes of Sluice");
     return SL_OK;
 }
 
@@ -146,16 +139,16 @@ static sl_status peak_table(const sl_system_config *c, bool cpu, sl_results *res
 
 static sl_status numerics_table(const sl_system_config *c, sl_results *results)
 {
-    static const sl_column columns[] = {{"question", "", 0, false}, {"answer", "", 0, false}};
-    sl_table *t = SL_TABLE(results, "numerics", "What the matrix multiply does with numbers", columns);
+    sl_table *t =
+        sl_results_table(results, "numerics", "What the matrix multiply does with numbers", "question answer");
     sl_rig rig;
     sl_numerics n;
     SL_TRY(sl_rig_open(c->device, c->threads, (size_t) 128 << 20, &rig));
     sl_status status = sl_numerics_probe(&rig, &n);
     sl_rig_close(&rig);
     SL_TRY(status);
-    SL_ROW(t, sl_cell_text("f32 inputs are used as"), sl_cell_text(sl_numerics_f32(&n)));
-    SL_ROW(t, sl_cell_text("bf16 products are added up in"), sl_cell_text(sl_numerics_sums(&n)));
+    SL_ROW(t, "f32 inputs are used as", sl_numerics_f32(&n));
+    SL_ROW(t, "bf16 products are added up in", sl_numerics_sums(&n));
     return SL_OK;
 }
 
@@ -236,12 +229,8 @@ static double nominal_bandwidth(const char *name)
 
 static sl_status bandwidth_table(const sl_system_config *c, sl_results *results, sl_system_figures *f)
 {
-    static const sl_column columns[] = {{"memory", "", 0, false},
-                                        {"pattern", "", 0, false},
-                                        {"gbps", "GB/s", 1, true},
-                                        {"nominal", "GB/s", 0, false},
-                                        {"percent", "%", 1, false}};
-    sl_table *t = SL_TABLE(results, "bandwidth", "Memory bandwidth, reads and writes together", columns);
+    sl_table *t = sl_results_table(results, "bandwidth", "Memory bandwidth, reads and writes together",
+                                   "memory pattern gbps:GB/s.1* nominal:GB/s percent:%.1");
     sl_rig rig;
     double copy = 0, triad = 0, host[2] = {0, 0};
     double seconds = c->quick ? 0.15 : 1;
@@ -256,12 +245,10 @@ static sl_status bandwidth_table(const sl_system_config *c, sl_results *results,
     SL_TRY(status);
     SL_TRY(host_bandwidth(c->threads, c->quick ? (size_t) 64 << 20 : (size_t) 256 << 20, seconds, host));
     const char *label = shared ? "device (this RAM)" : "device";
-    SL_ROW(t, sl_cell_text(label), sl_cell_text("copy: y = s x"), rate_cell(copy, 1e9), rate_cell(nominal, 1e9),
-           percent_cell(copy, nominal));
-    SL_ROW(t, sl_cell_text(label), sl_cell_text("triad: c = a + b"), rate_cell(triad, 1e9), rate_cell(nominal, 1e9),
-           percent_cell(triad, nominal));
-    SL_ROW(t, sl_cell_text("host"), sl_cell_text("copy"), rate_cell(host[0], 1e9), sl_cell_none(), sl_cell_none());
-    SL_ROW(t, sl_cell_text("host"), sl_cell_text("triad"), rate_cell(host[1], 1e9), sl_cell_none(), sl_cell_none());
+    SL_ROW(t, label, "copy: y = s x", rate_cell(copy, 1e9), rate_cell(nominal, 1e9), percent_cell(copy, nominal));
+    SL_ROW(t, label, "triad: c = a + b", rate_cell(triad, 1e9), rate_cell(nominal, 1e9), percent_cell(triad, nominal));
+    SL_ROW(t, "host", "copy", rate_cell(host[0], 1e9), sl_cell_none(), sl_cell_none());
+    SL_ROW(t, "host", "triad", rate_cell(host[1], 1e9), sl_cell_none(), sl_cell_none());
     f->device_bandwidth = SL_MAX(copy, triad);
     f->host_bandwidth = SL_MAX(host[0], host[1]);
     return SL_OK;
@@ -271,29 +258,22 @@ static sl_status bandwidth_table(const sl_system_config *c, sl_results *results,
 
 static sl_status size_table(sl_link_rig *rig, bool quick, sl_results *results)
 {
-    static const sl_column columns[] = {{"kib", "KiB", 0, false},
-                                        {"in_us", "us", 1, false},
-                                        {"in_gbps", "GB/s", 2, true},
-                                        {"out_us", "us", 1, false},
-                                        {"out_gbps", "GB/s", 2, false}};
-    sl_table *t = SL_TABLE(results, "link_sizes", "One copy by its size: latency, then bandwidth", columns);
+    sl_table *t = sl_results_table(results, "link_sizes", "One copy by its size: latency, then bandwidth",
+                                   "kib:KiB in_us:us.1 in_gbps:GB/s.2* out_us:us.1 out_gbps:GB/s.2");
     for (int64_t kib = 4; kib <= (quick ? 16 << 10 : 64 << 10); kib *= 4) {
         double seconds[2], bytes = (double) (kib << 10);
         for (int out = 0; out < 2; out++)
             SL_TRY(sl_link_copy(rig, out, (size_t) kib << 10, &seconds[out]));
-        SL_ROW(t, sl_cell_count(kib), sl_cell_number(1e6 * seconds[0]), rate_cell(bytes / seconds[0], 1e9),
-               sl_cell_number(1e6 * seconds[1]), rate_cell(bytes / seconds[1], 1e9));
+        SL_ROW(t, kib, 1e6 * seconds[0], rate_cell(bytes / seconds[0], 1e9), 1e6 * seconds[1],
+               rate_cell(bytes / seconds[1], 1e9));
     }
     return SL_OK;
 }
 
 static sl_status link_tables(const sl_system_config *c, const sl_machine *m, sl_results *results, sl_hardware *profile)
 {
-    static const sl_column columns[] = {{"direction", "", 0, false},
-                                        {"gbps", "GB/s", 2, true},
-                                        {"nominal", "GB/s", 2, false},
-                                        {"percent", "%", 1, false}};
-    sl_table *t = SL_TABLE(results, "links", "Copies between host and device memory", columns);
+    sl_table *t = sl_results_table(results, "links", "Copies between host and device memory",
+                                   "direction gbps:GB/s.2* nominal:GB/s.2 percent:%.1");
     size_t piece = c->quick ? (size_t) 16 << 20 : (size_t) 64 << 20;
     double nominal = 0;
     sl_link_rig rig;
@@ -307,13 +287,13 @@ static sl_status link_tables(const sl_system_config *c, const sl_machine *m, sl_
         status = size_table(&rig, c->quick, results);
     sl_link_close(&rig);
     SL_TRY(status);
-    SL_ROW(t, sl_cell_text("to the device, alone"), rate_cell(figures.alone[0], 1e9), rate_cell(nominal, 1e9),
+    SL_ROW(t, "to the device, alone", rate_cell(figures.alone[0], 1e9), rate_cell(nominal, 1e9),
            percent_cell(figures.alone[0], nominal));
-    SL_ROW(t, sl_cell_text("from the device, alone"), rate_cell(figures.alone[1], 1e9), rate_cell(nominal, 1e9),
+    SL_ROW(t, "from the device, alone", rate_cell(figures.alone[1], 1e9), rate_cell(nominal, 1e9),
            percent_cell(figures.alone[1], nominal));
-    SL_ROW(t, sl_cell_text("to the device, both busy"), rate_cell(figures.both[0], 1e9), rate_cell(nominal, 1e9),
+    SL_ROW(t, "to the device, both busy", rate_cell(figures.both[0], 1e9), rate_cell(nominal, 1e9),
            percent_cell(figures.both[0], nominal));
-    SL_ROW(t, sl_cell_text("from the device, both busy"), rate_cell(figures.both[1], 1e9), rate_cell(nominal, 1e9),
+    SL_ROW(t, "from the device, both busy", rate_cell(figures.both[1], 1e9), rate_cell(nominal, 1e9),
            percent_cell(figures.both[1], nominal));
     sl_results_note(results, "A small copy takes %.1f us from the event it waits for to the one behind it.",
                     1e6 * figures.latency_s);
@@ -328,14 +308,10 @@ static sl_status link_tables(const sl_system_config *c, const sl_machine *m, sl_
 
 static sl_status alignment_table(const sl_system_config *c, sl_results *results)
 {
-    static const sl_column columns[] = {{"dtype", "", 0, false},
-                                        {"layout", "", 0, false},
-                                        {"side", "", 0, false},
-                                        {"tflops", "TFLOP/s", 3, true},
-                                        {"of_aligned", "%", 1, false}};
     static const int64_t extra[] = {0, 1, 2, 8};
-    sl_table *t = SL_TABLE(results, "alignment",
-                           "Matrix products: dimensions that are no multiple, operands transposed", columns);
+    sl_table *t =
+        sl_results_table(results, "alignment", "Matrix products: dimensions that are no multiple, operands transposed",
+                         "dtype layout side tflops:TFLOP/s.3* of_aligned:%.1");
     sl_rig rig;
     SL_TRY(sl_rig_open_warm(c->device, c->threads, (size_t) 512 << 20, &rig));
     int64_t side = rig.hardware.shared_cores ? (c->quick ? 512 : 1024) : 4096;
@@ -363,8 +339,8 @@ static sl_status alignment_table(const sl_system_config *c, sl_results *results)
             }
             double rate = 2.0 * (double) n * (double) n * (double) n / stats.median;
             aligned = i == 0 ? rate : aligned;
-            SL_ROW(t, sl_cell_text(sl_dtype_name((sl_dtype) dtype)), sl_cell_text(layouts[layout]), sl_cell_count(n),
-                   rate_cell(rate, 1e12), percent_cell(rate, aligned));
+            SL_ROW(t, sl_dtype_name((sl_dtype) dtype), layouts[layout], n, rate_cell(rate, 1e12),
+                   percent_cell(rate, aligned));
         }
     }
     sl_rig_close(&rig);

@@ -89,16 +89,14 @@ TEST(guard_refuses_other_results)
 
 static sl_results *example(int tables)
 {
-    static const sl_column columns[] = {
-        {"name", "", 0, false}, {"time_ms", "ms", 2, true}, {"count", "", 0, false}, {"good", "", 0, false}};
     sl_results *results;
     CHECK_OK(sl_results_create("bench", "example", &results));
     sl_results_fact(results, "cpu", sl_cell_text("a \"fast\" one"));
     for (int i = 0; i < tables; i++) {
-        sl_table *t = SL_TABLE(results, i ? "second" : "first", "A table", columns);
-        SL_ROW(t, sl_cell_text("é"), sl_cell_number(12.345), sl_cell_count(1234567), sl_cell_flag(true));
-        SL_ROW(t, sl_cell_text("long name"), sl_cell_number(NAN), sl_cell_none(), sl_cell_flag(false));
-        SL_ROW(t, sl_cell_text("half"), sl_cell_number(6.1725), sl_cell_count(1), sl_cell_flag(false));
+        sl_table *t = sl_results_table(results, i ? "second" : "first", "A table", "name time_ms:ms.2* count good");
+        SL_ROW(t, "é", 12.345, 1234567, sl_cell_flag(true));
+        SL_ROW(t, "long name", NAN, sl_cell_none(), sl_cell_flag(false));
+        SL_ROW(t, "half", 6.1725, 1, sl_cell_flag(false));
     }
     sl_results_note(results, "%d tables", tables);
     CHECK_OK(sl_results_status(results));
@@ -172,12 +170,11 @@ TEST(common_options)
 /* What fails on the way leaves its reason behind, not less than was measured. */
 TEST(ending_early)
 {
-    static const sl_column columns[] = {{"n", "", 0, false}};
     sl_results *results;
     sl_text text = {0};
     CHECK_OK(sl_results_create("bench", "x", &results));
-    sl_table *t = SL_TABLE(results, "t", "T", columns);
-    SL_ROW(t, sl_cell_count(42));
+    sl_table *t = sl_results_table(results, "t", "T", "n");
+    SL_ROW(t, 42);
     CHECK(!sl_results_incomplete(results));
     CHECK(sl_fail(SL_E_DEVICE, "the fan fell off") == SL_E_DEVICE);
     sl_results_end_early(results);
