@@ -123,4 +123,4 @@ static int command(int argc, char **argv)
     return status == SL_OK ? 0 : sl_cli_fail(status);
 }
 
-const sl_cli_command sl_cli_bench = {.usage = usage, .operands = "BENCH", .options = sl_cli_no_options, .run = command};
+const sl_cli_command sl_cli_bench = {.usage = usage, .operands = "BENCH", .run_arguments = command};

@@ -13,15 +13,20 @@
 typedef struct sl_cli_command {
     const char *usage;    /* "usage: sluice NAME ...", an empty line, what it does */
     const char *operands; /* arguments that are no options: "FILE|DIR", "bash|zsh|fish", "COMMAND"; NULL: none */
-    const sl_option *(*options)(int64_t *count);
-    int (*run)(int argc, char **argv); /* the arguments behind the command's name; returns the exit code */
+    int64_t most_operands;
+    const sl_option *table;
+    int64_t count;
+    const sl_option *(*options)(int64_t *count); /* a table that is made on first use; NULL: it is `table` */
+    /* What it does with its options and operands, or, where parsing is more than that, the whole command: the arguments behind its
+     * name, an exit code. */
+    sl_status (*run)(const sl_options *options, const char *const *operands, int64_t count);
+    int (*run_arguments)(int argc, char **argv);
 } sl_cli_command;
+enum { SL_CLI_OPERANDS = 64 }; /* the most that any command takes */
 
 #define SL_COMMAND(name, summary) extern const sl_cli_command sl_cli_##name;
 #include "cli/commands.def"
 #undef SL_COMMAND
-
-const sl_option *sl_cli_no_options(int64_t *count);
 
 /* One page of the manual: a command, or a bench of `sluice bench`. The one list that dispatch, completion and manual walk. (pages.c) */
 typedef struct sl_cli_page {
@@ -41,13 +46,11 @@ int sl_cli_fail(sl_status status);
 /* Prints the usage text and what the table says when --help is among the arguments; true if so. */
 bool sl_cli_explain(const sl_option *table, int64_t count, const char *usage, int argc, char **argv);
 
-/* A whole command: help, its options from the arguments, then `run`. Returns the exit code. */
-int sl_cli_run(const sl_option *table, int64_t count, const char *usage, int argc, char **argv,
-               sl_status (*run)(const sl_options *options));
+/* A whole command: help, its options from the arguments, then what it does. Returns the exit code. */
+int sl_cli_run(const sl_cli_command *command, int argc, char **argv);
 
-/* The same for a command that takes one argument that is no option, or none. */
-int sl_cli_run_operand(const sl_option *table, int64_t count, const char *usage, int argc, char **argv,
-                       sl_status (*run)(const sl_options *options, const char *const *operands, int64_t count));
+/* Writes a text to a file, or (path NULL) to stdout, unless building it failed, and frees it. */
+sl_status sl_cli_write(sl_text *text, const char *path);
 
 /* --quiet keeps log lines to warnings, --verbose shows all of them. */
 void sl_cli_log_level(const sl_options *options);

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "core/file.h"
 #include "device/device.h"
 #include "model/model.h"
 
@@ -371,36 +370,26 @@ static sl_status write_script(const char *shell, sl_text *script)
     for (int64_t i = 0; i < SL_COUNT(shells); i++)
         if (strcmp(shell, shells[i].name) == 0) {
             SL_TRY(shells[i].put(script, pages, count));
-            return sl_text_status(script);
+            return SL_OK;
         }
     return sl_fail(SL_E_USAGE, "there is no completion for \"%s\": use bash, zsh or fish", shell);
 }
 
 static sl_status run(const sl_options *options, const char *const *operands, int64_t count)
 {
-    const char *path = sl_options_string(options, "out");
     sl_text script = {0};
     if (count == 0)
         return sl_fail(SL_E_USAGE, "completion needs a shell: sluice completion bash, zsh or fish");
     sl_status status = write_script(operands[0], &script);
-    if (status == SL_OK && path)
-        status = sl_file_write_atomic(path, script.data, script.length);
-    else if (status == SL_OK)
-        fputs(script.data, stdout);
+    if (status == SL_OK)
+        return sl_cli_write(&script, sl_options_string(options, "out"));
     sl_text_free(&script);
     return status;
 }
 
-static int command(int argc, char **argv)
-{
-    return sl_cli_run_operand(table, SL_COUNT(table), usage, argc, argv, run);
-}
-
-static const sl_option *options_of(int64_t *count)
-{
-    *count = SL_COUNT(table);
-    return table;
-}
-
-const sl_cli_command sl_cli_completion = {
-    .usage = usage, .operands = "bash|zsh|fish", .options = options_of, .run = command};
+const sl_cli_command sl_cli_completion = {.usage = usage,
+                                          .operands = "bash|zsh|fish",
+                                          .most_operands = 1,
+                                          .table = table,
+                                          .count = SL_COUNT(table),
+                                          .run = run};

@@ -40,8 +40,7 @@ static int command(int argc, char **argv)
         return sl_cli_fail(SL_E_USAGE);
     if (argc > 1) /* a bench */
         arguments[0] = argv[1];
-    return of->run(argc > 1 ? 2 : 1, arguments);
+    return sl_cli_run(of, argc > 1 ? 2 : 1, arguments);
 }
 
-const sl_cli_command sl_cli_help = {
-    .usage = usage, .operands = "COMMAND", .options = sl_cli_no_options, .run = command};
+const sl_cli_command sl_cli_help = {.usage = usage, .operands = "COMMAND", .run_arguments = command};

@@ -78,8 +78,9 @@ static sl_status target(const sl_options *options, const char *name, char path[1
     return SL_OK;
 }
 
-static sl_status init(const sl_options *options)
+static sl_status init(const sl_options *options, const char *const *operands, int64_t n_operands)
 {
+    (void) operands, (void) n_operands;
     const char *name = sl_options_string(options, "model"), *out = sl_options_string(options, "out");
     bool weights = sl_options_flag(options, "weights");
     char config[1024], tensors[1024], count[32];
@@ -103,15 +104,4 @@ static sl_status init(const sl_options *options)
     return SL_OK;
 }
 
-static const sl_option *options_of(int64_t *count)
-{
-    *count = SL_COUNT(table);
-    return table;
-}
-
-static int command(int argc, char **argv)
-{
-    return sl_cli_run(table, SL_COUNT(table), usage, argc, argv, init);
-}
-
-const sl_cli_command sl_cli_init = {.usage = usage, .options = options_of, .run = command};
+const sl_cli_command sl_cli_init = {.usage = usage, .table = table, .count = SL_COUNT(table), .run = init};

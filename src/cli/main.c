@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "core/fault.h"
+#include "core/file.h"
 #include "core/log.h"
 
 static int status_line_shown;
@@ -76,38 +77,35 @@ static int close_output(int code)
     return code ? code : 1;
 }
 
-int sl_cli_run(const sl_option *table, int64_t count, const char *usage, int argc, char **argv,
-               sl_status (*run)(const sl_options *options))
+int sl_cli_run(const sl_cli_command *command, int argc, char **argv)
 {
     sl_options *options;
-    if (sl_cli_explain(table, count, usage, argc, argv))
+    const char *operands[SL_CLI_OPERANDS];
+    int64_t count;
+    if (command->run_arguments)
+        return command->run_arguments(argc, argv);
+    if (sl_cli_explain(command->table, command->count, command->usage, argc, argv))
         return 0;
-    sl_status status = sl_options_create(table, count, &options);
+    sl_status status = sl_options_create(command->table, command->count, &options);
     if (status != SL_OK)
         return sl_cli_fail(status);
-    status = sl_options_parse_args(options, argc, argv);
+    status = sl_options_parse_operands(options, argc, argv, operands, command->most_operands, &count);
     if (status == SL_OK)
-        status = run(options);
+        status = command->run(options, operands, count);
     sl_options_destroy(options);
     return status == SL_OK ? 0 : sl_cli_fail(status);
 }
 
-int sl_cli_run_operand(const sl_option *table, int64_t count, const char *usage, int argc, char **argv,
-                       sl_status (*run)(const sl_options *options, const char *const *operands, int64_t count))
+sl_status sl_cli_write(sl_text *text, const char *path)
 {
-    sl_options *options;
-    const char *operand = NULL;
-    int64_t operands = 0;
-    if (sl_cli_explain(table, count, usage, argc, argv))
-        return 0;
-    sl_status status = sl_options_create(table, count, &options);
-    if (status != SL_OK)
-        return sl_cli_fail(status);
-    status = sl_options_parse_operands(options, argc, argv, &operand, 1, &operands);
-    if (status == SL_OK)
-        status = run(options, &operand, operands);
-    sl_options_destroy(options);
-    return status == SL_OK ? 0 : sl_cli_fail(status);
+    sl_status status = sl_text_status(text);
+    const char *data = text->data ? text->data : "";
+    if (status == SL_OK && path)
+        status = sl_file_write_atomic(path, data, text->length);
+    else if (status == SL_OK)
+        fputs(data, stdout);
+    sl_text_free(text);
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -128,5 +126,5 @@ int main(int argc, char **argv)
     else if (strcmp(name, "--version") == 0)
         name = "version";
     const sl_cli_command *command = sl_cli_find(name);
-    return command ? close_output(command->run(argc - 2, argv + 2)) : sl_cli_fail(SL_E_USAGE);
+    return command ? close_output(sl_cli_run(command, argc - 2, argv + 2)) : sl_cli_fail(SL_E_USAGE);
 }

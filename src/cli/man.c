@@ -182,19 +182,15 @@ static sl_status write_all(const sl_cli_page *pages, int64_t count, const char *
         sl_text text = {0};
         if (i >= 0 && strchr(pages[i].name, ' '))
             continue;
+        int length =
+            snprintf(path, sizeof path, "%s/sluice%s%s.1", folder, i < 0 ? "" : "-", i < 0 ? "" : pages[i].name);
+        if (length >= (int) sizeof path)
+            return sl_fail(SL_E_USAGE, "--all has a path of %zu bytes: use one of at most 900", strlen(folder));
         if (i < 0)
             put_overview(&text, pages, count);
         else
             put_page(&text, pages, count, &pages[i]);
-        int length =
-            snprintf(path, sizeof path, "%s/sluice%s%s.1", folder, i < 0 ? "" : "-", i < 0 ? "" : pages[i].name);
-        sl_status status = sl_text_status(&text);
-        if (status == SL_OK && length >= (int) sizeof path)
-            status = sl_fail(SL_E_USAGE, "--all has a path of %zu bytes: use one of at most 900", strlen(folder));
-        if (status == SL_OK)
-            status = sl_file_write_atomic(path, text.data, text.length);
-        sl_text_free(&text);
-        SL_TRY(status);
+        SL_TRY(sl_cli_write(&text, path));
     }
     return SL_OK;
 }
@@ -217,22 +213,8 @@ static sl_status run(const sl_options *options, const char *const *operands, int
         put_page(&text, pages, count, page);
     else
         put_overview(&text, pages, count);
-    sl_status status = sl_text_status(&text);
-    if (status == SL_OK)
-        fputs(text.data, stdout);
-    sl_text_free(&text);
-    return status;
+    return sl_cli_write(&text, NULL);
 }
 
-static int command(int argc, char **argv)
-{
-    return sl_cli_run_operand(table, SL_COUNT(table), usage, argc, argv, run);
-}
-
-static const sl_option *options_of(int64_t *count)
-{
-    *count = SL_COUNT(table);
-    return table;
-}
-
-const sl_cli_command sl_cli_man = {.usage = usage, .operands = "COMMAND", .options = options_of, .run = command};
+const sl_cli_command sl_cli_man = {
+    .usage = usage, .operands = "COMMAND", .most_operands = 1, .table = table, .count = SL_COUNT(table), .run = run};

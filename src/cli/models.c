@@ -48,15 +48,13 @@ static sl_status print_json(const sl_model *models, int64_t count)
     }
     sl_json_end_array(&w);
     sl_json_end_object(&w);
-    sl_status status = sl_text_status(&w.text);
-    if (status == SL_OK)
-        printf("%s\n", w.text.data);
-    sl_text_free(&w.text);
-    return status;
+    sl_text_append(&w.text, "\n", 1);
+    return sl_cli_write(&w.text, NULL);
 }
 
-static sl_status list_models(const sl_options *options)
+static sl_status list_models(const sl_options *options, const char *const *operands, int64_t n_operands)
 {
+    (void) operands, (void) n_operands;
     const sl_model *models;
     int64_t count = sl_model_presets(&models);
     if (sl_options_flag(options, "json"))
@@ -65,15 +63,4 @@ static sl_status list_models(const sl_options *options)
     return SL_OK;
 }
 
-static const sl_option *options_of(int64_t *count)
-{
-    *count = SL_COUNT(table);
-    return table;
-}
-
-static int command(int argc, char **argv)
-{
-    return sl_cli_run(table, SL_COUNT(table), usage, argc, argv, list_models);
-}
-
-const sl_cli_command sl_cli_models = {.usage = usage, .options = options_of, .run = command};
+const sl_cli_command sl_cli_models = {.usage = usage, .table = table, .count = SL_COUNT(table), .run = list_models};

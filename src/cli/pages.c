@@ -17,12 +17,6 @@ static const struct {
 
 enum { MOST_PAGES = 64 };
 
-const sl_option *sl_cli_no_options(int64_t *count)
-{
-    *count = 0;
-    return NULL;
-}
-
 static sl_status add_benches(sl_cli_page *pages, int64_t *count)
 {
     static char names[MOST_PAGES][48];
@@ -48,9 +42,11 @@ sl_status sl_cli_pages(const sl_cli_page **out, int64_t *out_count)
     int64_t count = 0;
     for (int64_t i = 0; i < SL_COUNT(commands) && !filled; i++) {
         sl_cli_page *page = &pages[count++];
-        *page = (sl_cli_page){commands[i].name, commands[i].summary, commands[i].command, NULL, 0};
-        page->table = page->command->options(&page->count);
-        if (page->command == &sl_cli_bench)
+        const sl_cli_command *command = commands[i].command;
+        *page = (sl_cli_page){commands[i].name, commands[i].summary, command, command->table, command->count};
+        if (command->options)
+            page->table = command->options(&page->count);
+        if (command == &sl_cli_bench)
             SL_TRY(add_benches(pages, &count));
     }
     filled = filled ? filled : count;

@@ -156,4 +156,4 @@ static int command(int argc, char **argv)
     return code;
 }
 
-const sl_cli_command sl_cli_plan = {.usage = usage, .options = sl_job_table, .run = command};
+const sl_cli_command sl_cli_plan = {.usage = usage, .options = sl_job_table, .run_arguments = command};

@@ -28,21 +28,11 @@ static const sl_option table[] = {
     {"quiet", NULL, SL_OPT_FLAG, "false", "Output", "Print only where the files are."},
 };
 
-enum { MOST_FILES = 64 };
-
 typedef struct job {
-    const char *paths[MOST_FILES];
-    sl_input *inputs[MOST_FILES];
+    const char *const *paths;
+    sl_input *inputs[SL_CLI_OPERANDS];
     int64_t count;
 } job;
-
-static sl_status parse(sl_options *options, job *j, int argc, char **argv)
-{
-    SL_TRY(sl_options_parse_operands(options, argc, argv, j->paths, MOST_FILES, &j->count));
-    if (j->count == 0)
-        return sl_fail(SL_E_USAGE, "report needs a file or a run's folder: sluice report runs/first");
-    return SL_OK;
-}
 
 static sl_status default_page(const char *path, char out[1024])
 {
@@ -56,20 +46,11 @@ static sl_status default_page(const char *path, char out[1024])
     return SL_OK;
 }
 
-static sl_status write_text(const char *path, sl_text *text)
-{
-    sl_status status = sl_text_status(text);
-    if (status == SL_OK)
-        status = sl_file_write_atomic(path, text->data ? text->data : "", text->length);
-    sl_text_free(text);
-    return status;
-}
-
 static sl_status write_page(const job *j, const char *path)
 {
     sl_text page = {0};
     sl_report_page(&page, (const sl_input *const *) j->inputs, j->count);
-    return write_text(path, &page);
+    return sl_cli_write(&page, path);
 }
 
 static sl_status write_trace(const job *j, const char *path)
@@ -82,7 +63,7 @@ static sl_status write_trace(const job *j, const char *path)
         sl_text_free(&trace);
         return status;
     }
-    return write_text(path, &trace);
+    return sl_cli_write(&trace, path);
 }
 
 static sl_status write_csv(const job *j, const char *path)
@@ -91,7 +72,7 @@ static sl_status write_csv(const job *j, const char *path)
     if (j->count > 1)
         return sl_fail(SL_E_USAGE, "--csv takes one file: give one, or leave --csv out");
     sl_report_csv(&csv, j->inputs[0]);
-    return write_text(path, &csv);
+    return sl_cli_write(&csv, path);
 }
 
 static sl_status show(const job *j)
@@ -102,11 +83,8 @@ static sl_status show(const job *j)
     for (int64_t i = 0; i < j->count; i++) {
         sl_text text = {0};
         sl_report_terminal(&text, j->inputs[i], terminal ? width : 0);
-        sl_status status = sl_text_status(&text);
-        if (status == SL_OK && text.data)
-            printf("%s\n", text.data);
-        sl_text_free(&text);
-        SL_TRY(status);
+        sl_text_append(&text, "\n", 1);
+        SL_TRY(sl_cli_write(&text, NULL));
     }
     return SL_OK;
 }
@@ -137,28 +115,20 @@ static sl_status report(const sl_options *options, job *j)
     return SL_OK;
 }
 
-static const sl_option *options_of(int64_t *count)
+static sl_status run(const sl_options *options, const char *const *operands, int64_t count)
 {
-    *count = SL_COUNT(table);
-    return table;
-}
-
-static int command(int argc, char **argv)
-{
-    if (sl_cli_explain(table, SL_COUNT(table), usage, argc, argv))
-        return 0;
-    job j = {.count = 0};
-    sl_options *options;
-    sl_status status = sl_options_create(table, SL_COUNT(table), &options);
-    if (status != SL_OK)
-        return sl_cli_fail(status);
-    status = parse(options, &j, argc, argv);
-    if (status == SL_OK)
-        status = report(options, &j);
-    for (int64_t i = 0; i < j.count; i++)
+    job j = {.paths = operands, .count = count};
+    if (count == 0)
+        return sl_fail(SL_E_USAGE, "report needs a file or a run's folder: sluice report runs/first");
+    sl_status status = report(options, &j);
+    for (int64_t i = 0; i < count; i++)
         sl_input_destroy(j.inputs[i]);
-    sl_options_destroy(options);
-    return status == SL_OK ? 0 : sl_cli_fail(status);
+    return status;
 }
 
-const sl_cli_command sl_cli_report = {.usage = usage, .operands = "FILE|DIR", .options = options_of, .run = command};
+const sl_cli_command sl_cli_report = {.usage = usage,
+                                      .operands = "FILE|DIR",
+                                      .most_operands = SL_CLI_OPERANDS,
+                                      .table = table,
+                                      .count = SL_COUNT(table),
+                                      .run = run};

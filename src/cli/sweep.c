@@ -396,12 +396,8 @@ static sl_status write_csv(const char *from, const char *to)
     sl_text csv = {0};
     SL_TRY(sl_input_read(from, &input));
     sl_report_csv(&csv, input);
-    sl_status status = sl_text_status(&csv);
-    if (status == SL_OK)
-        status = sl_file_write_atomic(to, csv.data, csv.length);
-    sl_text_free(&csv);
     sl_input_destroy(input);
-    return status;
+    return sl_cli_write(&csv, to);
 }
 
 static sl_status sweep_all(sl_options *options)
@@ -466,4 +462,4 @@ static int command(int argc, char **argv)
     return status == SL_OK ? 0 : sl_cli_fail(status);
 }
 
-const sl_cli_command sl_cli_sweep = {.usage = usage, .options = sl_sweep_table, .run = command};
+const sl_cli_command sl_cli_sweep = {.usage = usage, .options = sl_sweep_table, .run_arguments = command};

@@ -26,8 +26,9 @@ static const sl_option table[] = {
     {"out", "FILE", SL_OPT_STRING, NULL, "Output", "write the JSON object to a file as well"},
 };
 
-static sl_status run(const sl_options *options)
+static sl_status run(const sl_options *options, const char *const *operands, int64_t n_operands)
 {
+    (void) operands, (void) n_operands;
     const char *disk = sl_options_string(options, "disk"), *out = sl_options_string(options, "out");
     const sl_device_class *class;
     sl_results *results = NULL;
@@ -54,15 +55,4 @@ static sl_status run(const sl_options *options)
     return status;
 }
 
-static const sl_option *options_of(int64_t *count)
-{
-    *count = SL_COUNT(table);
-    return table;
-}
-
-static int command(int argc, char **argv)
-{
-    return sl_cli_run(table, SL_COUNT(table), usage, argc, argv, run);
-}
-
-const sl_cli_command sl_cli_system = {.usage = usage, .options = options_of, .run = command};
+const sl_cli_command sl_cli_system = {.usage = usage, .table = table, .count = SL_COUNT(table), .run = run};

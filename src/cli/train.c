@@ -299,4 +299,4 @@ static int command(int argc, char **argv)
     return code;
 }
 
-const sl_cli_command sl_cli_train = {.usage = usage, .options = sl_job_table, .run = command};
+const sl_cli_command sl_cli_train = {.usage = usage, .options = sl_job_table, .run_arguments = command};

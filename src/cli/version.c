@@ -7,16 +7,11 @@ static const char usage[] = "usage: sluice version\n"
                             "\n"
                             "Prints the version of Sluice, as `sluice --version` does.";
 
-static sl_status print_version(const sl_options *options)
+static sl_status print_version(const sl_options *options, const char *const *operands, int64_t n_operands)
 {
-    (void) options;
+    (void) options, (void) operands, (void) n_operands;
     printf("sluice %s\n", sl_version());
     return SL_OK;
 }
 
-static int command(int argc, char **argv)
-{
-    return sl_cli_run(NULL, 0, usage, argc, argv, print_version);
-}
-
-const sl_cli_command sl_cli_version = {.usage = usage, .options = sl_cli_no_options, .run = command};
+const sl_cli_command sl_cli_version = {.usage = usage, .run = print_version};
