@@ -23,12 +23,6 @@ static const sl_option options[] = {
     {"tokens", "N", SL_OPT_I64, NULL, "Ops", "rows of the operands; default by device"},
 };
 
-static const char *category_name(sl_category category)
-{
-    static const char *const names[] = {"elementwise", "reduction", "dot-product", "attention", "optimizer"};
-    return names[category];
-}
-
 /* ---- the guard: the op's own cases, device against reference ---- */
 
 static size_t layout(sl_launch *launch, unsigned char *base)
@@ -148,7 +142,7 @@ static sl_status time_variant(const sl_bench_job *job, sl_rig *rig, const sl_roo
     if (status == SL_E_UNSUPPORTED || status == SL_E_DOES_NOT_FIT) {
         if (status == SL_E_UNSUPPORTED)
             snprintf(why, sizeof why, "not on this device: %.120s", sl_error_message());
-        SL_ROW(t, v->name, category_name(def->category), sl_dtype_name(dtype), kernels, shape, sl_cell_none(),
+        SL_ROW(t, v->name, sl_category_name(def->category), sl_dtype_name(dtype), kernels, shape, sl_cell_none(),
                sl_cell_none(), sl_cell_none(), sl_cell_none(), sl_cell_none(), why);
         return SL_OK;
     }
@@ -158,7 +152,7 @@ static sl_status time_variant(const sl_bench_job *job, sl_rig *rig, const sl_roo
     def->work(launch, &work);
     double least = sl_roofline_seconds(roofline, dtype == SL_I32 ? SL_F32 : dtype, &work);
     bool timed = good && stats.median > 0;
-    SL_ROW(t, v->name, category_name(def->category), sl_dtype_name(dtype), kernels, shape,
+    SL_ROW(t, v->name, sl_category_name(def->category), sl_dtype_name(dtype), kernels, shape,
            sl_cell_if(timed, 1e6 * stats.mean), sl_cell_if(timed, 1e6 * stats.std),
            sl_cell_if(timed, 1e-9 * (work.read_bytes + work.write_bytes) / stats.median),
            sl_cell_if(timed && work.flops > 0, 1e-9 * work.hardware_flops / stats.median),

@@ -43,12 +43,12 @@ enum { MOST_RUNS = 6, LEAST_RUNS = 3, MOST_BESIDE = 64, MOST_LOAD = 960, SLOWDOW
 #define WARM_INPUT ((size_t) 8 << 20) /* a first input of at most this is still in the cache */
 #define TAIL 1.5                      /* of the median: what is longer counts as this */
 
-/* More than the last cache of a CPU; an accelerator's is not known here. */
+/* More than the last cache, where compute runs on the host's cores; an accelerator's is not known here. */
 static size_t scrub_bytes(const char *device)
 {
     long cache = -1;
 #ifdef _SC_LEVEL3_CACHE_SIZE
-    if (strcmp(device, "cpu") == 0)
+    if (sl_device_def_find(device)->shared_cores)
         cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
 #endif
     const size_t wanted = cache > 0 ? (size_t) cache + (size_t) cache / 4 : 0;

@@ -227,6 +227,9 @@ typedef struct sl_op_def {
 } sl_op_def;
 
 const sl_op_def *sl_op(sl_op_id id);
+/* By name; NULL: no op has it. */
+const sl_op_def *sl_op_find(const char *name);
+const char *sl_category_name(sl_category category);
 sl_op_id sl_op_of_role(sl_op_role role);
 /* From SL_ATTRS(op, ...) or NULL. */
 sl_attrs sl_op_attrs(sl_op_id id, const void *attrs);

@@ -20,6 +20,20 @@ const sl_op_def *sl_op(sl_op_id id)
     return table[id];
 }
 
+const sl_op_def *sl_op_find(const char *name)
+{
+    for (int id = 0; id < SL_OP_COUNT; id++)
+        if (strcmp(table[id]->name, name) == 0)
+            return table[id];
+    return NULL;
+}
+
+const char *sl_category_name(sl_category category)
+{
+    static const char *const names[] = {"elementwise", "reduction", "dot-product", "attention", "optimizer"};
+    return names[category];
+}
+
 sl_op_id sl_op_of_role(sl_op_role role)
 {
     for (int id = 0; id < SL_OP_COUNT; id++)

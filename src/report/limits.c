@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/op.h"
 #include "report/scale.h"
 
 const char *const sl_bound_names[SL_BOUND_COUNT] = {"compute", "memory bandwidth", "memory size",
@@ -101,12 +102,18 @@ static void add_plan(const sl_run_log *log, double *seconds)
     add_waits(&log->predicted, seconds);
 }
 
+static bool is_gemm(const sl_log_op *op)
+{
+    const sl_op_def *def = op->stream == 0 ? sl_op_find(op->name) : NULL;
+    return def && def->category == SL_CAT_DOT_PRODUCT && def->representative;
+}
+
 /* How fast the run's own GEMMs were while they ran, as a share of the peak; NaN: not known. */
 static double gemm_share(const sl_run_log *log)
 {
     double flops = 0, seconds = 0;
     for (int64_t i = 0; i < log->n_ops; i++)
-        if (log->ops[i].stream == 0 && strcmp(log->ops[i].name, "matmul") == 0) {
+        if (is_gemm(&log->ops[i])) {
             flops += known(log->ops[i].flops);
             seconds += known(log->ops[i].measured_s);
         }

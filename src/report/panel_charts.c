@@ -113,13 +113,10 @@ static void roof_of_rows(const sl_grid *g, int64_t flops, double flop_scale, int
     }
 }
 
-static const char *category_color(const sl_grid *g, int64_t row, const char *op)
+static const char *row_color(const sl_grid *g, int64_t row, const char *op)
 {
     int64_t at = sl_grid_find(g, "category");
-    const char *category = at >= 0 ? sl_grid_text(g, row, at) : sl_op_category(op);
-    return strcmp(category, "dot-product") == 0 || strcmp(category, "attention") == 0 ? "g-product"
-           : strcmp(category, "reduction") == 0                                       ? "g-reduction"
-                                                                                      : "g-elementwise";
+    return sl_category_color(at >= 0 ? sl_grid_text(g, row, at) : sl_op_category(op));
 }
 
 static double first_fact(const sl_tables *t, const char *const *keys, int64_t count)
@@ -159,7 +156,7 @@ static bool draw_roofline(sl_text *out, const sl_tables *t, const sl_grid *g, in
             snprintf(names[n], sizeof names[n], "%.60s %.20s", op, sl_grid_text(g, row, sl_grid_find(g, "dtype")));
         else
             sl_table_row_label(g, row, g->n_columns, false, names[n]);
-        points[n] = (sl_roof_point){names[n], category_color(g, row, op), rate / moved, rate, 0};
+        points[n] = (sl_roof_point){names[n], row_color(g, row, op), rate / moved, rate, 0};
         best_rate = fmax(best_rate, rate);
         best_bytes = fmax(best_bytes, moved);
         n++;

@@ -4,30 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/op.h"
 #include "report/panels.h"
 
+/* An op that this build does not know gets the commonest category. */
 const char *sl_op_category(const char *op)
 {
-    static const char *const products[] = {"matmul", "attention", "attention_bwd", "head_loss", "head_loss_bwd"};
-    static const char *const reductions[] = {"rmsnorm", "rmsnorm_bwd", "layernorm", "layernorm_bwd", "bias_grad",
-                                             "sum",     "sum_squares", "grad_gate", "embedding_bwd", "segment_mean"};
+    const sl_op_def *def = sl_op_find(op);
     if (strncmp(op, "copy", 4) == 0)
         return "copy";
-    for (int64_t i = 0; i < SL_COUNT(products); i++)
-        if (strcmp(op, products[i]) == 0)
-            return "dot-product";
-    for (int64_t i = 0; i < SL_COUNT(reductions); i++)
-        if (strcmp(op, reductions[i]) == 0)
-            return "reduction";
-    return "elementwise";
+    return sl_category_name(def ? def->category : SL_CAT_ELEMENTWISE);
 }
 
-static const char *category_color(const char *category)
+const char *sl_category_color(const char *category)
 {
-    return strcmp(category, "dot-product") == 0 ? "g-product"
-           : strcmp(category, "reduction") == 0 ? "g-reduction"
-           : strcmp(category, "copy") == 0      ? "g-copy"
-                                                : "g-elementwise";
+    return strcmp(category, sl_category_name(SL_CAT_DOT_PRODUCT)) == 0 ? "g-product"
+           : strcmp(category, sl_category_name(SL_CAT_ATTENTION)) == 0 ? "g-product"
+           : strcmp(category, sl_category_name(SL_CAT_REDUCTION)) == 0 ? "g-reduction"
+           : strcmp(category, "copy") == 0                             ? "g-copy"
+                                                                       : "g-elementwise";
 }
 
 static int by_time(const void *a, const void *b)
@@ -66,7 +61,7 @@ static void draw_row(sl_text *out, const sl_run_log *log, const sl_log_op *op, d
     cell(out, NUMBER, sl_show_as(seconds, SL_SECONDS, text));
     sl_text_printf(out,
                    "<td class=\"n\"><span class=\"meter\"><i class=\"%s\" style=\"width:%.1f%%\"></i></span> %s</td>",
-                   category_color(category), 100 * share, sl_show_as(share, SL_SHARE, text));
+                   sl_category_color(category), 100 * share, sl_show_as(share, SL_SHARE, text));
     cell(out, EXTRA, sl_show_as(op->count > 0 ? seconds / (double) op->count : (double) NAN, SL_SECONDS, text));
     cell(out, NUMBER, sl_show_as(op->predicted_s, SL_SECONDS, text));
     cell(out, EXTRA, work && op->flops > 0 && seconds > 0 ? sl_show(1e-9 * op->flops / seconds, text) : "–");
@@ -111,7 +106,7 @@ static void draw_roofline(sl_text *out, const sl_run_log *log, const sl_log_op *
         const sl_log_op *op = ops[i];
         silent += op->stream == 0 && !(op->flops > 0);
         if (op->stream == 0 && op->flops > 0 && op->bytes > 0 && op->measured_s > 0)
-            points[n++] = (sl_roof_point){op->name, category_color(sl_op_category(op->name)), op->flops / op->bytes,
+            points[n++] = (sl_roof_point){op->name, sl_category_color(sl_op_category(op->name)), op->flops / op->bytes,
                                           op->flops / op->measured_s, op->measured_s};
     }
     if (n > 0 && hw->peak_flops > 0 && hw->memory_bandwidth > 0) {

@@ -29,8 +29,10 @@ void sl_panel_grid(sl_text *out, const sl_grid *grid, int number);
 /* Several runs in one: a table of their figures, and their curves in the same charts. false, and nothing, for fewer than two. */
 bool sl_panels_compare(sl_text *out, const sl_input *const *inputs, int64_t count);
 
-/* elementwise, reduction or dot-product; copies are "copy". */
+/* The name of the op's category; copies are "copy". */
 const char *sl_op_category(const char *op);
+/* A CSS class. */
+const char *sl_category_color(const char *category);
 /* How numbers of a column's unit are shown: "B" and "share" have forms of their own. */
 sl_quantity sl_unit_quantity(const char *unit);
 /* Series colours, s0 to s7, again and again. */
