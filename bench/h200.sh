@@ -7,7 +7,7 @@
 # -k  steps of `curve` (default 200); -c  cores its CPU half runs on, beside the other jobs, as taskset takes them (default: all)
 # -r  where `curve` finds corpus.txt and the CPU's half made before: cpu-f32.out and cpu-bf16.out, what `sluice train --json` printed
 # -e  where the speed jobs' event logs are kept, for `sluice report`
-# -p  an interpreter with torch, and the PyTorch baseline script (llama_torch.py): runs it after the jobs it knows
+# -p  an interpreter with torch, and bench/peers/llama_torch.py: runs it after the jobs it knows
 # Jobs: 8b-110 8b-24 8b-12 8b-1k 8b-64k 1b 1b-512k gpt2 small   speed
 #       8b-64k-any 1b-any gpt2-any   the same with --nondeterministic
 #       torch-8b-110 torch-8b-1k torch-1b torch-small torch-small-eager   PyTorch alone
@@ -205,8 +205,7 @@ both() { # job, flags of sluice, "--", flags of the peer
     [[ ! $peer ]] || torch "$job" "${@:2}"
 }
 peer_8b=(--model llama3-8b --seqlen 8192 --batch 1 --rounds 8 --iters 3) peer_8b_1k=(--model llama3-8b --seqlen 1024 --batch 8 --rounds 8 --iters 3)
-# (the PyTorch side calls the untied 1B shape llama3-1b)
-peer_1b=(--model llama3-1b --seqlen 8192 --batch 4 --rounds 4 --iters 3) peer_small=(--model small --seqlen 256 --batch 4 --rounds 1 --iters 20)
+peer_1b=(--model llama3-1.5b --seqlen 8192 --batch 4 --rounds 4 --iters 3) peer_small=(--model small --seqlen 256 --batch 4 --rounds 1 --iters 20)
 
 if [[ " ${jobs[*]} " == *" curve "* && ! $before ]]; then
     (
@@ -262,4 +261,4 @@ while read -r line; do
     esac
 done < "$work/rows"
 echo "$SECONDS s; lines added to $results"
-! grep -q '"kind":"failed"\|"equal":false\|"within":false' "$work/rows" # speeds are for people to feasibility check; these are not
+! grep -q '"kind":"failed"\|"equal":false\|"within":false' "$work/rows" # speeds are for a reader to assess, these are not

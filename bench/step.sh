@@ -2,10 +2,10 @@
 # Training steps on the CPU against PyTorch on the same cores in one run, alternating, as ratios of medians; GPT-2 124M against
 # llm.c in the same way; and the predicted step against the measured one at three device budgets.
 #   [taskset -c 0,1] bench/step.sh PYTHON PEER [threads] [repeats] [what...]
-# PYTHON: an interpreter with torch (a throw-away environment); PEER: the PyTorch baseline script (llama_torch.py).
+# PYTHON: an interpreter with torch (a throw-away environment); PEER: bench/peers/llama_torch.py.
 # what: bf16, f32, gpt2, predict; all of them if none is named. `small`, 4 sequences of 256 tokens; GPT-2, 4 of 64.
 # COMPILE=SECONDS: lets torch.compile try, for at most so long a run (600 is enough for most); unset: eager only.
-# LLMC=FOLDER: llm.c's sources, for gpt2; its CPU trainer is built as its Makefile does it, and given a model of random weights.
+# LLMC=FOLDER: llm.c's sources, for gpt2 (bench/peers/llmc.sh).
 # SLUICE: the program, build/sluice. Costs are measured afresh, into a folder of their own.
 set -euo pipefail
 export LC_ALL=C # one order of the files that make the corpus, and so one curve, everywhere
@@ -46,43 +46,14 @@ small() { # precision
         printf "small %s, %d threads: sluice %.0f tok/s, torch eager %.0f, compiled %s; ratio to the better %.2f\n", p, t, a, b, compiled, a / best}'
 }
 
-# The files that llm.c's trainer opens: a GPT-2 124M, and tokens.
-llmc_files() { "$python" - "$1" << 'END'
-import array, os, random, struct, sys
-folder, layers, d, words, positions = sys.argv[1], 12, 768, 50304, 1024
-random.seed(1)
-def write(name, header, body):
-    with open(os.path.join(folder, name), "wb") as file:
-        file.write(struct.pack("256i", *(header + [0] * (256 - len(header)))))
-        for part in body:
-            file.write(part)
-floats = (words + positions) * d + layers * (12 * d * d + 13 * d) + 2 * d
-block = array.array("f", (random.gauss(0, 0.02) for _ in range(1 << 16))).tobytes()
-write("gpt2_124M.bin", [20240326, 3, positions, 50257, layers, 12, d, words],
-      (block[: 4 * floats - at] for at in range(0, 4 * floats, len(block))))
-data = os.path.join("dev", "data", "tinyshakespeare")
-os.makedirs(os.path.join(folder, data), exist_ok=True)
-for part in "train", "val":
-    tokens = array.array("H", (random.randrange(50257) for _ in range(1 << 15)))
-    write(os.path.join(data, f"tiny_shakespeare_{part}.bin"), [20240520, 1, len(tokens)], [tokens.tobytes()])
-END
-}
-llmc() { # tok/s: the median of the steps it does in a minute, but for the first
-    local ms
-    mapfile -t ms < <( (cd "$work/llm.c"; OMP_NUM_THREADS=$threads timeout 60 stdbuf -oL ./train_gpt2) |
-        sed -n 's/^step [1-9][0-9]*: .*took \([0-9.]*\) ms.*/\1/p')
-    awk -v ms="$(median "${ms[@]}")" 'BEGIN {print 256000 / ms}'
-}
 gpt2() {
     local a=() b=() i
     if [ -n "${LLMC:-}" ]; then
-        cp -r "$LLMC" "$work/llm.c"
-        make -C "$work/llm.c" CC="${CC:-gcc}" train_gpt2 >> "$work/llmc.log" 2>&1 || { tail -n 5 "$work/llmc.log" >&2; exit 1; }
-        llmc_files "$work/llm.c"
+        PYTHON=$python "$root/bench/peers/llmc.sh" prepare "$LLMC" "$work/llm.c"
     fi
     for ((i = 0; i < repeats; i++)); do
         a+=("$(ours gpt2 64 256 40 bf16 | figures tokens_per_s)")
-        b+=("$([ -n "${LLMC:-}" ] && llmc || echo 41)")
+        b+=("$(if [ -n "${LLMC:-}" ]; then "$root/bench/peers/llmc.sh" run "$work/llm.c" "$threads"; else echo 41; fi)")
     done
     awk -v t="$threads" -v all="${a[*]} against ${b[*]}" -v a="$(median "${a[@]}")" -v b="$(median "${b[@]}")" -v here="${LLMC:+on the same cores}" 'BEGIN {
         printf "gpt2 bf16, 4 x 64 tokens, %d threads: sluice %.0f tok/s, %.1f times the %.1f of llm.c %s (%s)\n", t, a, a / b, b, here ? here : "elsewhere", all}'
