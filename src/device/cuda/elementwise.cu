@@ -1,4 +1,4 @@
-/* Ops that map elements to elements: add, scale, cast, dropout, GELU and SwiGLU with their backwards. Each reads every input
+/* Ops that map elements to elements: add, multiply, scale, cast, dropout, GELU and SwiGLU with their backwards. Each reads every input
  * once and writes every output once, 16 bytes at a time where alignment allows; bandwidth is their only limit. Where the sums of
  * the output's columns are wanted too, they are taken on the way (column_sum.cuh). */
 #include "device/cuda/column_sum.cuh"
@@ -75,6 +75,17 @@ struct add_f {
     __device__ float add(float a, float b, int64_t i, float old) const
     {
         return old + (*this)(a, b, i);
+    }
+};
+struct mul_f {
+    static constexpr int inputs = 2;
+    __device__ float operator()(float a, float b, int64_t) const
+    {
+        return a * b;
+    }
+    __device__ float add(float a, float b, int64_t, float old) const
+    {
+        return fmaf(a, b, old);
     }
 };
 struct scale_f {
@@ -173,6 +184,7 @@ template <typename T, bool TANH> struct gelu_bwd_f {
     extern "C" const sl_cuda_kernel sl_cuda_##name = {SL_OP_##ID, NULL, NULL, name##_run};
 
 SAME_TYPE(add, ADD, 1, add_f{})
+SAME_TYPE(mul, MUL, 1, mul_f{})
 SAME_TYPE(scale, SCALE, 0, scale_f{sl_scale_attrs(&launch->attrs)->value})
 
 static sl_status gelu_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)

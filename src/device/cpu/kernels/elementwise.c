@@ -1,4 +1,4 @@
-/* Add, scale, cast and dropout: one operation and one rounding per element, so the bits are the reference's. */
+/* Add, multiply, scale, cast and dropout: one operation and one rounding per element, so the bits are the reference's. */
 #include "device/cpu/kernels/kernel.h"
 #include "device/cpu/kernels/tiles.h"
 #include "device/cpu/simd/simd_noise.h"
@@ -18,7 +18,7 @@ typedef struct elementwise_job {
     int64_t first; /* element 0's place in the whole batch */
 } elementwise_job;
 
-typedef enum elementwise_op { EW_ADD, EW_SCALE, EW_CAST } elementwise_op;
+typedef enum elementwise_op { EW_ADD, EW_MUL, EW_SCALE, EW_CAST } elementwise_op;
 
 SL_INLINE void elementwise_step(const elementwise_job *job, int64_t i, int lanes, elementwise_op op, bool in_bf16,
                                 bool bf16)
@@ -26,9 +26,10 @@ SL_INLINE void elementwise_step(const elementwise_job *job, int64_t i, int lanes
     vf x = vf_get(job->a, i, lanes, in_bf16), y = x;
     if (op == EW_ADD)
         y = vf_add(x, vf_get(job->b, i, lanes, in_bf16));
-    else if (op == EW_SCALE)
-        y = job->accumulate ? vf_fma(x, vf_set1(job->value), vf_get(job->out, i, lanes, bf16))
-                            : vf_mul(x, vf_set1(job->value));
+    if (op == EW_MUL || op == EW_SCALE) {
+        vf factor = op == EW_MUL ? vf_get(job->b, i, lanes, in_bf16) : vf_set1(job->value);
+        y = job->accumulate ? vf_fma(x, factor, vf_get(job->out, i, lanes, bf16)) : vf_mul(x, factor);
+    }
     vf_put(job->out, i, y, lanes, bf16);
 }
 
@@ -50,6 +51,16 @@ static void add_tile(void *context, int64_t tile, int thread)
         elementwise_elements(job, tile, EW_ADD, true, true);
     else
         elementwise_elements(job, tile, EW_ADD, false, false);
+}
+
+static void mul_tile(void *context, int64_t tile, int thread)
+{
+    (void) thread;
+    const elementwise_job *job = context;
+    if (job->bf16)
+        elementwise_elements(job, tile, EW_MUL, true, true);
+    else
+        elementwise_elements(job, tile, EW_MUL, false, false);
 }
 
 static void scale_tile(void *context, int64_t tile, int thread)
@@ -143,6 +154,12 @@ static void add_run(const sl_launch *launch, sl_pool *pool)
     sl_pool_run(pool, add_tile, &job, tile_count(job.count, TILE_ELEMENTS));
 }
 
+static void mul_run(const sl_launch *launch, sl_pool *pool)
+{
+    elementwise_job job = elementwise_unpack(launch);
+    sl_pool_run(pool, mul_tile, &job, tile_count(job.count, TILE_ELEMENTS));
+}
+
 static void scale_run(const sl_launch *launch, sl_pool *pool)
 {
     elementwise_job job = elementwise_unpack(launch);
@@ -169,6 +186,7 @@ static void dropout_run(const sl_launch *launch, sl_pool *pool)
 }
 
 SL_CPU_KERNEL(add, SL_OP_ADD, .run = add_run);
+SL_CPU_KERNEL(mul, SL_OP_MUL, .run = mul_run);
 SL_CPU_KERNEL(scale, SL_OP_SCALE, .run = scale_run);
 SL_CPU_KERNEL(cast, SL_OP_CAST, .run = cast_run);
 SL_CPU_KERNEL(dropout, SL_OP_DROPOUT, .run = dropout_run);
