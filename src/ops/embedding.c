@@ -1,6 +1,7 @@
 /*
- * Embedding: y[i] = W[tokens[i]]. The gradient of W sums the rows of dy that share a token, in f32 and in the order of i, and
- * rounds once per launch: adding token by token in bf16 would lose small gradients of frequent tokens.
+ * Embedding: y[i] = W[tokens[i]], a gather of rows from any matrix. embedding_bwd is the scatter, and each is the other's gradient. It
+ * sums the rows of dy that share a token, in f32 and in the order of i, and rounds once per launch: adding token by token in bf16
+ * would lose small gradients of frequent tokens.
  *
  * Without accumulate every row of dW is written (zeros where no token points); with it only the rows that occur are touched,
  * which is also what work() counts.
@@ -23,7 +24,7 @@ static void embedding_work(const sl_launch *launch, sl_work *work)
 {
     sl_work_bytes(launch, work);
     /* Of W only the rows asked for. */
-    work->read_bytes = (double) sl_type_bytes(&launch->out[0].type) + (double) sl_type_bytes(&launch->in[1].type);
+    work->read_bytes += (double) sl_type_bytes(&launch->out[0].type) - (double) sl_type_bytes(&launch->in[0].type);
 }
 
 static void embedding_reference(const sl_launch *launch)
@@ -32,6 +33,15 @@ static void embedding_reference(const sl_launch *launch)
     for (int64_t i = 0; i < n; i++)
         for (int64_t c = 0; c < d; c++)
             sl_put_out(launch, 0, i * d + c, sl_get(&launch->in[0], sl_get_i32(&launch->in[1], i) * d + c));
+}
+
+/* Of the scatter: dy's own gradient is the rows of d dW that its tokens name. */
+static sl_status embedding_bwd_gradient(sl_gradient *gradient)
+{
+    const sl_value in[] = {gradient->d_out[0], gradient->in[1]};
+    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
+        return SL_OK;
+    return gradient->emit(gradient, SL_OP_EMBEDDING, &(const sl_attrs){0}, in, 2, (const int[]){0}, 1);
 }
 
 static sl_status embedding_gradient(sl_gradient *gradient)
@@ -49,6 +59,11 @@ static const sl_op_case embedding_cases[] = {
     {.name = "bf16", .in = {SL_T2(SL_BF16, 50, 33), SL_T1(SL_I32, 19)}, .index_range = 50},
     {.name = "one row", .in = {SL_T2(SL_F32, 3, 1), SL_T1(SL_I32, 1)}, .index_range = 3},
     {.name = "bf16 wide", .in = {SL_T2(SL_BF16, 1000, 256), SL_T1(SL_I32, 300)}, .index_range = 1000},
+    {.name = "f32 accumulate", .in = {SL_T2(SL_F32, 30, 72), SL_T1(SL_I32, 41)}, .index_range = 30, .accumulate = 1},
+    {.name = "bf16 accumulate, odd",
+     .in = {SL_T2(SL_BF16, 30, 333), SL_T1(SL_I32, 41)},
+     .index_range = 30,
+     .accumulate = 1},
 };
 
 static int64_t range_or(const sl_fill_rule *how, int64_t all)
@@ -73,6 +88,7 @@ const sl_op_def sl_op_embedding = {
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
     .n_out = 1,
+    .can_accumulate = 1,
     .infer = embedding_infer,
     .work = embedding_work,
     .reference = embedding_reference,
@@ -200,6 +216,7 @@ const sl_op_def sl_op_embedding_bwd = {
     .work = embedding_bwd_work,
     .reference = embedding_bwd_reference,
     .estimate_workspace = embedding_bwd_estimate,
+    .gradient = embedding_bwd_gradient,
     .cases = embedding_bwd_cases,
     .n_cases = SL_COUNT(embedding_bwd_cases),
     .tolerance = {1e-6, SL_BF16_ULP},

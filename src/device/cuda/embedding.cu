@@ -23,7 +23,7 @@ static constexpr int AT_ONCE = 4; /* pieces under way per thread */
 template <typename T, int W>
 __global__ void __launch_bounds__(THREADS)
     gather_kernel(const T *__restrict__ table, const int32_t *__restrict__ tokens, T *__restrict__ y, int64_t n,
-                  int64_t d)
+                  int64_t d, bool accumulate)
 {
     typedef raw<T, W> piece;
     int64_t row = (int64_t) blockIdx.x * (THREADS / 32) + threadIdx.x / 32;
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int q = 0; q < AT_ONCE; q++)
             if (c + q * 32 * W < d)
-                *reinterpret_cast<piece *>(to + c + q * 32 * W) = p[q];
+                put_row<W>(to + c + q * 32 * W, p[q], accumulate);
     }
 }
 
@@ -48,7 +48,8 @@ template <typename T, int W> static void gather(const sl_launch *launch, cudaStr
 {
     int64_t n = launch->out[0].type.dim[0], d = launch->out[0].type.dim[1], rows = THREADS / 32;
     gather_kernel<T, W><<<(unsigned) ((n + rows - 1) / rows), THREADS, 0, stream>>>(
-        (const T *) launch->in[0].data, (const int32_t *) launch->in[1].data, (T *) launch->out[0].data, n, d);
+        (const T *) launch->in[0].data, (const int32_t *) launch->in[1].data, (T *) launch->out[0].data, n, d,
+        launch->accumulate & 1);
 }
 
 static sl_status embedding_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)

@@ -106,6 +106,21 @@ template <int W, bool KEPT = false, typename T> __device__ __forceinline__ void 
     }
 }
 
+/* A piece of a row as it is, or added to what is there. */
+template <int W, typename T> __device__ __forceinline__ void put_row(T *to, const raw<T, W> &piece, bool accumulate)
+{
+    if (!accumulate) {
+        *reinterpret_cast<raw<T, W> *>(to) = piece;
+        return;
+    }
+    float sum[W];
+    load<W>(to, sum);
+#pragma unroll
+    for (int j = 0; j < W; j++)
+        sum[j] += piece[j];
+    store<W>(to, sum);
+}
+
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 /* 2^x in one instruction; below 2^-126 it is 0. */

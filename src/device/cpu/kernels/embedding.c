@@ -32,9 +32,14 @@ static void embedding_tile(void *context, int64_t tile, int thread)
     const embedding_job *job = context;
     const size_t row_bytes = (size_t) job->width * (job->bf16 ? 2 : 4);
     const int64_t per_tile = tile_rows(job->width), end = SL_MIN((tile + 1) * per_tile, job->count);
-    for (int64_t i = tile * per_tile; i < end; i++)
-        memcpy((char *) job->to + (size_t) i * row_bytes,
-               (const char *) job->from + (size_t) job->tokens[i] * row_bytes, row_bytes);
+    for (int64_t i = tile * per_tile; i < end; i++) {
+        char *to = (char *) job->to + (size_t) i * row_bytes;
+        const char *from = (const char *) job->from + (size_t) job->tokens[i] * row_bytes;
+        if (job->accumulate)
+            vf_add_elements(to, from, job->width, job->bf16);
+        else
+            memcpy(to, from, row_bytes);
+    }
 }
 
 static void embedding_run(const sl_launch *launch, sl_pool *pool)
@@ -46,6 +51,7 @@ static void embedding_run(const sl_launch *launch, sl_pool *pool)
         .count = launch->out[0].type.dim[0],
         .width = launch->out[0].type.dim[1],
         .bf16 = launch->out[0].type.dtype == SL_BF16,
+        .accumulate = launch->accumulate & 1u,
     };
     sl_pool_run(pool, embedding_tile, &job, tile_count(job.count, tile_rows(job.width)));
 }

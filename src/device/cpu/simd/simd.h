@@ -256,6 +256,15 @@ SL_INLINE void vf_put_add(void *data, int64_t i, vf x, int lanes, bool bf16, boo
 {
     vf_put(data, i, accumulate ? vf_add(vf_get(data, i, lanes, bf16), x) : x, lanes, bf16);
 }
+/* to += from */
+static inline void vf_add_elements(void *to, const void *from, int64_t count, bool bf16)
+{
+    int64_t i = 0;
+    for (; i + VF_LANES <= count; i += VF_LANES)
+        vf_put_add(to, i, vf_get(from, i, VF_LANES, bf16), VF_LANES, bf16, true);
+    if (i < count)
+        vf_put_add(to, i, vf_get(from, i, (int) (count - i), bf16), (int) (count - i), bf16, true);
+}
 SL_INLINE void *element(void *data, int64_t i, bool bf16)
 {
     return (char *) data + i * (bf16 ? 2 : 4);
