@@ -4,6 +4,7 @@
 #include "ops/embedding.h"
 #include "ops/launch.h"
 #include "ops/rope.h"
+#include "ops/slice.h"
 #include "optim/element.h"
 
 static sl_status infer(sl_op_id op, const void *case_attrs, const sl_type *in)
@@ -97,7 +98,7 @@ static const struct {
     {SL_OP_SWIGLU_BWD, 0, 1},    {SL_OP_SWIGLU_BWD, 1, 0},    {SL_OP_GELU_BWD, 1, 1},      {SL_OP_ADD, 1, 0},
     {SL_OP_DROPOUT, 1, 0},       {SL_OP_HEAD_LOSS, 0, 1},     {SL_OP_HEAD_LOSS, 2, 0},     {SL_OP_HEAD_LOSS_BWD, 1, 1},
     {SL_OP_HEAD_LOSS_BWD, 3, 0}, {SL_OP_GRAD_GATE, 1, 0},     {SL_OP_ADAMW, 1, 0},         {SL_OP_SGD, 1, 0},
-    {SL_OP_MUL, 1, 0},
+    {SL_OP_MUL, 1, 0},           {SL_OP_CONCAT, 1, 0},        {SL_OP_SLICE_BWD, 0, 0},
 };
 
 TEST(misfitting_shapes)
@@ -163,6 +164,12 @@ TEST(wrong_attributes)
     changed = with_attrs(SL_OP_EMBEDDING_BWD, 0, &attrs);
     sl_embedding_set(&attrs)->rows = 0;
     check_refused(SL_OP_EMBEDDING_BWD, &changed, "no vocabulary", -1);
+    changed = with_attrs(SL_OP_SLICE, 0, &attrs);
+    sl_slice_set(&attrs)->first_column++;
+    check_refused(SL_OP_SLICE, &changed, "columns past the end", -1);
+    changed = with_attrs(SL_OP_SLICE, 0, &attrs);
+    sl_slice_set(&attrs)->first_row = -1;
+    check_refused(SL_OP_SLICE, &changed, "a negative row", -1);
     changed = with_attrs(SL_OP_ADAMW, 0, &attrs);
     sl_adamw_set(&attrs)->decayed = 1001;
     check_refused(SL_OP_ADAMW, &changed, "more decayed than there are", -1);

@@ -178,6 +178,10 @@ TEST(bytes)
     sl_work add_rows = work_of(SL_OP_EMBEDDING_BWD, 0, 1);
     CHECK_NEAR(add_rows.read_bytes, 2 * 19 * 33 * 4 + 19 * 4, 0);
     CHECK_NEAR(add_rows.write_bytes, 19 * 33 * 4, 0);
+    sl_work slice = work_of(SL_OP_SLICE, 0, 0), back = work_of(SL_OP_SLICE_BWD, 0, 0); /* f32 [5, 64] of [5, 96] */
+    CHECK_NEAR(slice.read_bytes, 5 * 64 * 4, 0);
+    CHECK_NEAR(back.write_bytes, 5 * 96 * 4, 0);
+    CHECK_NEAR(work_of(SL_OP_SLICE_BWD, 0, 1).write_bytes, 5 * 64 * 4, 0);
     sl_work sums = work_of(SL_OP_GELU_BWD, 7, 3); /* f32 [530, 101] and their sums, both added to */
     CHECK_NEAR(sums.read_bytes, 3 * 530 * 101 * 4 + 101 * 4, 0);
     CHECK_NEAR(sums.write_bytes, 530 * 101 * 4 + 101 * 4, 0);
