@@ -3,7 +3,9 @@
  *
  *   q[n, h*e]   kv[m, 2g*e], a row holding K of all g heads, then V; query head a uses K/V head a / (h/g)
  *   (or qkv[n, (h+2g)*e] for q, and no kv: all three as one product left them; dqkv for dq, and no dkv)
- *   s_ij = scale * q_i . k_j   over the rows j that query i sees (ops/attention.h)
+ *   s_ij = scale * q_i . k_j   over the rows j that query i sees: its sequence, those up to its own if causal, those inside the
+ *                              sliding window if there is one (ops/attention.h)
+ *   s_ij = cap * tanh(s_ij / cap)   where there is a soft cap
  *   lse_i = log sum_j exp(s_ij)       o_i = sum_j exp(s_ij - lse_i) v_j       lse[h, n], natural logarithm, f32
  *
  * A slice of a long sequence is queries that stand at rows q_offset.. of a context that begins at the sequence's start:
@@ -13,17 +15,19 @@
  *
  * Backward, with D_i = do_i . o_i and p_ij = exp(s_ij - lse_i):
  *     dv_j = sum_i p_ij do_i     ds_ij = p_ij (do_i . v_j - D_i)     dq_i = scale sum_j ds_ij k_j     dk_j = scale sum_i ds_ij q_i
+ * and ds_ij times 1 - tanh^2 where there is a soft cap.
  * dkv covers all m rows: with accumulate it is added to (slices taken in reverse add into their context), without it every
  * row is written, zeros where no query looks. It may be f32 beside bf16 operands, so that many slices sum without rounding.
  *
  * Cost. Causal attention counts half of the square: a slice is n*(2*q_offset + n) half-pairs, and the slices of a sequence of S
- * sum to S*S exactly. Of packed sequences types show neither number (boundaries are padded) nor lengths, and documents inside a
+ * sum to S*S exactly. A window counts the pairs inside it, so that work falls with it. Of packed sequences types show neither number (boundaries are padded) nor lengths, and documents inside a
  * sequence are not to change the metric: so the program says how long a sequence is (attrs.sequence).
  */
 #include "ops/attention.h"
 
 #include <math.h>
 
+#include "ops/attention_cases.h"
 #include "ops/common.h"
 #include "ops/fill.h"
 #include "ops/shapes.h"
@@ -39,6 +43,9 @@ static sl_status check(const char *op, const sl_attrs *attrs, const sl_type *q, 
             SL_E_INTERNAL,
             "%s: needs heads a multiple of kv_heads and head_dim in 1..%d but has %d heads, %d kv_heads, head_dim %d",
             op, SL_ATTENTION_MAX_HEAD_DIM, heads, kv_heads, e);
+    if (sl_attention_attrs(attrs)->window < 0 || !(sl_attention_attrs(attrs)->cap >= 0))
+        return sl_fail(SL_E_INTERNAL, "%s: window and soft cap must be positive, or 0 for none, but are %lld and %g",
+                       op, (long long) sl_attention_attrs(attrs)->window, (double) sl_attention_attrs(attrs)->cap);
     SL_TRY(sl_expect_float(op, kv->rank ? "q" : "qkv", q, 2));
     if (kv->rank)
         SL_TRY(sl_expect_float(op, "kv", kv, 2));
@@ -53,7 +60,16 @@ static sl_status check(const char *op, const sl_attrs *attrs, const sl_type *q, 
     return SL_OK;
 }
 
-/* 2 * (pairs of query and visible row), pairs on the diagonal counted half: S*S for a causal sequence of S. */
+/* Twice the pairs of a sequence's first r queries and the rows they see, pairs on the diagonal counted half: r*r without a
+ * window. Where a query sees all `m` rows of its sequence (full), a window takes from them those before it. */
+static double double_pairs_until(const sl_attrs *attrs, double r, double m)
+{
+    double window = (double) sl_attention_attrs(attrs)->window, beyond = window > 0 && r > window ? r - window : 0;
+    if (!sl_attention_attrs(attrs)->causal)
+        return 2 * r * m - beyond * (beyond + 1);
+    return beyond > 0 ? window * window + beyond * (2 * window - 1) : r * r;
+}
+
 static double double_pairs(const sl_attrs *attrs, const sl_type *q, const sl_type *kv, const sl_type *segments)
 {
     double n = (double) q->dim[0], m = (double) (kv->rank ? kv : q)->dim[0],
@@ -62,8 +78,8 @@ static double double_pairs(const sl_attrs *attrs, const sl_type *q, const sl_typ
     if (sequence == 0)
         sequence = m / (double) (segments->dim[0] - 1);
     if (sequence < n) /* packed: n / sequence of them */
-        return (sl_attention_attrs(attrs)->causal ? 1 : 2) * n * sequence;
-    return sl_attention_attrs(attrs)->causal ? n * (2 * offset + n) : 2 * n * m;
+        return n * (double_pairs_until(attrs, sequence, sequence) / sequence);
+    return double_pairs_until(attrs, offset + n, m) - double_pairs_until(attrs, offset, m);
 }
 
 static sl_status attention_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -121,11 +137,21 @@ static double dot(const sl_operand *x, int64_t i, const sl_operand *y, int64_t j
     return sum;
 }
 
+/* The score of query and key, of which `product` is the dot product; *slope (if wanted): its derivative by scale * product. */
+static double score(const sl_attrs *attrs, double product, double *slope)
+{
+    double s = sl_attention_attrs(attrs)->scale * product, cap = sl_attention_attrs(attrs)->cap;
+    double squashed = cap > 0 ? tanh(s / cap) : 0;
+    if (slope)
+        *slope = 1 - squashed * squashed;
+    return cap > 0 ? cap * squashed : s;
+}
+
 static void attention_reference(const sl_launch *launch)
 {
     const sl_operand *q = &launch->in[0], *kv = holds_kv(q, &launch->in[1]), *segments = &launch->in[2];
     int64_t n = q->type.dim[0], m = kv->type.dim[0];
-    double scale = sl_attention_attrs(&launch->attrs)->scale;
+    const sl_attrs *attrs = &launch->attrs;
     for (int64_t head = 0; head < sl_attention_attrs(&launch->attrs)->heads; head++) {
         head_view at = view_head(&launch->attrs, &q->type, &launch->in[1].type, head);
         for (int64_t i = 0; i < n; i++) {
@@ -133,10 +159,10 @@ static void attention_reference(const sl_launch *launch)
             sl_attention_rows(&launch->attrs, segments->data, segments->type.dim[0], m, i, &first, &end);
             double largest = -INFINITY, sum = 0;
             for (int64_t j = first; j < end; j++)
-                largest = fmax(largest, scale * dot(q, query, kv, j * at.kv_width + at.k_head, at.e));
+                largest = fmax(largest, score(attrs, dot(q, query, kv, j * at.kv_width + at.k_head, at.e), NULL));
             double o[SL_ATTENTION_MAX_HEAD_DIM] = {0};
             for (int64_t j = first; j < end; j++) {
-                double p = exp(scale * dot(q, query, kv, j * at.kv_width + at.k_head, at.e) - largest);
+                double p = exp(score(attrs, dot(q, query, kv, j * at.kv_width + at.k_head, at.e), NULL) - largest);
                 sum += p;
                 for (int64_t c = 0; c < at.e; c++)
                     o[c] += p * sl_get(kv, j * at.kv_width + at.v_head + c);
@@ -160,105 +186,6 @@ static sl_status attention_gradient(sl_gradient *gradient)
     return gradient->emit(gradient, SL_OP_ATTENTION_BWD, gradient->attrs, in, 6, targets, 2);
 }
 
-/* Each line of shapes serves forward and backward: X(name, dtype, n, m, heads, kv_heads, head_dim, causal, offset, boundaries,
- * sequences, accumulate, wide). */
-#define SHAPES(X)                                                                        \
-    X("f32 causal", SL_F32, 17, 17, 2, 2, 8, 1, 0, 2, 1, 0, 0)                           \
-    X("f32 full", SL_F32, 17, 17, 2, 2, 8, 0, 0, 2, 1, 0, 0)                             \
-    X("f32 one row", SL_F32, 1, 1, 1, 1, 5, 1, 0, 2, 1, 0, 0)                            \
-    X("f32 grouped, odd head", SL_F32, 33, 33, 6, 2, 13, 1, 0, 2, 1, 0, 0)               \
-    X("f32 packed", SL_F32, 61, 61, 4, 2, 16, 1, 0, 5, 4, 0, 0)                          \
-    X("f32 packed, padded boundaries", SL_F32, 61, 61, 4, 1, 16, 1, 0, 9, 5, 2, 0)       \
-    X("f32 packed, full", SL_F32, 75, 75, 2, 1, 24, 0, 0, 4, 3, 0, 0)                    \
-    X("f32 slice", SL_F32, 30, 100, 4, 2, 16, 1, 70, 2, 1, 2, 0)                         \
-    X("f32 slice, one query", SL_F32, 1, 90, 2, 2, 16, 1, 89, 2, 1, 0, 0)                \
-    X("f32 slice, rows behind it", SL_F32, 20, 80, 2, 1, 16, 1, 33, 2, 1, 0, 0)          \
-    X("f32 slice of packed", SL_F32, 50, 130, 2, 2, 32, 1, 80, 5, 4, 2, 0)               \
-    X("f32 blocks", SL_F32, 140, 210, 2, 1, 64, 1, 70, 2, 1, 0, 0)                       \
-    X("f32 many heads, blocks, packed", SL_F32, 210, 210, 8, 4, 32, 1, 0, 5, 3, 2, 0)    \
-    X("f32 many heads, full", SL_F32, 130, 130, 8, 8, 24, 0, 0, 2, 1, 0, 0)              \
-    X("f32 wide head", SL_F32, 20, 70, 2, 1, 256, 1, 50, 2, 1, 0, 0)                     \
-    X("bf16 many heads, slice, dkv f32", SL_BF16, 90, 200, 8, 8, 16, 1, 110, 2, 1, 2, 1) \
-    X("bf16 many heads, packed", SL_BF16, 200, 200, 8, 2, 64, 1, 0, 9, 6, 0, 0)          \
-    X("bf16 causal", SL_BF16, 65, 65, 4, 2, 64, 1, 0, 2, 1, 0, 0)                        \
-    X("bf16 full", SL_BF16, 40, 40, 2, 2, 32, 0, 0, 2, 1, 0, 0)                          \
-    X("bf16 odd head, packed", SL_BF16, 49, 49, 4, 2, 20, 1, 0, 7, 4, 0, 0)              \
-    X("bf16 slice, dkv f32", SL_BF16, 60, 190, 4, 1, 64, 1, 130, 2, 1, 2, 1)             \
-    X("bf16 slice, dkv f32, written", SL_BF16, 30, 80, 2, 2, 16, 1, 40, 2, 1, 0, 1)      \
-    X("bf16 slice, accumulate", SL_BF16, 40, 70, 2, 2, 32, 1, 30, 2, 1, 2, 0)            \
-    X("bf16 blocks", SL_BF16, 170, 170, 2, 1, 128, 1, 0, 3, 2, 0, 0)
-
-/* Sequences of one length, which devices may treat apart; with kv and without: X(name, dtype, sequences, length, heads, kv_heads,
- * head_dim, causal). */
-#define ALIKE(X)                                            \
-    X("f32 two alike", SL_F32, 2, 20, 2, 1, 16, 1)          \
-    X("bf16 one, odd length", SL_BF16, 1, 131, 4, 2, 64, 1) \
-    X("bf16 three alike", SL_BF16, 3, 64, 4, 4, 64, 1)      \
-    X("bf16 two alike, full", SL_BF16, 2, 72, 2, 2, 32, 0)  \
-    X("bf16 two alike, wide head", SL_BF16, 2, 96, 4, 1, 128, 1)
-
-/* Slices that are one sequence's alone, which devices may treat apart: X(name, dtype, n, offset, heads, kv_heads, head_dim, accumulate,
- * wide, nondeterministic). */
-#define LONE(X)                                                                 \
-    X("f32 lone slice", SL_F32, 24, 40, 4, 2, 16, 0, 0, 0)                      \
-    X("bf16 lone slice", SL_BF16, 64, 128, 4, 2, 64, 0, 0, 0)                   \
-    X("bf16 lone slice, dkv f32", SL_BF16, 72, 72, 4, 4, 128, 2, 1, 0)          \
-    X("bf16 lone slice, odd length", SL_BF16, 61, 83, 8, 2, 32, 2, 0, 0)        \
-    X("bf16 lone slice, nondeterministic", SL_BF16, 64, 128, 4, 2, 64, 2, 0, 1) \
-    X("bf16 lone slice, any order, odd", SL_BF16, 61, 83, 8, 2, 32, 0, 1, 1)    \
-    X("bf16 lone sequence, nondeterministic", SL_BF16, 192, 0, 4, 1, 128, 0, 0, 1)
-
-/* Without kv alone: X(name, dtype, n, heads, kv_heads, head_dim, causal, boundaries, sequences). */
-#define TOGETHER(X)                                                           \
-    X("f32 qkv in place, packed", SL_F32, 61, 4, 2, 16, 1, 5, 4)              \
-    X("f32 qkv in place, odd head, full", SL_F32, 33, 6, 2, 13, 0, 2, 1)      \
-    X("f32 qkv in place, many heads, packed", SL_F32, 150, 8, 8, 24, 1, 5, 3) \
-    X("bf16 qkv in place, odd head, packed", SL_BF16, 49, 4, 2, 20, 1, 7, 4)  \
-    X("bf16 qkv in place, many heads, packed", SL_BF16, 200, 12, 12, 64, 1, 6, 4)
-
-#define ATTRS(h, g, e, is_causal, offset, alike)                                                                    \
-    .attrs = SL_ATTRS(attention, .heads = h, .kv_heads = g, .head_dim = e, .causal = is_causal, .q_offset = offset, \
-                      .scale = e == 64 ? 0.125f : 0.21f, .uniform = alike)
-#define LONE_ATTRS(h, g, e, n, offset, any)                                                                 \
-    .attrs = SL_ATTRS(attention, .heads = h, .kv_heads = g, .head_dim = e, .causal = 1, .q_offset = offset, \
-                      .scale = e == 64 ? 0.125f : 0.21f, .nondeterministic = any, .uniform = (n) + (offset))
-
-static const sl_op_case attention_cases[] = {
-#define X(label, t, n, m, h, g, e, is_causal, offset, boundaries, sequences, acc, wide)     \
-    {.name = label,                                                                         \
-     .in = {SL_T2(t, n, (h) * (e)), SL_T2(t, m, 2 * (g) * (e)), SL_T1(SL_I32, boundaries)}, \
-     .segments = sequences,                                                                 \
-     ATTRS(h, g, e, is_causal, offset, 0)},
-    SHAPES(X)
-#undef X
-#define X(label, t, n, offset, h, g, e, acc, wide, any)                                         \
-    {.name = label,                                                                             \
-     .in = {SL_T2(t, n, (h) * (e)), SL_T2(t, (n) + (offset), 2 * (g) * (e)), SL_T1(SL_I32, 2)}, \
-     .segments = 1,                                                                             \
-     LONE_ATTRS(h, g, e, n, offset, any)},
-        LONE(X)
-#undef X
-#define X(label, t, n, h, g, e, is_causal, boundaries, sequences)                        \
-    {.name = label,                                                                      \
-     .in = {SL_T2(t, n, ((h) + 2 * (g)) * (e)), {t, 0, {0}}, SL_T1(SL_I32, boundaries)}, \
-     .segments = sequences,                                                              \
-     ATTRS(h, g, e, is_causal, 0, 0)},
-            TOGETHER(X)
-#undef X
-#define X(label, t, sequences, n, h, g, e, is_causal)                                                             \
-    {.name = label,                                                                                               \
-     .in = {SL_T2(t, (sequences) * (n), (h) * (e)), SL_T2(t, (sequences) * (n), 2 * (g) * (e)),                   \
-            SL_T1(SL_I32, (sequences) + 1)},                                                                      \
-     .segments = sequences,                                                                                       \
-     ATTRS(h, g, e, is_causal, 0, n)},                                                                            \
-        {.name = label ", qkv in place",                                                                          \
-         .in = {SL_T2(t, (sequences) * (n), ((h) + 2 * (g)) * (e)), {t, 0, {0}}, SL_T1(SL_I32, (sequences) + 1)}, \
-         .segments = sequences,                                                                                   \
-         ATTRS(h, g, e, is_causal, 0, n)},
-                ALIKE(X)
-#undef X
-};
-
 static void attention_place(sl_attrs *attrs, const sl_chunk_position *place)
 {
     sl_attention_set(attrs)->q_offset = place->slice_offset;
@@ -268,10 +195,10 @@ static void attention_place(sl_attrs *attrs, const sl_chunk_position *place)
 
 static int64_t attention_clear_slice(sl_attrs *attrs)
 {
-    const int64_t offset = sl_attention_attrs(attrs)->q_offset;
+    const int64_t offset = sl_attention_attrs(attrs)->q_offset, window = sl_attention_attrs(attrs)->window;
     sl_attention_set(attrs)->q_offset = 0;
-    sl_attention_set(attrs)->uniform = 0; /* where it gives the slice's end */
-    return offset;
+    sl_attention_set(attrs)->uniform = 0;                /* where it gives the slice's end */
+    return window > 0 ? SL_MIN(offset, window) : offset; /* behind the window time stays as it is */
 }
 
 /* Boundaries over m rows. For a case every other one is moved, so that lengths differ; the last is repeated. */
@@ -366,9 +293,9 @@ static void pair(const sl_launch *launch, head_view at, int64_t head, int64_t i,
     const sl_operand *d_o = &launch->in[0], *q = &launch->in[1], *kv = holds_kv(q, &launch->in[2]), *o = &launch->in[3];
     int64_t query = i * at.q_width + at.head, result = i * at.o_width + at.head, row = j * at.kv_width,
             n = q->type.dim[0];
-    double s = sl_attention_attrs(&launch->attrs)->scale * dot(q, query, kv, row + at.k_head, at.e);
+    double slope, s = score(&launch->attrs, dot(q, query, kv, row + at.k_head, at.e), &slope);
     *p = exp(s - sl_get(&launch->in[4], head * n + i));
-    *ds = *p * (dot(d_o, result, kv, row + at.v_head, at.e) - dot(d_o, result, o, result, at.e));
+    *ds = *p * (dot(d_o, result, kv, row + at.v_head, at.e) - dot(d_o, result, o, result, at.e)) * slope;
 }
 
 static void attention_bwd_dq(const sl_launch *launch)
@@ -427,65 +354,6 @@ static void attention_bwd_reference(const sl_launch *launch)
         for (int64_t j = 0; j < holds_kv(&launch->in[1], &launch->in[2])->type.dim[0]; j++)
             attention_bwd_dkv_row(launch, kv_head, j);
 }
-
-static const sl_op_case attention_bwd_cases[] = {
-#define X(label, t, n, m, h, g, e, is_causal, offset, boundaries, sequences, acc, wide)                         \
-    {.name = label,                                                                                             \
-     .in = {SL_T2(t, n, (h) * (e)), SL_T2(t, n, (h) * (e)), SL_T2(t, m, 2 * (g) * (e)), SL_T2(t, n, (h) * (e)), \
-            SL_T2(SL_F32, h, n), SL_T1(SL_I32, boundaries)},                                                    \
-     .segments = sequences,                                                                                     \
-     .accumulate = acc,                                                                                         \
-     .wide_out = wide,                                                                                          \
-     ATTRS(h, g, e, is_causal, offset, 0)},
-    SHAPES(X)
-#undef X
-#define X(label, t, n, offset, h, g, e, acc, wide, any)                                              \
-    {.name = label,                                                                                  \
-     .in = {SL_T2(t, n, (h) * (e)), SL_T2(t, n, (h) * (e)), SL_T2(t, (n) + (offset), 2 * (g) * (e)), \
-            SL_T2(t, n, (h) * (e)), SL_T2(SL_F32, h, n), SL_T1(SL_I32, 2)},                          \
-     .segments = 1,                                                                                  \
-     .accumulate = acc,                                                                              \
-     .wide_out = wide,                                                                               \
-     LONE_ATTRS(h, g, e, n, offset, any)},
-        LONE(X)
-#undef X
-#define BWD(t, n, h, e) SL_T2(t, n, (h) * (e)), SL_T2(SL_F32, h, n)
-#define X(label, t, n, h, g, e, is_causal, boundaries, sequences) \
-    {.name = label,                                               \
-     .in = {SL_T2(t, n, (h) * (e)),                               \
-            SL_T2(t, n, ((h) + 2 * (g)) * (e)),                   \
-            {t, 0, {0}},                                          \
-            BWD(t, n, h, e),                                      \
-            SL_T1(SL_I32, boundaries)},                           \
-     .segments = sequences,                                       \
-     ATTRS(h, g, e, is_causal, 0, 0)},
-            TOGETHER(X)
-#undef X
-#define X(label, t, sequences, n, h, g, e, is_causal)                                       \
-    {.name = label,                                                                         \
-     .in = {SL_T2(t, (sequences) * (n), (h) * (e)), SL_T2(t, (sequences) * (n), (h) * (e)), \
-            SL_T2(t, (sequences) * (n), 2 * (g) * (e)), BWD(t, (sequences) * (n), h, e),    \
-            SL_T1(SL_I32, (sequences) + 1)},                                                \
-     .segments = sequences,                                                                 \
-     ATTRS(h, g, e, is_causal, 0, n)},                                                      \
-        {.name = label ", qkv in place",                                                    \
-         .in = {SL_T2(t, (sequences) * (n), (h) * (e)),                                     \
-                SL_T2(t, (sequences) * (n), ((h) + 2 * (g)) * (e)),                         \
-                {t, 0, {0}},                                                                \
-                BWD(t, (sequences) * (n), h, e),                                            \
-                SL_T1(SL_I32, (sequences) + 1)},                                            \
-         .segments = sequences,                                                             \
-         ATTRS(h, g, e, is_causal, 0, n)},
-                ALIKE(X)
-#undef X
-};
-#undef SHAPES
-#undef TOGETHER
-#undef ALIKE
-#undef LONE
-#undef BWD
-#undef ATTRS
-#undef LONE_ATTRS
 
 static void attention_bwd_place(sl_attrs *attrs, const sl_chunk_position *place)
 {

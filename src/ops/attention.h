@@ -13,13 +13,15 @@ struct SL_ATTRS_TYPE sl_attention_attrs {
     int32_t nondeterministic; /* backward: may add in any order, so that its last bits differ from run to run */
     int64_t sequence; /* for the cost alone: tokens per packed sequence (0: the boundaries' equal shares of the rows) */
     int64_t uniform;  /* rows of every segment where all are alike, as the boundaries say too; 0: only they know */
+    int64_t window;   /* most rows that a query sees behind and including its own; 0: all of its sequence */
+    float cap;        /* scores are cap * tanh(score / cap); 0: as they are */
 };
 SL_ATTRS_OF(attention)
 
 /*
  * segments[0] = 0 <= segments[1] <= ... are boundaries between packed sequences, in rows of kv, padded by repeating the last
  * one; a boundary past m counts as m. Query i stands at row q_offset + i and sees the rows [*first, *end) of its own sequence,
- * itself the last one if causal. `boundaries` is the operand's length (sequences + 1).
+ * itself the last one if causal, and none before the window. `boundaries` is the operand's length (sequences + 1).
  */
 static inline void sl_attention_rows(const sl_attrs *attrs, const int32_t *segments, int64_t boundaries, int64_t m,
                                      int64_t i, int64_t *first, int64_t *end)
@@ -28,6 +30,8 @@ static inline void sl_attention_rows(const sl_attrs *attrs, const int32_t *segme
     while (s + 2 < boundaries && segments[s + 1] <= row)
         s++;
     *first = segments[s];
+    if (sl_attention_attrs(attrs)->window > 0)
+        *first = SL_MAX(*first, row - sl_attention_attrs(attrs)->window + 1);
     *end = SL_MIN((int64_t) segments[s + 1], m);
     if (sl_attention_attrs(attrs)->causal)
         *end = SL_MIN(*end, row + 1);

@@ -59,7 +59,8 @@ static double difference(const float *a, const float *b, int64_t count)
     return worst;
 }
 
-TEST(ways_agree)
+/* `window` 0, `cap` 0: none. */
+static void check_ways(int64_t window, float cap)
 {
     sl_isa best;
     CHECK_OK(sl_isa_detect(&best));
@@ -73,6 +74,8 @@ TEST(ways_agree)
     sl_attention_set(&attrs)->causal = 1;
     sl_attention_set(&attrs)->q_offset = M - N;
     sl_attention_set(&attrs)->scale = 0.15f;
+    sl_attention_set(&attrs)->window = window;
+    sl_attention_set(&attrs)->cap = cap;
     const sl_type q_type = sl_type_2d(SL_F32, N, HEADS * DIM), kv_type = sl_type_2d(SL_F32, M, 2 * KV_HEADS * DIM);
     const sl_type lse_type = sl_type_2d(SL_F32, HEADS, N), segments_type = sl_type_1d(SL_I32, 4);
     for (sl_isa isa = SL_ISA_AVX2; isa <= best; isa++) {
@@ -99,6 +102,14 @@ TEST(ways_agree)
         CHECK_MSG(dq_error < 2e-6, "%s: dq differs by %.2e", backward->name, dq_error);
         CHECK_MSG(dkv_error < 2e-6, "%s: dkv differs by %.2e", backward->name, dkv_error);
     }
+}
+
+TEST(ways_agree)
+{
+    check_ways(0, 0);
+    check_ways(40, 0);
+    check_ways(130, 0.6f);
+    check_ways(0, 2);
 }
 
 int main(int argc, char **argv)

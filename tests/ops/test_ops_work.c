@@ -129,6 +129,47 @@ TEST(sliced_step)
     CHECK_NEAR(sum.hardware_flops, hardware, 0);
 }
 
+/* A window's pairs, one by one, against the closed form: of whole sequences packed, and of the slices of one. */
+static double window_flops(int64_t n, int64_t offset, int64_t length, int64_t window, int causal)
+{
+    sl_launch launch = {.op = SL_OP_ATTENTION};
+    sl_work work;
+    *sl_attention_set(&launch.attrs) = (struct sl_attention_attrs){.heads = 2,
+                                                                   .kv_heads = 1,
+                                                                   .head_dim = E,
+                                                                   .causal = causal,
+                                                                   .q_offset = offset,
+                                                                   .sequence = length,
+                                                                   .window = window};
+    launch.in[0].type = sl_type_2d(SL_BF16, n, 2 * E);
+    launch.in[1].type = sl_type_2d(SL_BF16, offset + n, 2 * E);
+    launch.in[2].type = sl_type_1d(SL_I32, 9);
+    sl_op(SL_OP_ATTENTION)->work(&launch, &work);
+    return work.flops / (2 * 2 * E);
+}
+
+static double count_double_pairs(int64_t first, int64_t end, int64_t length, int64_t window, int causal)
+{
+    double pairs = 0;
+    for (int64_t row = first; row < end; row++)
+        for (int64_t key = SL_MAX(0, row - window + 1); key < (causal ? row + 1 : length); key++)
+            pairs += causal && key == row ? 1 : 2;
+    return pairs;
+}
+
+TEST(window)
+{
+    for (int causal = 0; causal < 2; causal++)
+        for (int64_t window = 1; window < 60; window += 7) {
+            double one = count_double_pairs(0, 40, 40, window, causal);
+            CHECK_NEAR(window_flops(120, 0, 40, window, causal), 3 * one, 0);
+            CHECK_NEAR(window_flops(40, 0, 40, window, causal), one, 0);
+            for (int64_t offset = 0; offset < 40 && causal; offset += 10)
+                CHECK_NEAR(window_flops(10, offset, 40, window, 1),
+                           count_double_pairs(offset, offset + 10, 40, window, 1), 0);
+        }
+}
+
 /* Without attrs.sequence the boundaries' number tells; full attention sees every row. */
 TEST(attention_shares)
 {
@@ -209,6 +250,7 @@ int main(int argc, char **argv)
     RUN(packed_step);
     RUN(one_sequence_step);
     RUN(sliced_step);
+    RUN(window);
     RUN(attention_shares);
     RUN(bytes);
     RUN(reads_out);

@@ -4,7 +4,8 @@
  * ways where sequences have documents in them.
  *
  * cuDNN takes bf16 with head dims that are multiples of 8 up to 128, when every sequence of the chunk has the same length
- * (attrs.uniform) or the chunk is one slice of a sequence, causal masks aligned bottom-right.
+ * (attrs.uniform) or the chunk is one slice of a sequence, causal masks aligned bottom-right. Sliding windows and soft caps go
+ * through the plain kernels.
  *
  * cuDNN's backward of a causal slice is two: against what lies before it, which it sees whole, and against itself. In one piece cuDNN
  * would go through the half of the diagonal square that the mask hides: at 65,536 tokens in slices of 8,192 a tenth of the time.
@@ -35,6 +36,9 @@ static bool shape_of(const sl_launch *launch, bool backward, sl_graph_shape *s)
     s->head_dim = sl_attention_attrs(&launch->attrs)->head_dim, s->causal = sl_attention_attrs(&launch->attrs)->causal,
     s->backward = backward;
     s->nondeterministic = backward && sl_attention_attrs(&launch->attrs)->nondeterministic;
+    int64_t window = sl_attention_attrs(&launch->attrs)->window;
+    if ((window > 0 && window < (uniform > 0 ? uniform : at.m)) || sl_attention_attrs(&launch->attrs)->cap > 0)
+        return false; /* the plain kernels alone have windows and soft caps */
     if (q->dtype != SL_BF16 || s->head_dim % 8 || s->head_dim > 128)
         return false;
     if (backward && (!launch->out[0].type.rank || (kv->rank && !launch->out[1].type.rank)))

@@ -41,7 +41,8 @@ struct shape {
     int heads, kv_heads, e, causal, segments; /* segments: entries of the boundary list */
     int sequences, per;                       /* blocks: so many sequences of so many blocks; 1 if they are not alike */
     int fours;                                /* four elements at a time: all rows are aligned for it */
-    float scale;
+    int window;                               /* more than m where there is none */
+    float scale, cap;                         /* cap 0: none */
 };
 
 /* ---- who sees whom: intervals that only move up from row to row ---- */
@@ -54,7 +55,7 @@ struct interval {
 __device__ __forceinline__ interval keys_of(const shape &s, const int32_t *bounds, int i)
 {
     int row = s.q_offset + i, k = sequence_of(bounds, s.segments, row), end = min(bounds[k + 1], s.m);
-    return {bounds[k], s.causal ? min(end, row + 1) : end};
+    return {max(bounds[k], row + 1 - s.window), s.causal ? min(end, row + 1) : end};
 }
 
 /* Queries that see key j; none behind the last boundary. */
@@ -64,7 +65,16 @@ __device__ __forceinline__ interval queries_of(const shape &s, const int32_t *bo
     if (j >= bounds[k + 1])
         return {s.n, s.n};
     int low = (s.causal ? j : bounds[k]) - s.q_offset, high = k == s.segments - 2 ? s.n : bounds[k + 1] - s.q_offset;
+    high = min(high, j + s.window - s.q_offset);
     return {min(max(low, 0), s.n), min(max(high, 0), s.n)};
+}
+
+/* A score under the soft cap, both in units of log 2; *slope: the derivative. */
+__device__ __forceinline__ float capped(float score, float cap, float *slope)
+{
+    float t = tanhf(score * (LN_2 / cap));
+    *slope = fmaf(-t, t, 1.0f);
+    return t * (cap * LOG2_E);
 }
 
 /* ---- which rows of which head a block owns: the longest walks first, so that the last ones to start are short ---- */
@@ -315,7 +325,10 @@ static inline shape shape_of(const sl_launch *launch, const sl_attention_layout 
     s.heads = sl_attention_attrs(&launch->attrs)->heads, s.kv_heads = sl_attention_attrs(&launch->attrs)->kv_heads;
     s.e = sl_attention_attrs(&launch->attrs)->head_dim, s.causal = sl_attention_attrs(&launch->attrs)->causal;
     s.segments = (int) segments->dim[0];
-    s.scale = sl_attention_attrs(&launch->attrs)->scale;
+    s.window = s.m + 1;
+    if (sl_attention_attrs(&launch->attrs)->window > 0 && sl_attention_attrs(&launch->attrs)->window < s.window)
+        s.window = (int) sl_attention_attrs(&launch->attrs)->window;
+    s.scale = sl_attention_attrs(&launch->attrs)->scale, s.cap = sl_attention_attrs(&launch->attrs)->cap;
     s.fours = in_fours(launch, s.e);
     return s;
 }

@@ -63,13 +63,23 @@ __global__ void __launch_bounds__(THREADS, bwd_residents(E, RA))
         rows_by_rows<E>(v_tile + ty * stride(E), do_tile + tx * stride(E), ds);
         settle();
         rows_by_rows<E>(k_tile + ty * stride(E), q_tile + tx * stride(E), x);
+        if (s.cap > 0)
 #pragma unroll
-        for (int r = 0; r < RA; r++)
+            for (int r = 0; r < RA; r++)
 #pragma unroll
-            for (int k = 0; k < RB; k++) {
-                x[r][k] = exp2f(fmaf(x[r][k], s.scale * LOG2_E, -stats[k]));
-                ds[r][k] = x[r][k] * (ds[r][k] - d[k]);
-            }
+                for (int k = 0; k < RB; k++) {
+                    float slope, score = capped(x[r][k] * (s.scale * LOG2_E), s.cap, &slope);
+                    x[r][k] = exp2f(score - stats[k]);
+                    ds[r][k] = x[r][k] * (ds[r][k] - d[k]) * slope;
+                }
+        else
+#pragma unroll
+            for (int r = 0; r < RA; r++)
+#pragma unroll
+                for (int k = 0; k < RB; k++) {
+                    x[r][k] = exp2f(fmaf(x[r][k], s.scale * LOG2_E, -stats[k]));
+                    ds[r][k] = x[r][k] * (ds[r][k] - d[k]);
+                }
         if (i < all.low || i + B > all.high) {
             hide(seen + ty, i + tx, 0, x);
             hide(seen + ty, i + tx, 0, ds);

@@ -75,11 +75,20 @@ __global__ void __launch_bounds__(THREADS, bwd_residents(E, RA))
         if (j + B < any.high)
             fetch<E, B>(s, v_at, s.kv_width, j + B, any, v_tile);
         rows_by_rows<E>(q_tile + ty * stride(E), k_tile + tx * stride(E), x);
+        if (s.cap > 0)
 #pragma unroll
-        for (int r = 0; r < RA; r++)
+            for (int r = 0; r < RA; r++)
 #pragma unroll
-            for (int k = 0; k < RB; k++)
-                x[r][k] = exp2f(fmaf(x[r][k], s.scale * LOG2_E, -stats[r])) * (dp[r][k] - d[r]);
+                for (int k = 0; k < RB; k++) {
+                    float slope, score = capped(x[r][k] * (s.scale * LOG2_E), s.cap, &slope);
+                    x[r][k] = exp2f(score - stats[r]) * (dp[r][k] - d[r]) * slope;
+                }
+        else
+#pragma unroll
+            for (int r = 0; r < RA; r++)
+#pragma unroll
+                for (int k = 0; k < RB; k++)
+                    x[r][k] = exp2f(fmaf(x[r][k], s.scale * LOG2_E, -stats[r])) * (dp[r][k] - d[r]);
         if (j < all.low || j + B > all.high)
             hide(seen + ty, j + tx, 0, x);
         put_rows<B>(p_tile + ty * p_stride(B) + tx, x);

@@ -87,6 +87,14 @@ __global__ void __launch_bounds__(THREADS, residents(E, RA))
 #pragma unroll
             for (int k = 0; k < RB; k++)
                 x[r][k] *= s.scale * LOG2_E;
+        if (s.cap > 0) {
+            float slope;
+#pragma unroll
+            for (int r = 0; r < RA; r++)
+#pragma unroll
+                for (int k = 0; k < RB; k++)
+                    x[r][k] = capped(x[r][k], s.cap, &slope);
+        }
         if (j < all.low || j + B > all.high)
             hide(seen + ty, j + tx, -INFINITY, x);
         softmax_step(x, most, total, acc);

@@ -8,7 +8,7 @@
  * over blocks of 64 keys, so maximum, sum and rescaling are vertical: no operation ever crosses lanes, and K and V are
  * only widened, never transposed. (With the keys along the lanes every row needs a horizontal maximum and sum per
  * block.) Along the causal diagonal the lanes of vector v need only the first keys of the block: the staircase
- * `depth[v]`, in steps of 16 keys, skips the rest. Blocks beyond the diagonal or the sequence are never visited.
+ * `depth[v]`, in steps of 16 keys, skips the rest. Blocks beyond the diagonal, the sequence or the window are never visited.
  */
 #include <math.h>
 
@@ -67,12 +67,20 @@ SL_INLINE void at_softmax(const at_job *job, const at_forward *t, int64_t v, int
     float *s = t->s + v * VF_LANES;
     vf max = vf_load(t->max + v * VF_LANES, VF_LANES), before = max, sum = vf_zero();
     const vf none = vf_set1(AT_NONE);
-    /* Lane i sees the block's keys j < limit[i]. */
-    int64_t limit0 = first_row + v * VF_LANES + 1 - k0;
-    if (job->causal && limit0 < depth) {
-        vi limit = vi_add(vi_set1((int32_t) at_max(limit0, -AT_BLOCK)), vi_iota());
+    for (int64_t j = 0; job->cap > 0 && j < depth; j++) {
+        vf slope;
+        vf_store(s + j * AT_BLOCK, at_cap(vf_load(s + j * AT_BLOCK, VF_LANES), job->cap, &slope), VF_LANES);
+    }
+    /* Lane i sees the block's keys low[i] < j < limit[i]. */
+    int64_t limit0 = first_row + v * VF_LANES + 1 - k0, low0 = limit0 - job->window - 1;
+    if ((job->causal && limit0 < depth) || low0 + VF_LANES > 0) {
+        vi limit = vi_set1(AT_BLOCK), low = vi_add(vi_set1((int32_t) at_clamp(low0)), vi_iota());
+        if (job->causal)
+            limit = vi_add(vi_set1((int32_t) at_clamp(limit0)), vi_iota());
         for (int64_t j = 0; j < depth; j++) {
-            vf x = vf_select(vi_gt(limit, vi_set1((int32_t) j)), vf_load(s + j * AT_BLOCK, VF_LANES), none);
+            const vi key = vi_set1((int32_t) j);
+            vf x = vf_select(vi_gt(limit, key), vf_load(s + j * AT_BLOCK, VF_LANES), none);
+            x = vf_select(vi_gt(key, low), x, none);
             vf_store(s + j * AT_BLOCK, x, VF_LANES);
             max = vf_max(max, x);
         }
@@ -156,7 +164,7 @@ SL_INLINE void at_forward_tile(const at_job *job, int64_t tile, int thread, bool
         t.max[i] = AT_NONE;
         t.sum[i] = 0.0f;
     }
-    for (int64_t k0 = span.k0; k0 < k_end; k0 += AT_BLOCK) {
+    for (int64_t k0 = at_max(span.k0, first_row + 1 - job->window); k0 < k_end; k0 += AT_BLOCK) {
         const int64_t keys = at_min(AT_BLOCK, k_end - k0);
         int64_t depth[AT_VECS];
         const void *k = element_const(job->kv, k0 * job->kv_stride + kv_head * dim, bf16);

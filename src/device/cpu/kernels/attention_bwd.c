@@ -88,21 +88,29 @@ SL_INLINE at_backward at_backward_scratch(const at_job *job, int thread)
     return t;
 }
 
-/* P and dS of query rows [r0, r1) against the first `vecs` vectors of keys. Query r sees the block's first seen0 + r
- * keys. */
-SL_INLINE void at_key_major_ds(const at_backward *t, int64_t r0, int64_t r1, int64_t vecs, const float *lse,
-                               const float *delta, int64_t seen0, bool masked)
+/* P and dS of query rows [r0, r1) against the first `vecs` vectors of keys. Query r sees the block's keys from low0 + r on and, of
+ * these, the first seen0 + r. */
+SL_INLINE void at_key_major_ds(const at_job *job, const at_backward *t, int64_t r0, int64_t r1, int64_t vecs,
+                               const float *lse, const float *delta, int64_t low0, int64_t seen0, bool masked)
 {
     for (int64_t r = r0; r < r1; r++) {
         vf l = vf_set1(lse[r] * VF_LOG2E), d = vf_set1(delta[r]);
-        vi limit = vi_set1((int32_t) at_max(at_min(seen0 + r, AT_BLOCK), 0));
+        vi limit = vi_set1((int32_t) at_clamp(seen0 + r)), low = vi_set1((int32_t) at_clamp(low0 + r - 1));
         for (int64_t v = 0; v < vecs; v++) {
             float *p = t->p + r * AT_BLOCK + v * VF_LANES, *ds = t->ds + r * AT_BLOCK + v * VF_LANES;
-            vf x = vf_exp2(vf_sub(vf_load(p, VF_LANES), l));
-            if (masked)
-                x = vf_select(vi_gt(limit, vi_add(vi_iota(), vi_set1((int32_t) (v * VF_LANES)))), x, vf_zero());
+            vf slope, s = vf_load(p, VF_LANES), back = vf_sub(vf_load(ds, VF_LANES), d);
+            if (job->cap > 0) {
+                s = at_cap(s, job->cap, &slope);
+                back = vf_mul(back, slope);
+            }
+            vf x = vf_exp2(vf_sub(s, l));
+            if (masked) {
+                vi key = vi_add(vi_iota(), vi_set1((int32_t) (v * VF_LANES)));
+                x = vf_select(vi_gt(limit, key), x, vf_zero());
+                x = vf_select(vi_gt(key, low), x, vf_zero());
+            }
             vf_store(p, x, VF_LANES);
-            vf_store(ds, vf_mul(x, vf_sub(vf_load(ds, VF_LANES), d)), VF_LANES);
+            vf_store(ds, vf_mul(x, back), VF_LANES);
         }
     }
 }
@@ -130,10 +138,13 @@ SL_INLINE void at_key_major_pair(const at_job *job, const at_backward *t, int64_
         dp.a = t->b + r0 * padded;
         dp.b = t->bt;
         at_set(&dp, r1 - r0, 0, vecs);
+        const int64_t low0 = first + 1 - job->window - k0;
         if (diagonal)
-            at_key_major_ds(t, r0, r1, vecs, lse, delta, first + 1 - k0, true);
+            at_key_major_ds(job, t, r0, r1, vecs, lse, delta, low0, first + 1 - k0, true);
+        else if (low0 + r1 - 1 > 0)
+            at_key_major_ds(job, t, r0, r1, vecs, lse, delta, low0, 2 * AT_BLOCK, true);
         else
-            at_key_major_ds(t, r0, r1, vecs, lse, delta, AT_BLOCK, false);
+            at_key_major_ds(job, t, r0, r1, vecs, lse, delta, 0, 0, false);
         at_product dv = {.c = t->dt,
                          .a = t->b + r0 * padded,
                          .b = s.c,
@@ -174,10 +185,11 @@ SL_INLINE void at_key_block(const at_job *job, const at_backward *t, int64_t kv_
     memset(t->ct, 0, (size_t) (dim * AT_BLOCK) * sizeof *t->ct);
     memset(t->dt, 0, (size_t) (dim * AT_BLOCK) * sizeof *t->dt);
     const int64_t first_q = job->causal ? at_max(span->q0, k0 - job->offset) : span->q0;
+    const int64_t end_q = at_min(span->q1, k0 + keys - 1 + job->window - job->offset);
     for (int64_t i = 0; i < group; i++) {
         const int64_t head = kv_head * group + i;
-        for (int64_t q0 = first_q; q0 < span->q1; q0 += AT_BLOCK) {
-            const int64_t queries = at_min(AT_BLOCK, span->q1 - q0);
+        for (int64_t q0 = first_q; q0 < end_q; q0 += AT_BLOCK) {
+            const int64_t queries = at_min(AT_BLOCK, end_q - q0);
             const int64_t q_at = q0 * job->q_stride + head * dim, o_at = q0 * job->o_stride + head * dim;
             at_pack_rows(t->a, padded, element_const(job->q, q_at, bf16), job->q_stride, queries, dim, job->scale,
                          bf16);
@@ -284,15 +296,25 @@ SL_INLINE void at_gather_tile(const at_job *job, int64_t tile, bool bf16)
 SL_INLINE void at_query_major_ds(const at_job *job, const at_backward *t, int64_t v, int64_t keys, vf lse, vf delta,
                                  int64_t limit0)
 {
-    vi limit = vi_add(vi_set1((int32_t) at_max(at_min(limit0, AT_BLOCK), -AT_BLOCK)), vi_iota());
-    bool masked = job->causal && limit0 < keys;
+    const int64_t low0 = limit0 - job->window - 1;
+    vi limit = vi_set1(AT_BLOCK), low = vi_add(vi_set1((int32_t) at_clamp(low0)), vi_iota());
+    if (job->causal)
+        limit = vi_add(vi_set1((int32_t) at_clamp(limit0)), vi_iota());
+    bool masked = (job->causal && limit0 < keys) || low0 + VF_LANES > 0;
     for (int64_t j = 0; j < keys; j++) {
-        const float *p = t->p + j * AT_BLOCK + v * VF_LANES;
         float *ds = t->ds + j * AT_BLOCK + v * VF_LANES;
-        vf x = vf_exp2(vf_sub(vf_load(p, VF_LANES), lse));
-        if (masked)
+        vf slope, s = vf_load(t->p + j * AT_BLOCK + v * VF_LANES, VF_LANES);
+        vf back = vf_sub(vf_load(ds, VF_LANES), delta);
+        if (job->cap > 0) {
+            s = at_cap(s, job->cap, &slope);
+            back = vf_mul(back, slope);
+        }
+        vf x = vf_exp2(vf_sub(s, lse));
+        if (masked) {
             x = vf_select(vi_gt(limit, vi_set1((int32_t) j)), x, vf_zero());
-        vf_store(ds, vf_mul(x, vf_sub(vf_load(ds, VF_LANES), delta)), VF_LANES);
+            x = vf_select(vi_gt(vi_set1((int32_t) j), low), x, vf_zero());
+        }
+        vf_store(ds, vf_mul(x, back), VF_LANES);
     }
 }
 
@@ -317,7 +339,7 @@ SL_INLINE void at_queries_tile(const at_job *job, int64_t tile, int thread, bool
         row[0][i] = job->lse[head * job->n + q0 + i] * VF_LOG2E;
         row[1][i] = job->delta[head * job->n + q0 + i];
     }
-    for (int64_t k0 = span.k0; k0 < k_end; k0 += AT_BLOCK) {
+    for (int64_t k0 = at_max(span.k0, first + 1 - job->window); k0 < k_end; k0 += AT_BLOCK) {
         const int64_t keys = at_min(AT_BLOCK, k_end - k0);
         const void *k = element_const(job->kv, k0 * job->kv_stride + kv_head * dim, bf16);
         at_pack_rows(t.a, padded, k, job->kv_stride, keys, dim, 1.0f, bf16);

@@ -1,6 +1,6 @@
 /* The launch of an attention kernel, unpacked; the same for every instruction set. Sequences are packed end to end in
  * the rows of kv: sequence s has rows [segments[s], segments[s+1]), query i stands at row q_offset + i, and a query
- * sees the keys of its own sequence, when causal only those at or before its row. */
+ * sees the keys of its own sequence, when causal only those at or before its row, with a window only those inside it. */
 #ifndef SL_DEVICE_CPU_ATTENTION_JOB_H
 #define SL_DEVICE_CPU_ATTENTION_JOB_H
 
@@ -14,7 +14,8 @@ typedef struct at_job {
     int64_t o_stride;             /* of o and dO */
     int64_t sequences;
     const int32_t *segments;
-    float scale;
+    int64_t window;   /* keys that a query sees at most; more than there are where there is no window */
+    float scale, cap; /* cap 0: none */
     bool causal, bf16, dkv_bf16, accumulate;
     const void *q, *kv, *o, *d_o;
     const float *lse;
@@ -45,6 +46,12 @@ static inline int64_t at_blocks(int64_t count, int64_t block)
     return count > 0 ? (count + block - 1) / block : 0;
 }
 
+/* A key's place relative to a tile of at most 64, for comparing in i32 lanes: beyond either end one is as good as another. */
+static inline int64_t at_clamp(int64_t place)
+{
+    return at_max(at_min(place, 128), -128);
+}
+
 static inline at_span at_sequence(const at_job *job, int64_t s)
 {
     at_span x;
@@ -56,6 +63,7 @@ static inline at_span at_sequence(const at_job *job, int64_t s)
         x.q1 = x.q0;
     if (job->causal)
         x.k1 = at_max(at_min(x.k1, job->offset + x.q1), x.k0);
+    x.k0 = at_min(at_max(x.k0, job->offset + x.q0 + 1 - job->window), x.k1);
     return x;
 }
 
@@ -99,6 +107,10 @@ static inline at_job at_job_shape(const sl_launch *launch, const sl_operand *q, 
     job.o_stride = at.o_stride;
     job.sequences = segments->type.dim[0] - 1;
     job.segments = segments->data;
+    job.window = job.m + 128; /* beyond the lanes of a tile, too */
+    if (sl_attention_attrs(&launch->attrs)->window > 0)
+        job.window = at_min(job.window, sl_attention_attrs(&launch->attrs)->window);
+    job.cap = sl_attention_attrs(&launch->attrs)->cap;
     job.scale = sl_attention_attrs(&launch->attrs)->scale;
     job.causal = sl_attention_attrs(&launch->attrs)->causal != 0;
     job.bf16 = q->type.dtype == SL_BF16;

@@ -135,6 +135,12 @@ static __attribute__((noinline, unused)) void at_rescale_transposed(const at_pro
     at_panels(x, rows, v0, v1, true, AT_RESCALE);
 }
 
+/* A score, in units of log 2 as scale log2(e) q k is, under the soft cap; *slope: the derivative. */
+SL_INLINE vf at_cap(vf score, float cap, vf *slope)
+{
+    return vf_mul(vf_tanh(vf_mul(score, vf_set1(VF_LN2 / cap)), slope), vf_set1(cap * VF_LOG2E));
+}
+
 /* out[r][0..padded) = factor * in[r][0..columns), zeros behind; `stride` in elements. */
 SL_INLINE void at_pack_rows(float *out, int64_t padded, const void *in, int64_t stride, int64_t rows, int64_t columns,
                             float factor, bool bf16)
