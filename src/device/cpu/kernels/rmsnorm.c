@@ -1,11 +1,9 @@
 /*
- * RMSNorm. A row is read twice, the second time from the first cache. Backward, with u = dy w:
- *     dx = rstd u - x rstd^3 mean(u x)        dw = sum over rows of dy x rstd, by partial rows (column_sums.h)
+ * RMSNorm, row by row (rms_row.h); dw is the sum over rows of dy x rstd, by partial rows (column_sums.h).
  */
-#include <math.h>
-
 #include "device/cpu/kernels/column_sums.h"
 #include "device/cpu/kernels/kernel.h"
+#include "device/cpu/kernels/rms_row.h"
 #include "ops/norm.h"
 
 typedef struct rmsnorm_job {
@@ -18,47 +16,14 @@ typedef struct rmsnorm_job {
     bool bf16, accumulate;
 } rmsnorm_job;
 
-/* sum of a*b (or a*b*c) over a row: four running sums, then across lanes. */
-SL_INLINE float row_dot(const void *a, const void *b, const void *c, int64_t at, int64_t width, bool bf16)
-{
-    vf sum[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
-    int64_t i = 0;
-    for (; i + 4 * VF_LANES <= width; i += 4 * VF_LANES) {
-        SL_UNROLL
-        for (int k = 0; k < 4; k++) {
-            int64_t j = i + k * VF_LANES;
-            vf x = vf_get(a, at + j, VF_LANES, bf16), y = vf_get(b, at + j, VF_LANES, bf16);
-            sum[k] = vf_fma(c ? vf_mul(x, vf_get(c, j, VF_LANES, bf16)) : x, y, sum[k]);
-        }
-    }
-    for (; i < width; i += VF_LANES) {
-        int lanes = (int) SL_MIN(width - i, VF_LANES);
-        vf x = vf_get(a, at + i, lanes, bf16), y = vf_get(b, at + i, lanes, bf16);
-        sum[0] = vf_fma(c ? vf_mul(x, vf_get(c, i, lanes, bf16)) : x, y, sum[0]);
-    }
-    return vf_sum(vf_add(vf_add(sum[0], sum[1]), vf_add(sum[2], sum[3])));
-}
-
 SL_INLINE void rmsnorm_rows(const rmsnorm_job *job, int64_t tile, bool bf16)
 {
     const int64_t width = job->width, per_tile = tile_rows(width), end = SL_MIN((tile + 1) * per_tile, job->rows);
     for (int64_t row = tile * per_tile; row < end; row++) {
         const int64_t at = row * width;
-        float squares = row_dot(job->x, job->x, NULL, at, width, bf16);
-        float rstd = 1.0f / sqrtf(squares / (float) width + job->eps);
+        float rstd = rms_row(job->x, job->w, job->y, at, width, job->eps, bf16);
         if (job->rstd_out)
             job->rstd_out[row] = rstd;
-        vf r = vf_set1(rstd);
-        int64_t i = 0;
-        for (; i + VF_LANES <= width; i += VF_LANES) {
-            vf x = vf_mul(vf_get(job->x, at + i, VF_LANES, bf16), r);
-            vf_put(job->y, at + i, vf_mul(x, vf_get(job->w, i, VF_LANES, bf16)), VF_LANES, bf16);
-        }
-        if (i < width) {
-            int lanes = (int) (width - i);
-            vf x = vf_mul(vf_get(job->x, at + i, lanes, bf16), r);
-            vf_put(job->y, at + i, vf_mul(x, vf_get(job->w, i, lanes, bf16)), lanes, bf16);
-        }
     }
 }
 
@@ -87,19 +52,6 @@ static void rmsnorm_run(const sl_launch *launch, sl_pool *pool)
     sl_pool_run(pool, rmsnorm_tile, &job, tile_count(job.rows, tile_rows(job.width)));
 }
 
-/* One vector of a row: dx, and dy x rstd into the partial row. */
-SL_INLINE void rmsnorm_bwd_step(const rmsnorm_job *job, int64_t at, int64_t i, int lanes, vf r, vf k, float *partial,
-                                bool bf16)
-{
-    vf dy = vf_get(job->dy, at + i, lanes, bf16), x = vf_get(job->x, at + i, lanes, bf16);
-    if (partial)
-        vf_store(partial + i, vf_fma(vf_mul(dy, r), x, vf_load(partial + i, lanes)), lanes);
-    if (job->dx) {
-        vf u = vf_mul(vf_mul(dy, vf_get(job->w, i, lanes, bf16)), r);
-        vf_put_add(job->dx, at + i, vf_fnma(x, k, u), lanes, bf16, job->accumulate);
-    }
-}
-
 SL_INLINE void rmsnorm_bwd_rows(const rmsnorm_job *job, int64_t tile, bool bf16)
 {
     const int64_t width = job->width, end = SL_MIN((tile + 1) * PARTIAL_ROWS, job->rows);
@@ -107,14 +59,8 @@ SL_INLINE void rmsnorm_bwd_rows(const rmsnorm_job *job, int64_t tile, bool bf16)
     if (partial)
         memset(partial, 0, (size_t) width * sizeof *partial);
     for (int64_t row = tile * PARTIAL_ROWS; row < end; row++) {
-        const int64_t at = row * width;
-        float rstd = job->rstd[row], dot = job->dx ? row_dot(job->dy, job->x, job->w, at, width, bf16) : 0.0f;
-        vf r = vf_set1(rstd), k = vf_set1(rstd * rstd * rstd * (dot / (float) width));
-        int64_t i = 0;
-        for (; i + VF_LANES <= width; i += VF_LANES)
-            rmsnorm_bwd_step(job, at, i, VF_LANES, r, k, partial, bf16);
-        if (i < width)
-            rmsnorm_bwd_step(job, at, i, (int) (width - i), r, k, partial, bf16);
+        const rms_bwd x = {job->x, job->w, job->dy, job->dx, partial, job->accumulate};
+        rms_bwd_row(&x, row * width, width, job->rstd[row], bf16);
     }
 }
 
