@@ -1,12 +1,22 @@
 /*
  * Sluice: train networks larger than the accelerator's memory at nearly the speed they would have if they fitted.
  *
- * The whole public C API. Four rules:
+ * The whole public C API. Rules:
  *  - A function that can fail returns sl_status; sl_error_message() then tells, in one sentence, what was needed,
  *    what there was and what to try. The message belongs to the calling thread and lives until its next failure.
  *  - Outputs come last and are set only on success. Strings handed out belong to the object they came from.
  *  - create/destroy come in pairs; destroy accepts NULL.
  *  - The library never prints and never exits. It reports through sl_log_set().
+ *  - Structs begin with their size, so that later versions can append fields: `sl_step_result r = SL_SIZED(sl_step_result);`.
+ *    A caller built with an older header gets the fields it knows; with a newer one, the fields that this library does
+ *    not know are zero where it fills them in, and must be zero where it reads them.
+ *
+ * Threads. Calls on one object must not overlap, from whatever threads they come; calls on different objects may.
+ * Two functions are exempt: sl_trainer_request_stop() may be called from any thread and from a signal handler, and
+ * sl_log_set() from any thread. Callbacks are never called concurrently with each other by one object. The progress and
+ * data callbacks run on the thread whose call needs them; the log callback may run on any thread of the library, one line at
+ * a time. A callback must not call functions on the object that is calling it, sl_trainer_request_stop() excepted.
+ * The host budget counts the allocations of the whole process: run one trainer at a time.
  *
  * A training run (cc example.c -lsluice):
  *
@@ -15,7 +25,7 @@
  *
  *     static sl_status train(sl_job *job, sl_trainer **trainer)
  *     {
- *         sl_step_result result = {0};
+ *         sl_step_result result = SL_SIZED(sl_step_result);
  *         sl_status status = sl_job_set(job, "model", "byte-nano");
  *         if (status == SL_OK) status = sl_job_set(job, "data", "corpus/");
  *         if (status == SL_OK) status = sl_job_set(job, "steps", "20");
@@ -80,27 +90,112 @@ typedef enum sl_status {
 SL_API const char *sl_version(void);
 SL_API const char *sl_status_name(sl_status status);
 SL_API const char *sl_error_message(void);
+/* For callbacks: sets the message of a failure and returns `status`. The library passes both on to whoever called it. */
+SL_API sl_status sl_error_set(sl_status status, const char *message);
+
+/* Initializer of a struct that begins with its size. */
+#define SL_SIZED(type)              \
+    {                               \
+        .struct_size = sizeof(type) \
+    }
+
+/* ---- log and progress ------------------------------------------------------------------------------------------- */
 
 typedef enum sl_log_level { SL_LOG_DEBUG, SL_LOG_INFO, SL_LOG_WARN, SL_LOG_ERROR } sl_log_level;
 typedef void (*sl_log_fn)(void *user, sl_log_level level, const char *message);
 /* Where log lines go; NULL silences. Default: silence. */
 SL_API void sl_log_set(sl_log_fn fn, void *user, sl_log_level least);
 
-/* A job: what to train, on what data, within which budgets. Keys and values are the long options of `sluice train`
- * without the dashes; `sluice train --help` documents them. Unknown keys are errors. */
+/* Work that takes seconds to minutes and is no step. */
+#define SL_STAGE_LIST(X)                          \
+    X(PLAN, "planning")                           \
+    X(MEASURE, "measuring the machine")           \
+    X(MEMORY, "mapping memory")                   \
+    X(WEIGHTS, "loading or initializing weights") \
+    X(VALIDATION, "validating")                   \
+    X(CHECKPOINT, "writing a checkpoint")
+
+typedef enum sl_stage {
+#define X(name, text) SL_STAGE_##name,
+    SL_STAGE_LIST(X)
+#undef X
+} sl_stage;
+
+SL_API const char *sl_stage_name(sl_stage stage); /* "planning" */
+/* `fraction` of the stage is done: 0 when it begins, 1 when it has succeeded. Measuring happens within planning. */
+typedef void (*sl_progress_fn)(void *user, sl_stage stage, double fraction);
+
+/* ---- job -------------------------------------------------------------------------------------------------------- */
+
+/* What to train, on what data, within which budgets. Keys and values are the long options of `sluice train` without the
+ * dashes. Unknown keys are errors. Plans and trainers copy the job: it may be destroyed once they are created. */
 typedef struct sl_job sl_job;
 SL_API sl_status sl_job_create(sl_job **job);
 SL_API void sl_job_destroy(sl_job *job);
 SL_API sl_status sl_job_set(sl_job *job, const char *key, const char *value);
+/* The value in force as text, valid until the next sl_job_set; NULL: there is none, not even a default. */
+SL_API sl_status sl_job_get(const sl_job *job, const char *key, const char **value);
+/* NULL: no progress is reported. */
+SL_API sl_status sl_job_set_progress(sl_job *job, sl_progress_fn fn, void *user);
 
-/* A plan: every byte and every copy of a step, decided before the first one. Works without the accelerator. */
+typedef enum sl_option_type {
+    SL_OPTION_STRING,
+    SL_OPTION_INTEGER,
+    SL_OPTION_NUMBER,
+    SL_OPTION_BYTES,  /* "64MiB" */
+    SL_OPTION_BUDGET, /* bytes, or a percentage of what the job takes without budgets */
+    SL_OPTION_FLAG,   /* "true", "false" */
+    SL_OPTION_CHOICE
+} sl_option_type;
+
+typedef struct sl_option_info {
+    size_t struct_size;
+    const char *name; /* the key */
+    sl_option_type type;
+    const char *values;        /* "N", "BYTES"; of a choice "f32|bf16|bf16-master" */
+    const char *default_value; /* NULL: none, or it follows from other options, as the help says */
+    const char *group, *help;
+} sl_option_info;
+
+/* The options of a job, in the order of --help: index 0 to count - 1. */
+SL_API int64_t sl_option_count(void);
+SL_API sl_status sl_option_get(int64_t index, sl_option_info *info);
+
+/* ---- plan ------------------------------------------------------------------------------------------------------- */
+
+/* Every byte and every copy of a step, decided before the first one. Works without the accelerator. That a job does not fit is
+ * an answer, not a failure. */
 typedef struct sl_prediction sl_prediction;
 SL_API sl_status sl_prediction_create(const sl_job *job, sl_prediction **prediction);
 SL_API void sl_prediction_destroy(sl_prediction *prediction);
 /* The object that `sluice plan --json` prints. */
 SL_API const char *sl_prediction_json(const sl_prediction *prediction);
 
+typedef struct sl_prediction_figures {
+    size_t struct_size;
+    int feasible;                                      /* 0: the peaks, times and `limit` below are zero */
+    const char *why_not;                               /* one sentence when not feasible, else NULL */
+    size_t device_budget_bytes, host_budget_bytes;     /* SIZE_MAX: not limited */
+    size_t device_peak_bytes, host_peak_bytes;         /* what the run will take */
+    size_t device_min_bytes, host_min_bytes;           /* smallest budget with the other as given; 0: none would do */
+    size_t device_both_bytes, host_both_bytes;         /* where neither would: budgets that do together; else 0 */
+    double step_s, tokens_per_s, mfu;                  /* predicted */
+    double lower_bound_s;                              /* no plan within these budgets has a shorter step */
+    const char *limit;                                 /* what holds the step back most */
+    double device_to_host_bytes, host_to_device_bytes; /* copied in a step */
+    double recomputed;                                 /* arithmetic done twice, as a share of the step's */
+    double plan_s;                                     /* planning took this long */
+    const char *costs;                                 /* "roofline h200", "measured cpu avx512" */
+    const char *device, *precision;
+    int64_t parameters, seqlen, tokens_per_step, chunks, rounds;
+} sl_prediction_figures;
+
+SL_API sl_status sl_prediction_get(const sl_prediction *prediction, sl_prediction_figures *figures);
+
+/* ---- trainer ---------------------------------------------------------------------------------------------------- */
+
 typedef struct sl_step_result {
+    size_t struct_size;
     int64_t step;     /* 1-based; steps before a resume count */
     double loss;      /* mean over the step's target tokens */
     double grad_norm; /* global norm before clipping; 0 when not computed */
@@ -117,8 +212,35 @@ SL_API sl_status sl_trainer_create(const sl_job *job, sl_trainer **trainer);
 SL_API void sl_trainer_destroy(sl_trainer *trainer);
 SL_API sl_status sl_trainer_step(sl_trainer *trainer, sl_step_result *result);
 SL_API sl_status sl_trainer_checkpoint(sl_trainer *trainer);
+/* Mean loss over the validation data (val-steps batches, always the same, no sequence twice). SL_E_USAGE: the job has none. */
+SL_API sl_status sl_trainer_validate(sl_trainer *trainer, double *loss);
+/* Any thread, and async-signal-safe. The step under way finishes and writes a checkpoint (where there is a run folder); its
+ * result has `done` set. A further sl_trainer_step returns SL_E_INTERRUPTED. */
+SL_API void sl_trainer_request_stop(sl_trainer *trainer);
 /* The object that `sluice train --json` prints, for the steps run so far. */
 SL_API sl_status sl_trainer_report(sl_trainer *trainer, const char **json);
+
+typedef struct sl_trainer_figures {
+    size_t struct_size;
+    int64_t first_step, step, steps; /* the run began after `first_step`, stands after `step` of `steps` */
+    int64_t skipped;                 /* steps that were not finite */
+    double loss;                     /* of the last step; NaN before the first */
+    double val_loss;                 /* NaN before the first validation */
+    int64_t val_step;                /* after which that was; -1: none yet */
+    int64_t checkpoint_step;         /* of the newest durable checkpoint; -1: none */
+    const char *checkpoint;          /* its folder or NULL */
+    int interrupted;                 /* sl_trainer_request_stop ended the run */
+    int64_t parameters, tokens_per_step;
+    double epoch;                                   /* passes over the data so far */
+    double step_s, tokens_per_s, mfu, seconds_left; /* at the median pace */
+    double predicted_step_s, predicted_tokens_per_s;
+    size_t device_budget_bytes, host_budget_bytes; /* SIZE_MAX: not limited */
+    size_t device_peak_bytes, host_peak_bytes;     /* measured so far */
+    const char *weights;                           /* where they came from */
+    const char *device, *precision, *costs, *limit;
+} sl_trainer_figures;
+
+SL_API sl_status sl_trainer_get(const sl_trainer *trainer, sl_trainer_figures *figures);
 
 #ifdef __cplusplus
 }

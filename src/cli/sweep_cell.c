@@ -95,7 +95,7 @@ static sl_status train_cell(const sl_job *job, sl_sweep_result *r)
 {
     sl_trainer *trainer;
     sl_trainer_view view;
-    sl_step_result step = {0};
+    sl_step_result step = SL_SIZED(sl_step_result);
     sl_status status = sl_trainer_create(job, &trainer);
     if (status == SL_E_DOES_NOT_FIT) { /* again, for the budgets that would do */
         SL_TRY(plan_cell(job, r));

@@ -189,7 +189,7 @@ static sl_status run(sl_trainer *trainer, bool quiet)
         return SL_OK;
     }
     run_state state = {.quiet = quiet, .began = sl_clock_s()};
-    sl_step_result result = {0};
+    sl_step_result result = SL_SIZED(sl_step_result);
     while (!result.done) {
         sl_status status = sl_trainer_step(trainer, &result);
         sl_trainer_look(trainer, &view);

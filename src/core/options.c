@@ -407,6 +407,15 @@ GETTER(sl_budget, sl_options_budget, SL_OPT_BUDGET, sl_parse_budget)
 GETTER(bool, sl_options_flag, SL_OPT_FLAG, sl_parse_bool)
 #undef GETTER
 
+sl_status sl_options_get(const sl_options *options, const char *name, const char **value)
+{
+    int64_t i = find_exact(options, name);
+    if (i < 0)
+        return unknown(options, "", name);
+    *value = value_of(options, i);
+    return SL_OK;
+}
+
 bool sl_options_is_set(const sl_options *options, const char *name)
 {
     return options->settings[find(options, name, -1)].by != BY_DEFAULT;

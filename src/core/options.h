@@ -50,6 +50,8 @@ sl_status sl_options_parse_operands(sl_options *options, int argc, char **argv, 
 sl_status sl_options_parse_file(sl_options *options, const char *path);
 sl_status sl_options_parse_env(sl_options *options);
 
+/* As text; NULL when unset without default. Unknown names are errors here, in the typed getters below they are bugs. */
+sl_status sl_options_get(const sl_options *options, const char *name, const char **value);
 bool sl_options_is_set(const sl_options *options, const char *name);        /* by anyone but the default */
 const char *sl_options_string(const sl_options *options, const char *name); /* NULL when unset without default */
 int64_t sl_options_i64(const sl_options *options, const char *name);

@@ -32,6 +32,11 @@ const char *sl_error_message(void)
     return message;
 }
 
+sl_status sl_error_set(sl_status status, const char *text)
+{
+    return sl_fail(status, "%s", text ? text : "");
+}
+
 /* Formatted aside first: an argument may be the current message itself. */
 sl_status sl_fail(sl_status status, const char *format, ...)
 {

@@ -234,6 +234,8 @@ void sl_job_destroy(sl_job *job)
 
 sl_status sl_job_set(sl_job *job, const char *key, const char *value)
 {
+    if (!key || !value)
+        return sl_fail(SL_E_USAGE, "an option's %s is NULL", key ? "value" : "key");
     SL_TRY(sl_options_set(job->options, key, value));
     return strcmp(key, "config") == 0 ? sl_options_parse_file(job->options, value) : SL_OK;
 }
@@ -244,11 +246,6 @@ sl_status sl_job_parse(sl_job *job, int argc, char **argv)
     SL_TRY(sl_options_parse_args(job->options, argc, argv));
     const char *config = sl_options_string(job->options, "config");
     return config ? sl_options_parse_file(job->options, config) : SL_OK;
-}
-
-const char *sl_job_get(const sl_job *job, const char *key)
-{
-    return sl_options_string(job->options, key);
 }
 
 /* ---- resolving ---- */
@@ -462,7 +459,7 @@ static void resolve_budget(const sl_options *o, const char *name, sl_tier tier, 
 sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
 {
     const sl_options *o = job->options;
-    sl_setup setup = {.steps = sl_options_i64(o, "steps")};
+    sl_setup setup = {.steps = sl_options_i64(o, "steps"), .hooks = job->hooks};
     SL_TRY(check_ranges(o));
     SL_TRY(check_validation(o));
     if (!sl_options_string(o, "model"))

@@ -14,15 +14,22 @@
 /* The table behind --help, the config file, SLUICE_* variables and sl_job_set. */
 const sl_option *sl_job_table(int64_t *count);
 
+/* What a program that embeds Sluice gives beside options. Copied with the job. */
+typedef struct sl_hooks {
+    sl_progress_fn progress; /* NULL: nobody listens */
+    void *progress_user;
+} sl_hooks;
+
+void sl_hooks_progress(const sl_hooks *hooks, sl_stage stage, double fraction);
+
 struct sl_job {
     sl_options *options;
+    sl_hooks hooks;
 };
 
 /* For the command line: environment, then --config FILE, then the arguments, each overriding the one before.
  * argv holds the arguments after the command's name. */
 sl_status sl_job_parse(sl_job *job, int argc, char **argv);
-/* The value in force of an option, as text; NULL when it has none. */
-const char *sl_job_get(const sl_job *job, const char *key);
 
 typedef enum sl_on_nan { SL_ON_NAN_STOP, SL_ON_NAN_SKIP } sl_on_nan;
 
@@ -58,7 +65,8 @@ typedef struct sl_setup {
     const char *hardware;    /* profile to plan for; NULL: the device's own */
     bool measured;           /* costs: measured here, or from the roofline of the profile */
     size_t data_bytes;       /* of the heap, for the names of the data's files; 0: they are not known */
-    bool runs;               /* the plan will run on `device`, so workspaces are what its kernels need */
+    sl_hooks hooks;
+    bool runs; /* the plan will run on `device`, so workspaces are what its kernels need */
 } sl_setup;
 
 sl_status sl_setup_resolve(const sl_job *job, sl_setup *setup);

@@ -165,9 +165,11 @@ static sl_status measure_costs(sl_cost_source *c, const sl_program *program, sl_
         config.quiet = keep_quiet, config.context = &ahead;
         touch_ahead(&ahead);
     }
+    sl_hooks_progress(&setup->hooks, SL_STAGE_MEASURE, 0);
     sl_status status = sl_costs_measure(program, &config, costs);
     end_planning(&ahead);
     SL_TRY(status);
+    sl_hooks_progress(&setup->hooks, SL_STAGE_MEASURE, 1);
     status = sl_cost_memo_add(&c->prepared->memo, program, *costs);
     if (status != SL_OK) {
         sl_costs_destroy(*costs);

@@ -128,6 +128,7 @@ static void ask_for_more(sl_prediction *f, sl_tier tier)
             setup.budget[i] = f->prepared.budget[i], setup.share[i] = 0;
     setup.budget[tier] += GIB;
     setup.val_every = 0;
+    setup.hooks.progress = NULL;
     more.memo = f->prepared.memo; /* lent */
     if (sl_prepare(&setup, &more) == SL_OK)
         f->gib_more[tier] = more.plan->predicted.tokens_per_s / f->prepared.plan->predicted.tokens_per_s;
@@ -158,7 +159,7 @@ sl_status sl_prediction_create(const sl_job *job, sl_prediction **out)
     sl_status status;
     SL_TRY(sl_alloc(&f, 1, sizeof *f));
     SL_TRY_GOTO(sl_options_copy(job->options, &f->options), fail);
-    SL_TRY_GOTO(sl_setup_resolve(&(sl_job){f->options}, &f->setup), fail);
+    SL_TRY_GOTO(sl_setup_resolve(&(sl_job){f->options, job->hooks}, &f->setup), fail);
     SL_TRY_GOTO(prediction(f), fail);
     *out = f;
     return SL_OK;

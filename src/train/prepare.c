@@ -356,12 +356,15 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
     sl_setup job = *setup; /* with budgets that it may not have been given */
     *prepared = (sl_prepared){.memo = memo};
     sl_job_remember(&job);
+    sl_hooks_progress(&job.hooks, SL_STAGE_PLAN, 0);
     sl_status status = plan_job(&job, prepared);
     if (status == SL_E_DOES_NOT_FIT)
         status = does_not_fit(&job, prepared);
     if (status == SL_OK && job.val_every)
         status = plan_validation(&job, prepared);
     prepared->plan_s = sl_clock_s() - start - prepared->measure_s;
+    if (status == SL_OK)
+        sl_hooks_progress(&job.hooks, SL_STAGE_PLAN, 1);
     return status;
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/sized.h"
 #include "train/run.h"
 
 /* ---- data in, losses out ---- */
@@ -192,7 +193,8 @@ static bool due(int64_t every, int64_t step, bool last)
 
 sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
 {
-    sl_step_result result = {0};
+    sl_step_result result = SL_SIZED(sl_step_result);
+    SL_TRY(sl_sized_check(out, "sl_step_result"));
     if (t->failed)
         return sl_fail(t->failed, "the run has failed at step %" PRId64 " and cannot go on; resume its last checkpoint",
                        t->progress.step + 1);
@@ -225,8 +227,7 @@ sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
     t->interrupted = stop && !last;
     if (result.done)
         SL_TRY(sl_run_event_end(t, t->interrupted ? "interrupted" : "done"));
-    *out = result;
-    return SL_OK;
+    return sl_sized_put(out, &result, sizeof result, "sl_step_result");
 }
 
 sl_status sl_trainer_validate(sl_trainer *t, double *out)
@@ -241,11 +242,13 @@ sl_status sl_trainer_validate(sl_trainer *t, double *out)
     int64_t counted = SL_MIN(sequences, batches * each) * t->setup.program.chunking.seqlen;
     for (int64_t b = 0; b < batches; b++) {
         double loss;
+        sl_hooks_progress(&t->job.hooks, SL_STAGE_VALIDATION, (double) b / (double) batches);
         SL_TRY(sl_run_fill(t, side, SL_SPLIT_VALIDATION, b * each));
         SL_TRY(run_engine(t, side));
         SL_TRY(sl_run_loss(t, side, &loss));
         sum += loss;
     }
+    sl_hooks_progress(&t->job.hooks, SL_STAGE_VALIDATION, 1);
     *out = t->val_loss = sum / (double) counted;
     t->val_step = t->progress.step;
     return sl_run_event_validation(t, sl_clock_s() - start);

@@ -42,7 +42,7 @@ sl_store_access sl_store_engine(sl_engine *engine)
 
 sl_status sl_store_open(sl_store *store, const sl_program *program, sl_store_access access)
 {
-    *store = (sl_store){program, access, NULL};
+    *store = (sl_store){.program = program, .access = access};
     return sl_alloc_aligned(&store->buffer, SL_PARAM_BUFFER_BYTES, 1, 4096);
 }
 
@@ -50,6 +50,12 @@ void sl_store_close(sl_store *store)
 {
     sl_free(store->buffer);
     store->buffer = NULL;
+}
+
+static void tell_progress(const sl_store *store, int32_t params)
+{
+    if (store->progress)
+        store->progress(store->progress_context, (double) params / store->program->n_params);
 }
 
 static int32_t object_of(const sl_store *store, sl_part part, int32_t group)
@@ -232,6 +238,7 @@ sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
         const sl_param *param = &store->program->params[all.param];
         all.draw = (draw){.param = param, .seed = seed, .name = sl_hash64(param->name, strlen(param->name), 0)};
         sl_pool_run(pool, draw_piece, &all, SL_DIV_UP(sl_type_count(&param->type), all.piece));
+        tell_progress(store, all.param);
     }
     return all.status == SL_OK ? SL_OK : sl_fail(all.status, "%s", all.message);
 }
@@ -247,6 +254,7 @@ sl_status sl_store_init_from(sl_store *store, sl_tensors *tensors)
     SL_TRY(sl_store_zero(store));
     for (int32_t p = 0; p < program->n_params; p++) {
         sl_store_part weight = {store, p, SL_PART_WEIGHT}, master = {store, p, SL_PART_MASTER};
+        tell_progress(store, p);
         SL_TRY(sl_param_load(tensors, &program->params[p], sl_store_dtype(store, SL_PART_WEIGHT), store->buffer,
                              SL_PARAM_BUFFER_BYTES, sl_store_write_part, &weight));
         if (sl_store_has(store, SL_PART_MASTER))

@@ -27,7 +27,9 @@ sl_store_access sl_store_engine(sl_engine *engine);
 typedef struct sl_store {
     const sl_program *program;
     sl_store_access access;
-    void *buffer; /* SL_PARAM_BUFFER_BYTES */
+    void *buffer;                                     /* SL_PARAM_BUFFER_BYTES */
+    void (*progress)(void *context, double fraction); /* of weights being taken or drawn; NULL: nobody listens */
+    void *progress_context;
 } sl_store;
 
 sl_status sl_store_open(sl_store *store, const sl_program *program, sl_store_access access);

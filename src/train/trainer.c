@@ -188,10 +188,16 @@ static sl_status allocate(sl_trainer *t)
     return sl_alloc(&t->sorted, SL_TIMES_KEPT, sizeof *t->sorted);
 }
 
+static void weights_progress(void *trainer, double fraction)
+{
+    sl_hooks_progress(&((sl_trainer *) trainer)->job.hooks, SL_STAGE_WEIGHTS, fraction);
+}
+
 static sl_status begin_or_resume(sl_trainer *t)
 {
     sl_checkpoint found = {.progress = {.step = -1}};
     SL_TRY(sl_store_open(&t->store, t->prepared.program, sl_store_engine(t->train.engine)));
+    t->store.progress = weights_progress, t->store.progress_context = t;
     t->identity = (sl_identity){.setup = &t->setup,
                                 .data = sl_loader_fingerprint(t->loader),
                                 .sample = sl_loader_sample(t->loader),
@@ -215,7 +221,7 @@ static sl_status begin(const sl_job *job, sl_trainer *t)
 {
     t->val_step = t->checkpoint_step = -1;
     SL_TRY(sl_options_copy(job->options, &t->options));
-    t->job.options = t->options;
+    t->job = (sl_job){t->options, job->hooks};
     SL_TRY(sl_setup_resolve(&t->job, &t->setup));
     t->setup.runs = true;
     SL_TRY(check_device(&t->setup));
@@ -243,11 +249,15 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     SL_TRY_GOTO(sl_prepare(&t->setup, &t->prepared), fail);
     SL_TRY_GOTO(open_folder(t), fail);
     double start = sl_clock_s();
+    sl_hooks_progress(&t->job.hooks, SL_STAGE_MEMORY, 0);
     SL_TRY_GOTO(open_device(t), fail);
     SL_TRY_GOTO(allocate(t), fail);
+    sl_hooks_progress(&t->job.hooks, SL_STAGE_MEMORY, 1);
     measure_base(t);
     t->memory_s = sl_clock_s() - start;
+    sl_hooks_progress(&t->job.hooks, SL_STAGE_WEIGHTS, 0);
     SL_TRY_GOTO(begin_or_resume(t), fail);
+    sl_hooks_progress(&t->job.hooks, SL_STAGE_WEIGHTS, 1);
     t->weights_s = sl_clock_s() - start - t->memory_s;
     if (t->progress.step < t->setup.steps) /* a run that is done keeps the log of its last session */
         SL_TRY_GOTO(sl_run_event_start(t), fail);
@@ -293,7 +303,9 @@ sl_status sl_trainer_checkpoint(sl_trainer *t)
     if (t->checkpoint_step == t->progress.step)
         return SL_OK;
     double start = sl_clock_s();
+    sl_hooks_progress(&t->job.hooks, SL_STAGE_CHECKPOINT, 0);
     SL_TRY(sl_checkpoint_write(&t->store, &t->identity, t->options, &t->progress, t->checkpoint));
+    sl_hooks_progress(&t->job.hooks, SL_STAGE_CHECKPOINT, 1);
     t->checkpoint_step = t->progress.step;
     return sl_run_event_checkpoint(t, sl_clock_s() - start);
 }

@@ -1,6 +1,5 @@
 /*
- * The training run, for the command line: beside the public sl_trainer_create/step/checkpoint/report, the figures a progress
- * line wants and the way a signal handler asks for an orderly end.
+ * The training run, for the command line: beside the public functions, the figures that a progress line and a page of results show.
  *
  * A run's folder (--out):
  *     events.jsonl                     run, plan, step, validation, checkpoint, end
@@ -48,12 +47,5 @@ sl_status sl_trainer_check(const sl_job *job);
 
 /* Points into the trainer; valid until its next call. No allocation. */
 void sl_trainer_look(const sl_trainer *trainer, sl_trainer_view *view);
-
-/* Async-signal-safe. The step under way is finished and checkpointed (when there is a run folder); its result has `done` set.
- * A further sl_trainer_step returns SL_E_INTERRUPTED. */
-void sl_trainer_request_stop(sl_trainer *trainer);
-
-/* Mean loss over the validation data (val-steps batches, always the same ones, no sequence twice). SL_E_USAGE when the job has none. */
-sl_status sl_trainer_validate(sl_trainer *trainer, double *loss);
 
 #endif

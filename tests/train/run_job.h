@@ -96,7 +96,7 @@ static inline void run_job(const char *options, int64_t limit, outcome *out)
 {
     sl_job *job = make_job(options);
     sl_trainer *trainer;
-    sl_step_result result = {0};
+    sl_step_result result = SL_SIZED(sl_step_result);
     memset(out, 0, sizeof *out);
     CHECK_OK(sl_trainer_create(job, &trainer));
     sl_job_destroy(job);

@@ -178,7 +178,7 @@ static counts follow(const curve *c)
     sl_model model;
     sl_tensors *tensors;
     sl_trainer *trainer = NULL;
-    sl_step_result got = {0};
+    sl_step_result got = SL_SIZED(sl_step_result);
     reference_trainer reference;
     counts counted = {0};
     double off[2] = {0};
@@ -361,7 +361,7 @@ static void follow_pytorch(const char *part)
     class.write = write_golden;
     t->device->class = &class;
     for (int step = 0; step < GOLDEN_STEPS; step++) {
-        sl_step_result result;
+        sl_step_result result = SL_SIZED(sl_step_result);
         CHECK_OK(sl_trainer_step(t, &result));
         worst = SL_MAX(worst, fabs(result.loss - (double) loss[step]));
         worst_norm = SL_MAX(worst_norm, fabs(result.grad_norm / (double) norm[step] - 1));

@@ -51,7 +51,7 @@ static sl_trainer *begin(const char *options)
 
 static void check_stays_failed(sl_trainer *t, const char *folder)
 {
-    sl_step_result result;
+    sl_step_result result = SL_SIZED(sl_step_result);
     char path[600];
     char *text;
     size_t length;
@@ -73,7 +73,7 @@ TEST(the_last_checkpoint_stands)
     } cases[] = {{1, 0}, {40, 0}, {-1, 0}, {0, 1}}; /* -1: the last launch, when most parameters are updated */
     for (int64_t i = 0; i < SL_COUNT(cases); i++) {
         char folder[512], options[1024];
-        sl_step_result result;
+        sl_step_result result = SL_SIZED(sl_step_result);
         snprintf(folder, sizeof folder, "%s%" PRId64, test_path("failed"), i);
         snprintf(options, sizeof options, "out '%s' checkpoint-every 1", folder);
         sl_trainer *t = begin(options);
@@ -110,7 +110,7 @@ enum { LOOK_FOR_GPU = -1, NO_GPU = 10 };
 static void fail_on_gpu(const char *folder, bool sync)
 {
     char options[1024], tensor[160];
-    sl_step_result result;
+    sl_step_result result = SL_SIZED(sl_step_result);
     setenv("SLUICE_CUDA_SYNC", sync ? "1" : "0", 1);
     snprintf(options, sizeof options, "device cuda precision bf16 out '%s' checkpoint-every 1", folder);
     sl_trainer *t = begin(options);

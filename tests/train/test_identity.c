@@ -27,7 +27,7 @@ static sl_status run_part(const char *options, int64_t steps, char hash[32])
 {
     sl_job *job = make_job(options);
     sl_trainer *trainer;
-    sl_step_result result = {0};
+    sl_step_result result = SL_SIZED(sl_step_result);
     outcome out;
     hash[0] = heard[0] = 0;
     sl_log_set(hear, NULL, SL_LOG_INFO);

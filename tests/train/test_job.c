@@ -206,7 +206,9 @@ TEST(command_line_over_file)
     CHECK_I64(s.steps, 9);
     CHECK_NEAR(s.schedule.peak, 0.5, 0);
     CHECK_STR(s.model.name, "byte-nano");
-    CHECK_STR(sl_job_get(job, "config"), config);
+    const char *value;
+    CHECK_OK(sl_job_get(job, "config", &value));
+    CHECK_STR(value, config);
     sl_job_destroy(job);
 }
 

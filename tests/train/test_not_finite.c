@@ -30,7 +30,7 @@ static void check_named(const char *options, const char *name, int64_t element, 
     char part[200];
     sl_job *job = make_job(options);
     sl_trainer *t;
-    sl_step_result result;
+    sl_step_result result = SL_SIZED(sl_step_result);
     CHECK_OK(sl_trainer_create(job, &t));
     sl_job_destroy(job);
     put_weight(t, name, element, value);
@@ -71,7 +71,7 @@ TEST(tasks)
         char text[200];
         sl_prediction_view view;
         sl_trainer *t;
-        sl_step_result result;
+        sl_step_result result = SL_SIZED(sl_step_result);
         prediction_job("", &view);
         snprintf(text, sizeof text, i == 1 ? "%s %zu" : "%s", options[i], view.min_bytes[SL_TIER_DEVICE]);
         sl_job *job = make_job(text);

@@ -33,7 +33,7 @@ TEST(kept_and_stopped)
 {
     outcome run;
     sl_trainer *t;
-    sl_step_result result;
+    sl_step_result result = SL_SIZED(sl_step_result);
     sl_trainer_view view;
     static event_log log;
     for (int keep = 1; keep <= 3; keep++) {
@@ -83,7 +83,7 @@ static void check_stop_within(int at, bool interrupted)
     static sl_device_class stopping;
     static event_log log;
     sl_trainer *t;
-    sl_step_result result;
+    sl_step_result result = SL_SIZED(sl_step_result);
     sl_trainer_view view;
     snprintf(out, sizeof out, "%s%d", test_path("within"), at);
     snprintf(options, sizeof options, "steps 3 out '%s' val-every 1", out);
@@ -128,7 +128,7 @@ TEST(calls_without_their_options)
 {
     static event_log log;
     sl_trainer *t;
-    sl_step_result result;
+    sl_step_result result = SL_SIZED(sl_step_result);
     double loss;
     sl_trainer_destroy(NULL);
     sl_prediction_destroy(NULL);

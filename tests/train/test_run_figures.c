@@ -369,6 +369,7 @@ static void run_steps(sl_trainer *t, sl_step_result *results, int first, int las
     double seconds[STEPS], loss[STEPS];
     for (int step = first + 1; step <= last; step++) {
         sl_step_result *r = &results[step - 1];
+        *r = (sl_step_result) SL_SIZED(sl_step_result);
         double start = sl_clock_s();
         CHECK_OK(sl_trainer_step(t, r));
         double wall = sl_clock_s() - start;

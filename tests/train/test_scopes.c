@@ -107,7 +107,7 @@ static sl_trainer *begin_tight(void)
 TEST(scopes_are_well_nested)
 {
     sl_trainer *t = begin_tight();
-    sl_step_result result;
+    sl_step_result result = SL_SIZED(sl_step_result);
     for (int step = 0; step < 2; step++) {
         CHECK_OK(sl_trainer_step(t, &result));
         CHECK_I64(seen.depth, 0);
@@ -140,7 +140,7 @@ TEST(scopes_are_well_nested)
 TEST(nobody_looks)
 {
     sl_trainer *t = begin("", false);
-    sl_step_result result;
+    sl_step_result result = SL_SIZED(sl_step_result);
     CHECK_OK(sl_trainer_step(t, &result));
     CHECK_I64(seen.count[SL_SCOPE_STEP], 1);
     for (int level = SL_SCOPE_ROUND; level <= SL_SCOPE_OP; level++)
@@ -152,7 +152,7 @@ TEST(a_failure_closes_all_scopes)
 {
     for (int64_t at = 1; at < 60; at += 19) {
         sl_trainer *t = begin_tight();
-        sl_step_result result;
+        sl_step_result result = SL_SIZED(sl_step_result);
         seen.fail_at = at;
         CHECK_FAILS(sl_trainer_step(t, &result), SL_E_DEVICE);
         CHECK_I64(seen.depth, 0);

@@ -189,7 +189,7 @@ TEST(steps_allocate_nothing)
 {
     char options[512];
     sl_trainer *trainer;
-    sl_step_result result;
+    sl_step_result result = SL_SIZED(sl_step_result);
     snprintf(options, sizeof options, "steps 8 out '%s'", test_path("quiet"));
     sl_job *job = make_job(options);
     CHECK_OK(sl_trainer_create(job, &trainer));
@@ -256,7 +256,7 @@ static void fail_at_second_step(const char *options, const char *why)
 {
     sl_job *job = make_job(options);
     sl_trainer *trainer;
-    sl_step_result result = {0};
+    sl_step_result result = SL_SIZED(sl_step_result);
     sl_status status = SL_OK;
     CHECK_OK(sl_trainer_create(job, &trainer));
     while (status == SL_OK && !result.done)
@@ -286,7 +286,7 @@ TEST(stop_request)
 {
     char options[600];
     sl_trainer *trainer;
-    sl_step_result result;
+    sl_step_result result = SL_SIZED(sl_step_result);
     outcome whole, rest;
     snprintf(options, sizeof options, "out '%s'", test_path("stop"));
     sl_job *job = make_job(options);
