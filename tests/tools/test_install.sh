@@ -6,6 +6,7 @@ if grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt"; then
     echo "skipped: a sanitized library is not for installing"
     exit 77
 fi
+command -v pkg-config >/dev/null || { echo "skipped: pkg-config is not here"; exit 77; }
 sh "$SLUICE_SOURCE/tools/check-symbols" "$SLUICE_BUILD"
 
 dir=$(mktemp -d)
