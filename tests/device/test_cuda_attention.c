@@ -163,21 +163,27 @@ typedef struct tiles_case {
     int head_dim, heads, kv_heads, sequences, rows, before, causal, wide, accumulate, beside, documents;
 } tiles_case;
 
-static sl_op_case tiles_of(const tiles_case *c)
+/* The case points to `attrs`. */
+static sl_op_case tiles_of(const tiles_case *c, struct sl_attention_attrs *attrs)
 {
     const int64_t n = (int64_t) c->sequences * c->rows, width = (int64_t) c->heads * c->head_dim,
                   kv_width = 2 * (int64_t) c->kv_heads * c->head_dim, q_width = width + (c->beside ? kv_width : 0);
-    sl_op_case tiles = {
-        .name = "tiles",
-        .in = {SL_T2(SL_BF16, n, width), SL_T2(SL_BF16, n, q_width), SL_T2(SL_BF16, n + c->before, kv_width),
-               SL_T2(SL_BF16, n, width), SL_T2(SL_F32, c->heads, n),
-               SL_T1(SL_I32, c->documents ? c->documents + 3 : c->sequences + 1)},
-        .segments = c->documents ? c->documents : c->sequences,
-        .accumulate = c->accumulate ? 2 : 0,
-        .wide_out = c->wide,
-        .attrs = SL_ATTRS(attention, .heads = c->heads, .kv_heads = c->kv_heads, .head_dim = c->head_dim,
-                          .causal = c->causal, .q_offset = c->before, .uniform = c->documents ? 0 : c->rows + c->before,
-                          .scale = 1 / sqrtf((float) c->head_dim))};
+    *attrs = (struct sl_attention_attrs){.heads = c->heads,
+                                         .kv_heads = c->kv_heads,
+                                         .head_dim = c->head_dim,
+                                         .causal = c->causal,
+                                         .q_offset = c->before,
+                                         .uniform = c->documents ? 0 : c->rows + c->before,
+                                         .scale = 1 / sqrtf((float) c->head_dim)};
+    sl_op_case tiles = {.name = "tiles",
+                        .in = {SL_T2(SL_BF16, n, width), SL_T2(SL_BF16, n, q_width),
+                               SL_T2(SL_BF16, n + c->before, kv_width), SL_T2(SL_BF16, n, width),
+                               SL_T2(SL_F32, c->heads, n),
+                               SL_T1(SL_I32, c->documents ? c->documents + 3 : c->sequences + 1)},
+                        .segments = c->documents ? c->documents : c->sequences,
+                        .accumulate = c->accumulate ? 2 : 0,
+                        .wide_out = c->wide,
+                        .attrs = attrs};
     if (c->beside)
         tiles.in[2] = (sl_type){.dtype = SL_BF16};
     return tiles;
@@ -195,7 +201,8 @@ static void check_tiles(const tiles_case *c)
 {
     const double tolerance = sl_op(SL_OP_ATTENTION_BWD)->tolerance[1],
                  forward_tolerance = sl_op(SL_OP_ATTENTION)->tolerance[1];
-    const sl_op_case op_case = tiles_of(c);
+    struct sl_attention_attrs attrs;
+    const sl_op_case op_case = tiles_of(c, &attrs);
     test_launch want = {0}, got = {0};
     test_prepare(&want, SL_OP_ATTENTION_BWD, &op_case, 7);
     test_prepare(&got, SL_OP_ATTENTION_BWD, &op_case, 7);
@@ -255,7 +262,8 @@ TEST(behind_the_last_document)
     static const int32_t bounds[] = {0, 100, 256, 256};
     for (int i = 0; i < (int) SL_COUNT(head_dims); i++) {
         const tiles_case c = {head_dims[i], 2, 1, 1, 600, 0, 1, 0, 0, 0, 1};
-        const sl_op_case op_case = tiles_of(&c);
+        struct sl_attention_attrs attrs;
+        const sl_op_case op_case = tiles_of(&c, &attrs);
         test_launch want = {0}, got = {0}, *both[] = {&want, &got};
         for (int k = 0; k < 2; k++) {
             test_prepare(both[k], SL_OP_ATTENTION_BWD, &op_case, 9);
