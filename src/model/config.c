@@ -196,10 +196,11 @@ static sl_status check_key(const char *file, const sl_json *member)
                    file, member->line, member->key);
 }
 
-sl_status sl_config_check_keys(const char *file, const sl_json *object, const char *const *known)
+sl_status sl_config_check_keys(const char *file, const sl_json *object, const char *const *known,
+                               const char *const *own)
 {
     for (const sl_json *member = object->child; member; member = member->next)
-        if (!listed(known, member->key))
+        if (!listed(known, member->key) && !(own && listed(own, member->key)))
             SL_TRY(check_key(file, member));
     return SL_OK;
 }
@@ -302,6 +303,14 @@ void sl_config_put(sl_json_writer *w, const char *key, float value)
             break;
     }
     sl_json_put_f64(w, key, strtod(text, NULL));
+}
+
+void sl_config_put_family(sl_json_writer *w, const sl_model *model, const char *architecture)
+{
+    sl_json_begin_array(w, "architectures");
+    sl_json_put_string(w, NULL, architecture);
+    sl_json_end_array(w);
+    sl_json_put_string(w, "model_type", model->family->name);
 }
 
 /* ---- files ---- */

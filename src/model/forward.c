@@ -11,15 +11,35 @@
 
 enum { NAME_BYTES = 160 };
 
-static void scoped(const sl_forward *f, const char *name, char out[NAME_BYTES])
+static void join(const char *scope, const char *name, char out[NAME_BYTES])
 {
-    snprintf(out, NAME_BYTES, "%s%s%s", f->scope, f->scope[0] ? "." : "", name);
+    snprintf(out, NAME_BYTES, "%s%s%s", scope, scope[0] ? "." : "", name);
 }
 
-void sl_forward_block(sl_forward *f, const char *name)
+static void begin_block(sl_forward *f, const char *name)
 {
+    snprintf(f->group, sizeof f->group, "%s", name);
     if (f->status == SL_OK)
         f->status = sl_graph_begin_block(f->graph, name);
+}
+
+void sl_forward_block(sl_forward *f, const char *name, const char *prefix)
+{
+    f->scope[0] = 0;
+    snprintf(f->prefix, sizeof f->prefix, "%s", prefix);
+    begin_block(f, name);
+}
+
+void sl_forward_layer(sl_forward *f, int64_t layer, const char *prefix)
+{
+    snprintf(f->scope, sizeof f->scope, "layers.%lld", (long long) layer);
+    snprintf(f->prefix, sizeof f->prefix, "%s.%lld", prefix, (long long) layer);
+    begin_block(f, f->scope);
+}
+
+void sl_forward_group(sl_forward *f, const char *part)
+{
+    snprintf(f->group, sizeof f->group, "%s.%s", f->scope, part);
 }
 
 sl_value sl_forward_input(sl_forward *f, sl_input_kind kind)
@@ -38,17 +58,24 @@ sl_value sl_forward_parameter(sl_forward *f, const sl_forward_param *param)
         .name = name, .init = param->init, .init_std = param->std, .decay = param->decay, .group = f->group};
     if (f->status != SL_OK)
         return value;
-    scoped(f, param->name, name);
+    join(f->scope, param->name, name);
     full.type = param->columns ? sl_type_2d(f->graph->dtype, param->rows, param->columns)
                                : sl_type_1d(f->graph->dtype, param->rows);
     full.n_parts = param->n_parts;
     for (int i = 0; i < param->n_parts; i++) {
         full.parts[i] = param->parts[i];
-        snprintf(parts[i], NAME_BYTES, "%s%s%s", param->prefix, param->prefix[0] ? "." : "", param->parts[i].name);
+        join(f->prefix, param->parts[i].name, parts[i]);
         full.parts[i].name = parts[i];
     }
     f->status = sl_graph_param(f->graph, &full, &value);
     return value;
+}
+
+sl_value sl_forward_vector(sl_forward *f, const char *name, const char *file_name, int64_t count, sl_init init)
+{
+    return sl_forward_parameter(
+        f, &(const sl_forward_param){
+               .name = name, .rows = count, .init = init, .n_parts = 1, .parts = {{file_name, 0, count, false, 0}}});
 }
 
 sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
@@ -56,7 +83,7 @@ sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_at
 {
     char full[NAME_BYTES];
     sl_value out[SL_MAX_OUT] = {SL_NO_VALUE, SL_NO_VALUE, SL_NO_VALUE, SL_NO_VALUE};
-    scoped(f, name, full);
+    join(f->scope, name, full);
     if (f->status == SL_OK)
         f->status = sl_graph_op(f->graph, op, full, attrs, in, n_in, out);
     if (second)
@@ -72,8 +99,9 @@ sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value
     return sl_forward_op(f, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, weight, bias, residual}, 4, NULL);
 }
 
-sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv)
+sl_value sl_forward_attention(sl_forward *f, sl_value qkv)
 {
+    const sl_model *model = f->model;
     sl_attrs rope = {.raw = {0}}, attention = {.raw = {0}};
     sl_value kv, q;
     sl_rope_set(&rope)->heads = sl_attention_set(&attention)->heads = (int32_t) model->heads;
@@ -103,8 +131,9 @@ sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv
  * Logits exist for `block` tokens at a time: enough that its products keep a large device busy, and no more than 2^28 logits.
  * Of the three products dx [block, d] has the fewest outputs, 2^22 at best: narrow models take more tokens.
  */
-sl_value sl_forward_head(sl_forward *f, const sl_model *model, sl_value x, sl_value weight)
+sl_value sl_forward_head(sl_forward *f, sl_value x, sl_value weight)
 {
+    const sl_model *model = f->model;
     sl_attrs attrs = {.raw = {0}};
     int64_t block = 4096, most = SL_MAX(16, (INT64_C(1) << 28) / model->vocab / 16 * 16);
     while (block > 1024 && block * model->dim > INT64_C(1) << 22)

@@ -18,38 +18,23 @@
 #include "ops/gelu.h"
 #include "ops/norm.h"
 
-typedef struct layer_scope {
-    const sl_model *model;
-    const char *prefix; /* "transformer.h.3" */
-    uint32_t layer;
-} layer_scope;
-
-static sl_value vector(sl_forward *f, const char *name, const char *prefix, const char *file_name, int64_t count,
-                       sl_init init)
-{
-    sl_forward_param param = {.name = name, .rows = count, .init = init, .n_parts = 1, .prefix = prefix};
-    param.parts[0] = (sl_param_part){file_name, 0, count, false, 0};
-    return sl_forward_parameter(f, &param);
-}
-
-static sl_value norm(sl_forward *f, const sl_model *model, const char *name, const char *prefix, const char *file_name,
-                     sl_value x)
+static sl_value norm(sl_forward *f, const char *name, const char *file_name, sl_value x)
 {
     char weight[64], bias[64], file_weight[64], file_bias[64];
     sl_attrs attrs = {.raw = {0}};
-    sl_norm_set(&attrs)->eps = model->norm_eps;
+    sl_norm_set(&attrs)->eps = f->model->norm_eps;
     snprintf(weight, sizeof weight, "%s.weight", name);
     snprintf(bias, sizeof bias, "%s.bias", name);
     snprintf(file_weight, sizeof file_weight, "%s.weight", file_name);
     snprintf(file_bias, sizeof file_bias, "%s.bias", file_name);
-    sl_value w = vector(f, weight, prefix, file_weight, model->dim, SL_INIT_ONES);
-    sl_value b = vector(f, bias, prefix, file_bias, model->dim, SL_INIT_ZEROS);
+    sl_value w = sl_forward_vector(f, weight, file_weight, f->model->dim, SL_INIT_ONES);
+    sl_value b = sl_forward_vector(f, bias, file_bias, f->model->dim, SL_INIT_ZEROS);
     return sl_forward_op(f, SL_OP_LAYERNORM, name, &attrs, (const sl_value[]){x, w, b}, 3, NULL);
 }
 
 /* x W^T + b [+ residual], with W and b declared on the way. */
-static sl_value linear(sl_forward *f, const layer_scope *at, const char *name, const char *file_name, int64_t out,
-                       int64_t in, float std, sl_value x, sl_value residual)
+static sl_value linear(sl_forward *f, const char *name, const char *file_name, int64_t out, int64_t in, float std,
+                       sl_value x, sl_value residual)
 {
     char bias[64], file_weight[64], file_bias[64];
     snprintf(bias, sizeof bias, "%s.bias", name);
@@ -62,110 +47,99 @@ static sl_value linear(sl_forward *f, const layer_scope *at, const char *name, c
                               .std = std,
                               .decay = true,
                               .n_parts = 1,
-                              .prefix = at->prefix};
-    param.parts[0] = (sl_param_part){file_weight, 0, out, true, 0};
+                              .parts = {{file_weight, 0, out, true, 0}}};
     sl_value w = sl_forward_parameter(f, &param);
-    sl_value b = vector(f, bias, at->prefix, file_bias, out, SL_INIT_ZEROS);
+    sl_value b = sl_forward_vector(f, bias, file_bias, out, SL_INIT_ZEROS);
     return sl_forward_linear(f, name, x, w, b, residual);
 }
 
-static sl_value dropout(sl_forward *f, const sl_model *model, const char *name, uint32_t stream, sl_value x)
+static sl_value dropout(sl_forward *f, const char *name, uint32_t stream, sl_value x)
 {
     sl_attrs attrs = {.raw = {0}};
-    sl_dropout_set(&attrs)->probability = model->dropout;
+    sl_dropout_set(&attrs)->probability = f->model->dropout;
     sl_dropout_set(&attrs)->stream = stream;
     return sl_forward_op(f, SL_OP_DROPOUT, name, &attrs, (const sl_value[]){x, sl_forward_input(f, SL_INPUT_STEP)}, 2,
                          NULL);
 }
 
-static bool drops(const sl_forward *f, const sl_model *model)
+static bool drops(const sl_forward *f)
 {
-    return f->graph->training && model->dropout > 0;
+    return f->graph->training && f->model->dropout > 0;
 }
 
 /* linear() onto the residual stream x. */
-static sl_value project(sl_forward *f, const layer_scope *at, const char *name, const char *file_name, int64_t in,
-                        uint32_t stream, sl_value h, sl_value x)
+static sl_value project(sl_forward *f, const char *name, const char *file_name, int64_t in, uint32_t stream, sl_value h,
+                        sl_value x)
 {
-    const sl_model *model = at->model;
+    const sl_model *model = f->model;
     float std = model->init_std / (float) sqrt(2.0 * (double) model->layers);
-    if (!drops(f, model))
-        return linear(f, at, name, file_name, model->dim, in, std, h, x);
-    h = linear(f, at, name, file_name, model->dim, in, std, h, SL_NO_VALUE);
+    if (!drops(f))
+        return linear(f, name, file_name, model->dim, in, std, h, x);
+    h = linear(f, name, file_name, model->dim, in, std, h, SL_NO_VALUE);
     char node[48];
     snprintf(node, sizeof node, "%s_dropout", name);
-    h = dropout(f, model, node, stream, h);
+    h = dropout(f, node, stream, h);
     snprintf(node, sizeof node, "%s_add", name);
     return sl_forward_op(f, SL_OP_ADD, node, NULL, (const sl_value[]){x, h}, 2, NULL);
 }
 
-static sl_value layer(sl_forward *f, const layer_scope *at, sl_value x)
+static sl_value layer(sl_forward *f, uint32_t index, sl_value x)
 {
-    const sl_model *model = at->model;
-    char group[48];
+    const sl_model *model = f->model;
     sl_attrs gelu = {.raw = {0}};
     sl_gelu_set(&gelu)->tanh = model->gelu_tanh;
-    f->group = group;
-    snprintf(group, sizeof group, "%s.attention", f->scope);
-    sl_value h = norm(f, model, "attention_norm", at->prefix, "ln_1", x);
-    h = linear(f, at, "qkv", "attn.c_attn", 3 * model->dim, model->dim, model->init_std, h, SL_NO_VALUE);
-    h = sl_forward_attention(f, model, h);
-    x = project(f, at, "o", "attn.c_proj", model->dim, 2 * at->layer + 1, h, x);
-    snprintf(group, sizeof group, "%s.mlp", f->scope);
-    h = norm(f, model, "mlp_norm", at->prefix, "ln_2", x);
-    h = linear(f, at, "up", "mlp.c_fc", model->ffn, model->dim, model->init_std, h, SL_NO_VALUE);
+    sl_forward_group(f, "attention");
+    sl_value h = norm(f, "attention_norm", "ln_1", x);
+    h = linear(f, "qkv", "attn.c_attn", 3 * model->dim, model->dim, model->init_std, h, SL_NO_VALUE);
+    h = sl_forward_attention(f, h);
+    x = project(f, "o", "attn.c_proj", model->dim, 2 * index + 1, h, x);
+    sl_forward_group(f, "mlp");
+    h = norm(f, "mlp_norm", "ln_2", x);
+    h = linear(f, "up", "mlp.c_fc", model->ffn, model->dim, model->init_std, h, SL_NO_VALUE);
     h = sl_forward_op(f, SL_OP_GELU, "gelu", &gelu, &h, 1, NULL);
-    return project(f, at, "down", "mlp.c_proj", model->ffn, 2 * at->layer + 2, h, x);
+    return project(f, "down", "mlp.c_proj", model->ffn, 2 * index + 2, h, x);
 }
 
-static sl_value table(sl_forward *f, const sl_model *model, const char *name, const char *prefix, const char *file_name,
-                      int64_t rows)
+static sl_value table(sl_forward *f, const char *name, const char *file_name, int64_t rows)
 {
-    sl_forward_param param = {.name = name,
-                              .rows = rows,
-                              .columns = model->dim,
-                              .init = SL_INIT_NORMAL,
-                              .std = model->init_std,
-                              .decay = true,
-                              .n_parts = 1,
-                              .prefix = prefix};
-    param.parts[0] = (sl_param_part){file_name, 0, rows, false, 0};
-    return sl_forward_parameter(f, &param);
+    return sl_forward_parameter(f, &(const sl_forward_param){.name = name,
+                                                             .rows = rows,
+                                                             .columns = f->model->dim,
+                                                             .init = SL_INIT_NORMAL,
+                                                             .std = f->model->init_std,
+                                                             .decay = true,
+                                                             .n_parts = 1,
+                                                             .parts = {{file_name, 0, rows, false, 0}}});
 }
 
-static sl_value embed(sl_forward *f, const sl_model *model, sl_value *tokens_table)
+static sl_value embed(sl_forward *f, sl_value *tokens_table)
 {
-    *tokens_table = table(f, model, "embedding", "transformer", "wte.weight", model->vocab);
-    sl_value positions_table = table(f, model, "positions", "transformer", "wpe.weight", model->max_seqlen);
+    *tokens_table = table(f, "embedding", "wte.weight", f->model->vocab);
+    sl_value positions_table = table(f, "positions", "wpe.weight", f->model->max_seqlen);
     sl_value token = sl_forward_op(f, SL_OP_EMBEDDING, "embedding", NULL,
                                    (const sl_value[]){*tokens_table, sl_forward_input(f, SL_INPUT_TOKENS)}, 2, NULL);
     sl_value position =
         sl_forward_op(f, SL_OP_EMBEDDING, "positions", NULL,
                       (const sl_value[]){positions_table, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2, NULL);
     sl_value x = sl_forward_op(f, SL_OP_ADD, "embedding_add", NULL, (const sl_value[]){token, position}, 2, NULL);
-    return drops(f, model) ? dropout(f, model, "embedding_dropout", 0, x) : x;
+    return drops(f) ? dropout(f, "embedding_dropout", 0, x) : x;
 }
 
 static sl_status build(const sl_model *model, sl_graph *graph, sl_value *loss)
 {
-    char scope[32], prefix[48];
     sl_value head;
-    sl_forward f = {.graph = graph, .scope = "", .group = "embedding"};
-    sl_forward_block(&f, "embedding");
-    sl_value x = embed(&f, model, &head);
+    sl_forward f = {.model = model, .graph = graph};
+    sl_forward_block(&f, "embedding", "transformer");
+    sl_value x = embed(&f, &head);
     for (int64_t i = 0; i < model->layers; i++) {
-        snprintf(scope, sizeof scope, "layers.%lld", (long long) i);
-        snprintf(prefix, sizeof prefix, "transformer.h.%lld", (long long) i);
-        f.scope = scope;
-        sl_forward_block(&f, scope);
-        x = layer(&f, &(layer_scope){model, prefix, (uint32_t) i}, x);
+        sl_forward_layer(&f, i, "transformer.h");
+        x = layer(&f, (uint32_t) i, x);
     }
-    f.scope = "", f.group = "head";
-    sl_forward_block(&f, "head");
-    x = norm(&f, model, "norm", "transformer", "ln_f", x);
+    sl_forward_block(&f, "head", "");
+    x = norm(&f, "norm", "transformer.ln_f", x);
     if (!model->tied)
-        head = table(&f, model, "head", "", "lm_head.weight", model->vocab);
-    *loss = sl_forward_head(&f, model, x, head);
+        head = table(&f, "head", "lm_head.weight", model->vocab);
+    *loss = sl_forward_head(&f, x, head);
     return f.status;
 }
 
@@ -228,7 +202,7 @@ static sl_status read_config(const char *file, const void *json_object, sl_model
 {
     const sl_json *root = json_object;
     int64_t context;
-    SL_TRY(sl_config_check_keys(file, root, known_keys));
+    SL_TRY(sl_config_check_keys(file, root, known_keys, NULL));
     SL_TRY(sl_config_count(file, root, "n_embd", 0, SL_MODEL_MAX_DIM, &model->dim));
     SL_TRY(sl_config_count(file, root, "n_inner", 4 * model->dim, SL_MODEL_MAX_DIM * 4, &model->ffn));
     SL_TRY(sl_config_count(file, root, "n_layer", 0, SL_MODEL_MAX_LAYERS, &model->layers));
@@ -252,10 +226,7 @@ static sl_status read_config(const char *file, const void *json_object, sl_model
 static void write_config(const sl_model *model, void *json_writer)
 {
     sl_json_writer *w = json_writer;
-    sl_json_begin_array(w, "architectures");
-    sl_json_put_string(w, NULL, "GPT2LMHeadModel");
-    sl_json_end_array(w);
-    sl_json_put_string(w, "model_type", "gpt2");
+    sl_config_put_family(w, model, "GPT2LMHeadModel");
     sl_json_put_i64(w, "n_embd", model->dim);
     sl_json_put_i64(w, "n_inner", model->ffn);
     sl_json_put_i64(w, "n_layer", model->layers);

@@ -21,13 +21,15 @@ const char *sl_model_renamed(const char *name);
 /* A forward pass being written. The first failure sticks in `status` and later calls do nothing, so that a model reads as its
  * formula; whoever began checks once. */
 typedef struct sl_forward {
+    const sl_model *model;
     sl_graph *graph;
     sl_status status;
-    const char *scope; /* "layers.3": in front of names */
-    const char *group; /* of the parameters to come */
+    char scope[32];  /* "layers.3": in front of names */
+    char prefix[48]; /* "model.layers.3": in front of Hugging Face's */
+    char group[48];  /* "layers.3.mlp": of the parameters to come */
 } sl_forward;
 
-/* Shape rows x columns (columns 0: a vector). std 0 with SL_INIT_NORMAL is never meant: see set_linear_init in llama.c. */
+/* Shape rows x columns (columns 0: a vector). std 0 with SL_INIT_NORMAL is never meant: see matrix() in decoder.c. */
 typedef struct sl_forward_param {
     const char *name;
     int64_t rows, columns;
@@ -35,13 +37,18 @@ typedef struct sl_forward_param {
     float std;
     bool decay;
     int n_parts;
-    sl_param_part parts[SL_MAX_PARTS]; /* names relative to `prefix` */
-    const char *prefix;                /* of the Hugging Face names: "model.layers.3" */
+    sl_param_part parts[SL_MAX_PARTS]; /* names relative to the prefix */
 } sl_forward_param;
 
-void sl_forward_block(sl_forward *f, const char *name);
+/* Begins a block whose parameters form one group of its name: what comes before and after the layers. */
+void sl_forward_block(sl_forward *f, const char *name, const char *prefix);
+/* Begins the block of a layer, which is "<prefix>.<layer>" in files; groups follow. */
+void sl_forward_layer(sl_forward *f, int64_t layer, const char *prefix);
+void sl_forward_group(sl_forward *f, const char *part);
 sl_value sl_forward_input(sl_forward *f, sl_input_kind kind);
 sl_value sl_forward_parameter(sl_forward *f, const sl_forward_param *param);
+/* A vector, which gets no weight decay. */
+sl_value sl_forward_vector(sl_forward *f, const char *name, const char *file_name, int64_t count, sl_init init);
 /* Appends an op and returns its first output; `second` (may be NULL) gets the next one. */
 sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
                        int n_in, sl_value *second);
@@ -49,9 +56,33 @@ sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_at
 sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias,
                            sl_value residual);
 /* Rotation (or only the split, where slices of a long sequence need it), then causal attention. */
-sl_value sl_forward_attention(sl_forward *f, const sl_model *model, sl_value qkv);
+sl_value sl_forward_attention(sl_forward *f, sl_value qkv);
 /* Next-token loss against `weight` [V, d]. */
-sl_value sl_forward_head(sl_forward *f, const sl_model *model, sl_value x, sl_value weight);
+sl_value sl_forward_head(sl_forward *f, sl_value x, sl_value weight);
+
+/* ---- decoders with RMSNorm, rotary positions and SwiGLU (decoder.c, decoder_config.c) ---- */
+
+/* Embedding, the layers, last norm and loss; `layer` appends one layer to x [n, d]. */
+sl_status sl_decoder_build(const sl_model *model, sl_graph *graph, sl_value (*layer)(sl_forward *f, sl_value x),
+                           sl_value *loss);
+sl_value sl_decoder_norm(sl_forward *f, const char *name, const char *file_name, sl_value x);
+/* q, k and v of all heads, side by side: [n, a + 2k]. */
+sl_value sl_decoder_qkv(sl_forward *f, sl_value x);
+/* The attention's way back onto the residual stream. */
+sl_value sl_decoder_output(sl_forward *f, sl_value x, sl_value residual);
+/* The feed-forward half of a layer, norm and residual addition included. */
+sl_value sl_decoder_mlp(sl_forward *f, sl_value x);
+int64_t sl_decoder_parameters(const sl_model *model);
+
+/* What families read differently. */
+typedef struct sl_decoder_keys {
+    const char *architecture; /* of transformers */
+    const char *const *own;   /* keys that the family reads itself; ends with NULL */
+    int64_t head_dim;         /* where the key is absent; 0: hidden_size / num_attention_heads */
+    bool kv_heads_required;   /* absent is no number of heads that the file can mean */
+} sl_decoder_keys;
+sl_status sl_decoder_read_config(const char *file, const sl_json *root, const sl_decoder_keys *keys, sl_model *model);
+void sl_decoder_write_config(const sl_model *model, const sl_decoder_keys *keys, sl_json_writer *w);
 
 /* ---- config.json ---- */
 
@@ -61,8 +92,12 @@ sl_status sl_model_parse_config(const char *file, const char *text, size_t lengt
 /* What sl_model_write_config writes. */
 sl_status sl_model_config_text(const sl_model *model, sl_text *out);
 
-/* The rule of config.c for every key of `object` that is not in `known` (ends with NULL): what the caller reads itself. */
-sl_status sl_config_check_keys(const char *file, const sl_json *object, const char *const *known);
+/* The rule of config.c for every key of `object` that is neither in `known` nor in `own` (end with NULL; `own` may be NULL): those
+ * the caller reads itself. */
+sl_status sl_config_check_keys(const char *file, const sl_json *object, const char *const *known,
+                               const char *const *own);
+/* "architectures" and "model_type", which begin every config.json. */
+void sl_config_put_family(sl_json_writer *w, const sl_model *model, const char *architecture);
 /* Integer in [1, limit]; with `otherwise` > 0 it may be absent. */
 sl_status sl_config_count(const char *file, const sl_json *object, const char *key, int64_t otherwise, int64_t limit,
                           int64_t *out);

@@ -1,0 +1,105 @@
+/*
+ * What decoders with RMSNorm, rotary positions and SwiGLU share: the parts around the attention of a layer, and everything around
+ * the layers. No matrix has a bias.
+ *
+ *     x = embedding[tokens]        layers        loss(rmsnorm(x) Whead^T)
+ *
+ * q_proj, k_proj, v_proj are rows of one matrix, gate_proj and up_proj of another: one wide multiply each.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/internal.h"
+#include "ops/norm.h"
+
+/* Hugging Face's normal(0, initializer_range), or Glorot's variance 2/(in+out) cut at 3 sigma. */
+static sl_value matrix(sl_forward *f, const char *name, int64_t out, int64_t in, float glorot, int n_parts,
+                       const sl_param_part *parts)
+{
+    const float std = f->model->init_std;
+    sl_forward_param param = {.name = name,
+                              .rows = out,
+                              .columns = in,
+                              .init = std > 0 ? SL_INIT_NORMAL : SL_INIT_TRUNCATED,
+                              .std = std > 0 ? std : glorot,
+                              .decay = true,
+                              .n_parts = n_parts};
+    memcpy(param.parts, parts, (size_t) n_parts * sizeof *parts);
+    return sl_forward_parameter(f, &param);
+}
+
+static float glorot(int64_t in, int64_t out)
+{
+    return (float) sqrt(2.0 / (double) (in + out));
+}
+
+sl_value sl_decoder_norm(sl_forward *f, const char *name, const char *file_name, sl_value x)
+{
+    sl_attrs attrs = {.raw = {0}};
+    sl_norm_set(&attrs)->eps = f->model->norm_eps;
+    sl_value weight = sl_forward_vector(f, name, file_name, f->model->dim, SL_INIT_ONES);
+    return sl_forward_op(f, SL_OP_RMSNORM, name, &attrs, (const sl_value[]){x, weight}, 2, NULL);
+}
+
+sl_value sl_decoder_qkv(sl_forward *f, sl_value x)
+{
+    const sl_model *model = f->model;
+    int64_t d = model->dim, a = model->heads * model->head_dim, k = model->kv_heads * model->head_dim;
+    int64_t pair_rows = model->rope_style == SL_ROPE_INTERLEAVED ? model->head_dim : 0;
+    sl_value qkv = matrix(f, "qkv", a + 2 * k, d, glorot(d, a), 3,
+                          (const sl_param_part[]){{"self_attn.q_proj.weight", 0, a, false, pair_rows},
+                                                  {"self_attn.k_proj.weight", a, k, false, pair_rows},
+                                                  {"self_attn.v_proj.weight", a + k, k, false, 0}});
+    return sl_forward_linear(f, "qkv", x, qkv, SL_NO_VALUE, SL_NO_VALUE);
+}
+
+sl_value sl_decoder_output(sl_forward *f, sl_value x, sl_value residual)
+{
+    int64_t d = f->model->dim, a = f->model->heads * f->model->head_dim;
+    sl_value o =
+        matrix(f, "o", d, a, glorot(a, d), 1, (const sl_param_part[]){{"self_attn.o_proj.weight", 0, d, false, 0}});
+    return sl_forward_linear(f, "o", x, o, SL_NO_VALUE, residual);
+}
+
+sl_value sl_decoder_mlp(sl_forward *f, sl_value x)
+{
+    int64_t d = f->model->dim, ffn = f->model->ffn;
+    sl_value h = sl_decoder_norm(f, "mlp_norm", "post_attention_layernorm.weight", x);
+    sl_value gate_up = matrix(f, "gate_up", 2 * ffn, d, glorot(d, ffn), 2,
+                              (const sl_param_part[]){{"mlp.gate_proj.weight", 0, ffn, false, 0},
+                                                      {"mlp.up_proj.weight", ffn, ffn, false, 0}});
+    sl_value down =
+        matrix(f, "down", d, ffn, glorot(ffn, d), 1, (const sl_param_part[]){{"mlp.down_proj.weight", 0, d, false, 0}});
+    h = sl_forward_linear(f, "gate_up", h, gate_up, SL_NO_VALUE, SL_NO_VALUE);
+    h = sl_forward_op(f, SL_OP_SWIGLU, "swiglu", NULL, &h, 1, NULL);
+    return sl_forward_linear(f, "down", h, down, SL_NO_VALUE, x);
+}
+
+sl_status sl_decoder_build(const sl_model *model, sl_graph *graph, sl_value (*layer)(sl_forward *f, sl_value x),
+                           sl_value *loss)
+{
+    int64_t d = model->dim, v = model->vocab;
+    sl_forward f = {.model = model, .graph = graph};
+    sl_forward_block(&f, "embedding", "model");
+    sl_value table =
+        matrix(&f, "embedding", v, d, 1, 1, (const sl_param_part[]){{"embed_tokens.weight", 0, v, false, 0}});
+    sl_value x = sl_forward_op(&f, SL_OP_EMBEDDING, "embedding", NULL,
+                               (const sl_value[]){table, sl_forward_input(&f, SL_INPUT_TOKENS)}, 2, NULL);
+    for (int64_t i = 0; i < model->layers; i++) {
+        sl_forward_layer(&f, i, "model.layers");
+        x = layer(&f, x);
+    }
+    sl_forward_block(&f, "head", "");
+    x = sl_decoder_norm(&f, "norm", "model.norm.weight", x);
+    if (!model->tied)
+        table = matrix(&f, "head", v, d, glorot(d, v), 1, (const sl_param_part[]){{"lm_head.weight", 0, v, false, 0}});
+    *loss = sl_forward_head(&f, x, table);
+    return f.status;
+}
+
+int64_t sl_decoder_parameters(const sl_model *model)
+{
+    int64_t d = model->dim, a = model->heads * model->head_dim, k = model->kv_heads * model->head_dim;
+    int64_t layer = d * (2 * a + 2 * k + 3 * model->ffn) + 2 * d;
+    return model->vocab * d * (model->tied ? 1 : 2) + model->layers * layer + d;
+}
