@@ -6,6 +6,7 @@
 
 const char *const sl_fuzz_dictionary[] = {"\"model_type\":\"llama\"",
                                           "\"model_type\":\"gpt2\"",
+                                          "\"model_type\":\"qwen3\"",
                                           "\"hidden_size\":",
                                           "\"num_hidden_layers\":",
                                           "\"num_attention_heads\":",

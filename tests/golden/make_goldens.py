@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
-"""Makes the golden files of this folder: tiny models written in plain PyTorch, as Hugging Face defines them.
+"""Makes the golden files of this folder: tiny models written in plain PyTorch, as Hugging Face defines them, and tiny models of
+transformers itself.
 
 Each folder gets a config.json and golden.safetensors: weights under Hugging Face names, tokens and targets, the hidden state
 behind every block, the loss, and the gradient of every weight, in f32 ("loss", "grad.<name>") and with everything in bf16
 ("loss_bf16", "grad_bf16.<name>"; there all matrices are divided by 8, which is about the usual 0.02: with larger weights
 PyTorch's own bf16 gradients are 2 % away from its f32 ones, and nothing could be told from comparing). For single weights
 PyTorch's bf16 is still up to 1.4 % off, so the f32 gradients at those weights are there too ("grad_exact.<name>").
-curve.safetensors holds 200 AdamW steps of the first model. Run once; needs torch and safetensors, which nothing else
-here does:
+curve.safetensors holds 200 AdamW steps of the first model. Run once; needs torch, safetensors and transformers 4, which nothing
+else here does:
 
-    python3 make_goldens.py
+    python3 make_goldens.py             # all
+    python3 make_goldens.py qwen3       # these, of transformers' own models
 """
 import json
 import math
 import os
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +38,19 @@ MODELS = {
     "gpt2": dict(model_type="gpt2", n_embd=24, n_layer=2, n_head=3, n_positions=32, vocab_size=53, layer_norm_epsilon=1e-5,
                  activation_function="gelu_new", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, initializer_range=0.2,
                  tie_word_embeddings=True),
+}
+
+# Run by transformers: config.json is what it reads, and every tensor of the model gets seeded values.
+ORIGINAL = {
+    "qwen3": dict(model_type="qwen3", architectures=["Qwen3ForCausalLM"], attention_bias=False, attention_dropout=0.0, bos_token_id=1,
+                  eos_token_id=2, head_dim=16, hidden_act="silu", hidden_size=32, initializer_range=0.2, intermediate_size=48,
+                  max_position_embeddings=40960, max_window_layers=2, num_attention_heads=4, num_hidden_layers=2,
+                  num_key_value_heads=2, rms_norm_eps=1e-6, rope_scaling=None, rope_theta=1000000, sliding_window=None,
+                  tie_word_embeddings=False, torch_dtype="bfloat16", transformers_version="4.51.0", use_cache=True,
+                  use_sliding_window=False, vocab_size=61),
+    "qwen3-tied": dict(model_type="qwen3", head_dim=6, hidden_size=24, initializer_range=0.2, intermediate_size=40,
+                       num_attention_heads=4, num_hidden_layers=2, num_key_value_heads=4, rms_norm_eps=1e-6,
+                       rope_theta=10000.0, tie_word_embeddings=True, use_sliding_window=False, vocab_size=53),
 }
 
 
@@ -68,8 +84,12 @@ def init_gpt2(c):
 
 
 def init(c):
+    return init_shapes(c, (init_llama if c["model_type"] == "llama" else init_gpt2)(c))
+
+
+def init_shapes(c, shapes):
     out = {}
-    for name, shape in (init_llama if c["model_type"] == "llama" else init_gpt2)(c).items():
+    for name, shape in shapes.items():
         out[name] = torch.randn(shape) * c["initializer_range"]
         if len(shape) == 1 and name.endswith("weight"):
             out[name] += 1
@@ -159,8 +179,27 @@ def forward(c, w, tokens, targets, hidden):
     return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten().long())
 
 
-def golden(name, c):
-    weights = init(c)
+def original_forward(c):
+    """Shapes of a model of transformers, and its forward with given weights."""
+    import transformers
+
+    config = transformers.AutoConfig.for_model(**c)
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config).float()
+
+    def run(c, w, tokens, targets, hidden):
+        kept = [layer.register_forward_hook(lambda m, i, o: hidden.append(o if torch.is_tensor(o) else o[0]))
+                for layer in (model.model.embed_tokens, *model.model.layers)]
+        buffers = {k: v for k, v in model.named_buffers()}  # the rotation's frequencies stay in f32
+        logits = torch.func.functional_call(model, w | buffers, (tokens,), tie_weights=True).logits
+        for hook in kept:
+            hook.remove()
+        return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten().long())
+
+    return {k: tuple(v.shape) for k, v in model.named_parameters()}, run
+
+
+def golden(name, c, weights, forward):
     data = torch.randint(0, c["vocab_size"], (SEQUENCES, SEQLEN + 1), dtype=torch.int32)
     tokens, targets = data[:, :-1].contiguous(), data[:, 1:].contiguous()
     out = dict(weights) | {"tokens": tokens, "targets": targets}
@@ -204,7 +243,12 @@ def curve(c, weights, steps=200):
 
 
 if __name__ == "__main__":
-    torch.manual_seed(1)
     torch.set_num_threads(1)
-    first = {name: golden(name, c) for name, c in MODELS.items()}
-    curve(MODELS["llama"], first["llama"])
+    if len(sys.argv) == 1:
+        torch.manual_seed(1)
+        first = {name: golden(name, c, init(c), forward) for name, c in MODELS.items()}
+        curve(MODELS["llama"], first["llama"])
+    for name in sys.argv[1:] or ORIGINAL:
+        torch.manual_seed(1)
+        shapes, run = original_forward(ORIGINAL[name])
+        golden(name, ORIGINAL[name], init_shapes(ORIGINAL[name], shapes), run)

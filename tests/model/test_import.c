@@ -119,6 +119,47 @@ TEST(interleaved_rotation_is_written_in_halves)
     interpret_destroy(&c);
 }
 
+/* What a checkpoint holds of a published model is that model's file again: the same tensors, bits, config and loss. */
+static void check_round_trip(const char *name)
+{
+    sl_model model, back;
+    sl_tensors *before, *after;
+    char file[128];
+    CHECK_OK(sl_model_find(golden(name), &model));
+    interpreter a = open_model(&model);
+    snprintf(file, sizeof file, "%s/golden.safetensors", name);
+    CHECK_OK(load_all(&a, golden(file)));
+    save_all(&a, test_path("model.safetensors"));
+    CHECK_OK(sl_model_write_config(&model, test_path("config.json")));
+    CHECK_OK(sl_model_find(test_dir(), &back));
+    CHECK(back.family == model.family && back.head_dim == model.head_dim && back.tied == model.tied);
+    interpreter b = open_model(&back);
+    CHECK_OK(load_all(&b, test_dir()));
+    CHECK(loss_of(&a) == loss_of(&b));
+    CHECK_OK(sl_tensors_open(golden(file), &before));
+    CHECK_OK(sl_tensors_open(test_path("model.safetensors"), &after));
+    for (int64_t i = 0; i < sl_tensors_count(after); i++) {
+        static float x[1 << 12], y[1 << 12];
+        const sl_tensor *saved = sl_tensors_at(after, i), *given = sl_tensors_find(before, saved->name);
+        REQUIRE(given != NULL && given->count == saved->count && saved->count <= SL_COUNT(x));
+        CHECK_OK(sl_tensors_read(before, given, 0, given->count, SL_F32, x));
+        CHECK_OK(sl_tensors_read(after, saved, 0, saved->count, SL_F32, y));
+        CHECK(memcmp(x, y, (size_t) saved->count * sizeof *x) == 0);
+    }
+    CHECK(sl_tensors_find(after, "model.layers.1.self_attn.k_norm.weight") != NULL);
+    CHECK((sl_tensors_find(after, "lm_head.weight") == NULL) == model.tied);
+    sl_tensors_close(before);
+    sl_tensors_close(after);
+    interpret_destroy(&a);
+    interpret_destroy(&b);
+}
+
+TEST(qwen3_comes_back)
+{
+    check_round_trip("qwen3");
+    check_round_trip("qwen3-tied");
+}
+
 /* Row by row, against the definition: even rows of a head, then odd ones. */
 TEST(order_of_rows)
 {
@@ -318,6 +359,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(interleaved_rotation_is_written_in_halves);
+    RUN(qwen3_comes_back);
     RUN(order_of_rows);
     RUN(every_dimension_must_agree);
     RUN(weights_must_be_finite);

@@ -158,6 +158,17 @@ static const char gpt2[] =
     "\"task_specific_params\": {\"text-generation\": {\"do_sample\": true, \"max_length\": 50}}, \"vocab_size\": "
     "50257}";
 
+/* As published (0.6B), and its count of parameters. */
+static const char qwen3[] =
+    "{\"architectures\": [\"Qwen3ForCausalLM\"], \"attention_bias\": false, \"attention_dropout\": 0.0, "
+    "\"bos_token_id\": 151643, \"eos_token_id\": 151645, \"head_dim\": 128, \"hidden_act\": \"silu\", "
+    "\"hidden_size\": 1024, \"initializer_range\": 0.02, \"intermediate_size\": 3072, "
+    "\"max_position_embeddings\": 40960, \"max_window_layers\": 28, \"model_type\": \"qwen3\", "
+    "\"num_attention_heads\": 16, \"num_hidden_layers\": 28, \"num_key_value_heads\": 8, \"rms_norm_eps\": 1e-06, "
+    "\"rope_scaling\": null, \"rope_theta\": 1000000, \"sliding_window\": null, \"tie_word_embeddings\": true, "
+    "\"torch_dtype\": \"bfloat16\", \"transformers_version\": \"4.51.0\", \"use_cache\": true, "
+    "\"use_sliding_window\": false, \"vocab_size\": 151936}";
+
 /* A text with one member replaced. */
 static const char *with(const char *text, const char *member, const char *replacement)
 {
@@ -166,6 +177,38 @@ static const char *with(const char *text, const char *member, const char *replac
     REQUIRE(at != NULL);
     snprintf(out, sizeof out, "%.*s%s%s", (int) (at - text), text, replacement, at + strlen(member));
     return out;
+}
+
+static void check_refused(const char *text, sl_status status, const char *message)
+{
+    sl_model model;
+    CHECK_FAILS(parse(text, &model), status);
+    CHECK_CONTAINS(sl_error_message(), message);
+    CHECK_CONTAINS(sl_error_message(), "config.json");
+}
+
+TEST(qwen3_config)
+{
+    sl_model model, back;
+    CHECK_OK(parse(qwen3, &model));
+    CHECK_I64(sl_model_parameters(&model), 596049920);
+    CHECK_I64(count_parameters(&model), 596049920);
+    CHECK_OK(sl_model_write_config(&model, test_path("config.json")));
+    CHECK_OK(sl_model_find(test_path("config.json"), &back));
+    check_same(&model, &back);
+    /* A window that is switched off, and transformers' default of an absent key. */
+    CHECK_OK(parse(with(qwen3, "\"sliding_window\": null", "\"sliding_window\": 4096"), &model));
+    CHECK_OK(parse(with(qwen3, "\"head_dim\": 128, ", ""), &model));
+    CHECK_I64(model.head_dim, 128);
+    check_refused(with(qwen3, "\"use_sliding_window\": false", "\"use_sliding_window\": true"), SL_E_UNSUPPORTED,
+                  "use_sliding_window");
+    check_refused(with(qwen3, "\"attention_bias\": false", "\"attention_bias\": true"), SL_E_UNSUPPORTED,
+                  "attention_bias");
+    check_refused(with(qwen3, "\"num_key_value_heads\": 8, ", ""), SL_E_FORMAT, "num_key_value_heads");
+    check_refused(with(qwen3, "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"yarn\"}"),
+                  SL_E_UNSUPPORTED, "yarn");
+    check_refused(with(qwen3, "\"use_cache\": true", "\"sluice_rope_order\": \"halves\""), SL_E_UNSUPPORTED,
+                  "sluice_rope_order");
 }
 
 TEST(real_configs)
@@ -182,14 +225,6 @@ TEST(real_configs)
     CHECK(model.dropout == 0.1f);
     model.dropout = 0;
     check_same(&model, &preset);
-}
-
-static void check_refused(const char *text, sl_status status, const char *message)
-{
-    sl_model model;
-    CHECK_FAILS(parse(text, &model), status);
-    CHECK_CONTAINS(sl_error_message(), message);
-    CHECK_CONTAINS(sl_error_message(), "config.json");
 }
 
 TEST(both_forms_of_rope)
@@ -372,6 +407,7 @@ int main(int argc, char **argv)
     RUN(step_flops);
     RUN(llama32_1b);
     RUN(configs_come_back);
+    RUN(qwen3_config);
     RUN(real_configs);
     RUN(both_forms_of_rope);
     RUN(accepted_configs);

@@ -1,0 +1,61 @@
+/*
+ * Qwen3: Llama's layer (llama.c) with heads of a size of their own and an RMSNorm of every query and key head before the rotation,
+ * with one weight [head_dim] for all query heads and one for all key heads:
+ *
+ *     h = rmsnorm(x)         qkv = qk_norm(h Wqkv^T)          q, kv = rope(qkv)
+ *     x = attention(q, kv) Wo^T + x                           x = swiglu_mlp(rmsnorm(x)) + x
+ */
+#include "model/internal.h"
+#include "ops/qk_norm.h"
+
+static sl_value qk_norm(sl_forward *f, sl_value qkv)
+{
+    const sl_model *model = f->model;
+    sl_attrs attrs = {.raw = {0}};
+    *sl_qk_norm_set(&attrs) = *SL_ATTRS(qk_norm, .heads = (int32_t) model->heads, .kv_heads = (int32_t) model->kv_heads,
+                                        .head_dim = (int32_t) model->head_dim, .eps = model->norm_eps);
+    sl_value q = sl_forward_vector(f, "q_norm", "self_attn.q_norm.weight", model->head_dim, SL_INIT_ONES);
+    sl_value k = sl_forward_vector(f, "k_norm", "self_attn.k_norm.weight", model->head_dim, SL_INIT_ONES);
+    return sl_forward_op(f, SL_OP_QK_NORM, "qk_norm", &attrs, (const sl_value[]){qkv, q, k}, 3, NULL);
+}
+
+static sl_value layer(sl_forward *f, sl_value x)
+{
+    sl_forward_group(f, "attention");
+    sl_value h = sl_decoder_norm(f, "attention_norm", "input_layernorm.weight", x);
+    h = sl_decoder_qkv(f, h);
+    h = qk_norm(f, h);
+    h = sl_forward_attention(f, h);
+    x = sl_decoder_output(f, h, x);
+    sl_forward_group(f, "mlp");
+    return sl_decoder_mlp(f, x);
+}
+
+static sl_status build(const sl_model *model, sl_graph *graph, sl_value *loss)
+{
+    return sl_decoder_build(model, graph, layer, loss);
+}
+
+static int64_t parameters(const sl_model *model)
+{
+    return sl_decoder_parameters(model) + model->layers * 2 * model->head_dim;
+}
+
+/* ---- config.json ---- */
+
+/* They matter where "use_sliding_window" is true, which is refused. */
+static const char *const own_keys[] = {"sliding_window", "max_window_layers", NULL};
+static const sl_decoder_keys keys = {
+    .architecture = "Qwen3ForCausalLM", .own = own_keys, .head_dim = 128, .kv_heads_required = true};
+
+static sl_status read_config(const char *file, const void *json_object, sl_model *model)
+{
+    return sl_decoder_read_config(file, json_object, &keys, model);
+}
+
+static void write_config(const sl_model *model, void *json_writer)
+{
+    sl_decoder_write_config(model, &keys, json_writer);
+}
+
+const sl_model_family sl_family_qwen3 = {"qwen3", build, read_config, write_config, parameters, 3};
