@@ -35,7 +35,7 @@ typedef struct differentiation {
     sl_graph *graph;
     sl_node node;          /* the forward node whose rule runs; a copy, since the array grows */
     sl_value *gradient_of; /* by forward value: its gradient so far; parameters: in the current block */
-    bool *needed;          /* by forward value: depends on a parameter */
+    bool *needed;          /* by forward value: depends on a parameter that is trained */
     int32_t *live;         /* by value that owns storage */
     int32_t n_forward_values;
 } differentiation;
@@ -321,7 +321,7 @@ static void find_needed(differentiation *d)
 {
     sl_graph *graph = d->graph;
     for (sl_value v = 0; v < d->n_forward_values; v++)
-        d->needed[v] = graph->values[v].class == SL_VALUE_PARAMETER;
+        d->needed[v] = graph->values[v].class == SL_VALUE_PARAMETER && !graph->params[graph->values[v].param].frozen;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
         const sl_node *node = &graph->nodes[i];
         bool needed = false;

@@ -32,6 +32,7 @@ sl_status sl_graph_create(const sl_graph_config *config, sl_graph **out)
     graph->tokens = config->tokens;
     graph->max_segments = config->max_segments;
     graph->dtype = config->dtype;
+    graph->frozen = config->frozen;
     graph->training = config->training;
     graph->sliced = config->sliced;
     graph->rematerialize = config->rematerialize;
@@ -168,6 +169,7 @@ sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out)
     SL_TRY(copy_param(graph, param, copy));
     copy->group = graph->groups[group].name;
     copy->group_index = group;
+    copy->frozen = param->frozen || sl_graph_freezes(graph, param->name);
     SL_TRY(sl_graph_add_value(graph, param->name, SL_VALUE_PARAMETER, &copy->type, &value));
     graph->values[value].param = graph->n_params++;
     graph->groups[group].n_params++;
@@ -222,6 +224,7 @@ sl_status sl_graph_finish(sl_graph *graph, sl_value loss)
 {
     SL_ASSERT(loss >= 0 && loss < graph->n_values && graph->values[loss].class == SL_VALUE_LOSS);
     graph->loss = loss;
+    SL_TRY(sl_graph_split_frozen(graph));
     SL_TRY(sl_graph_layout(graph));
     return graph->training ? sl_graph_differentiate(graph) : SL_OK;
 }

@@ -61,6 +61,7 @@ typedef struct sl_param {
     sl_init init;
     float init_std;
     bool decay;        /* weight decay applies */
+    bool frozen;       /* only read: no gradient, no optimizer state, no update */
     const char *group; /* "layers.3.attention"; a group's parameters are declared one after the other */
     int n_parts;
     sl_param_part parts[SL_MAX_PARTS];
@@ -74,6 +75,7 @@ typedef struct sl_param_group {
     int32_t first_param, n_params; /* in declaration order */
     int64_t count;                 /* elements, padding included (padding starts as zero and stays zero) */
     int64_t decayed;               /* the first elements, padding included, that get weight decay */
+    bool frozen;                   /* all of its parameters are; else none is */
 } sl_param_group;
 
 typedef struct sl_graph_value {
@@ -114,6 +116,7 @@ struct sl_graph {
     sl_region *region;  /* owns every name and array below */
     int64_t tokens;     /* n */
     sl_dtype dtype;     /* of parameters and activations */
+    const char *frozen; /* names of parameters to freeze: patterns with *, ?, [...], between commas; NULL: none */
     bool training;      /* differentiate and keep dropout */
     bool sliced;        /* chunks are slices: context gradients are f32 */
     bool rematerialize; /* backwards make what the forward made once more where they can: nobody needs to keep it */
@@ -132,6 +135,7 @@ struct sl_graph {
 typedef struct sl_graph_config {
     int64_t tokens, max_segments;
     sl_dtype dtype;
+    const char *frozen; /* as in sl_graph; outlives the graph */
     bool training, sliced, rematerialize;
 } sl_graph_config;
 
@@ -147,7 +151,7 @@ sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out);
  * as context becomes class CONTEXT. */
 sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
                       int n_in, sl_value *out);
-/* Lays out the groups and, when training, differentiates: backward nodes block by block in reverse. `loss` is the output of an
+/* Gives frozen parameters groups of their own, lays out the groups and, when training, differentiates: backward nodes block by block in reverse. `loss` is the output of an
  * op that yields one. */
 sl_status sl_graph_finish(sl_graph *graph, sl_value loss);
 

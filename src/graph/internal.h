@@ -9,6 +9,10 @@
 sl_status sl_graph_add_value(sl_graph *graph, const char *name, sl_value_class class, const sl_type *type,
                              sl_value *out);
 sl_status sl_graph_add_node(sl_graph *graph, const sl_node *node);
+/* Whether a pattern of the graph's names the parameter. */
+bool sl_graph_freezes(const sl_graph *graph, const char *name);
+/* Frozen parameters into groups of their own; every pattern must name one. */
+sl_status sl_graph_split_frozen(sl_graph *graph);
 /* Offsets of the parameters in their groups. */
 sl_status sl_graph_layout(sl_graph *graph);
 /* Backward nodes of the whole graph; blocks get their backward ranges. */

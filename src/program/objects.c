@@ -96,21 +96,21 @@ sl_status sl_program_add_persistent(builder *b)
     const sl_program_config *config = &p->config;
     const sl_policy *policy = sl_policy_of(config->precision);
     const sl_optimizer_def *optimizer = sl_optimizer_of(config->optimizer);
-    bool training = !config->forward_only;
     SL_TRY(sl_region_alloc(p->region, &p->param_object, p->n_groups, sizeof *p->param_object));
     SL_TRY(sl_region_alloc(p->region, &p->master_object, p->n_groups, sizeof *p->master_object));
     for (int k = 0; k < SL_MAX_STATES; k++)
         SL_TRY(sl_region_alloc(p->region, &p->state_object[k], p->n_groups, sizeof *p->state_object[k]));
     for (int32_t g = 0; g < p->n_groups; g++) {
+        const bool trained = !config->forward_only && !p->groups[g].frozen;
         p->master_object[g] = -1;
         SL_TRY(add_state(b, "", SL_CLASS_PARAMETER, g, b->dtype, &p->param_object[g]));
         for (int k = 0; k < SL_MAX_STATES; k++) {
             p->state_object[k][g] = -1;
-            if (training && k < optimizer->n_states)
+            if (trained && k < optimizer->n_states)
                 SL_TRY(
                     add_state(b, optimizer->states[k], SL_CLASS_OPTIMIZER, g, policy->moments, &p->state_object[k][g]));
         }
-        if (training && policy->master)
+        if (trained && policy->master)
             SL_TRY(add_state(b, "master", SL_CLASS_OPTIMIZER, g, SL_F32, &p->master_object[g]));
     }
     return SL_OK;

@@ -20,6 +20,8 @@ sl_status sl_program_find_runs(builder *b)
     for (int32_t g = 0; g < p->n_groups; g++) {
         const sl_param_group *group = &p->groups[g];
         int32_t first_run = b->n_runs;
+        if (group->frozen)
+            continue;
         for (int32_t i = 0; i < 2 * group->n_params; i++) { /* in order of address: decayed ones, then the others */
             const sl_param *param = &p->params[group->first_param + i % group->n_params];
             int64_t first = (int64_t) (param->offset / sl_dtype_bytes(b->dtype)), count = sl_type_count(&param->type);

@@ -118,6 +118,7 @@ static sl_status build_graph(builder *b, int64_t tokens, sl_graph_builder build,
     sl_graph_config graph_config = {.tokens = tokens,
                                     .max_segments = config->max_segments,
                                     .dtype = b->dtype,
+                                    .frozen = config->frozen,
                                     .training = !config->forward_only,
                                     .sliced = b->sliced,
                                     .rematerialize = config->rematerialize};

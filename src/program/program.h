@@ -86,6 +86,7 @@ typedef struct sl_program_config {
     sl_optimizer optimizer;
     float optimizer_options[SL_MAX_OPTIMIZER_OPTIONS]; /* in the order of its descriptor */
     float weight_decay;
+    const char *frozen;       /* patterns of parameters that are not trained (sl_graph); NULL: none */
     bool gated;               /* clipping or on-nan skip: updates wait for the global norm */
     bool norm;                /* compute the gradient norm even when not gated */
     bool forward_only;        /* validation: loss only */
