@@ -176,7 +176,7 @@ static sl_status repeat_weights(sl_trial *t, sl_pool *pool)
     sl_status status = sl_store_zero(&t->store);
     for (int32_t p = 0; p < t->program->n_params && status == SL_OK; p++) {
         status = repeat_part(t, p, SL_PART_WEIGHT, pool, buffer);
-        if (status == SL_OK && sl_store_has(&t->store, SL_PART_MASTER))
+        if (status == SL_OK && sl_store_has(&t->store, SL_PART_MASTER, 0))
             status = repeat_part(t, p, SL_PART_MASTER, pool, buffer);
     }
     sl_free(buffer);

@@ -29,11 +29,14 @@ static sl_status write_parts(sl_store *store, sl_tensors_writer *writer, sl_part
     char prefix[32];
     SL_TRY(sl_tensors_writer_metadata(writer, "format", "pt")); /* what Hugging Face's loaders ask for */
     for (sl_part part = first; part <= last; part++)
-        for (int32_t p = 0; p < program->n_params && sl_store_has(store, part); p++)
-            SL_TRY(sl_param_declare(writer, sl_store_prefix(store, part, prefix), &program->params[p],
-                                    sl_store_dtype(store, part)));
+        for (int32_t p = 0; p < program->n_params; p++)
+            if (sl_store_has(store, part, p))
+                SL_TRY(sl_param_declare(writer, sl_store_prefix(store, part, prefix), &program->params[p],
+                                        sl_store_dtype(store, part)));
     for (sl_part part = first; part <= last; part++)
-        for (int32_t p = 0; p < program->n_params && sl_store_has(store, part); p++) {
+        for (int32_t p = 0; p < program->n_params; p++) {
+            if (!sl_store_has(store, part, p))
+                continue;
             sl_store_part from = {store, p, part};
             SL_TRY(sl_param_save(writer, &program->params[p], sl_store_dtype(store, part), store->buffer,
                                  SL_PARAM_BUFFER_BYTES, sl_store_read_part, &from));
@@ -148,6 +151,8 @@ static sl_status load_part(sl_store *store, sl_tensors *tensors, sl_part part)
     char prefix[32];
     for (int32_t p = 0; p < store->program->n_params; p++) {
         sl_store_part to = {store, p, part};
+        if (!sl_store_has(store, part, p))
+            continue;
         SL_TRY(sl_param_load_prefixed(tensors, sl_store_prefix(store, part, prefix), &store->program->params[p],
                                       sl_store_dtype(store, part), store->buffer, SL_PARAM_BUFFER_BYTES,
                                       sl_store_write_part, &to));
@@ -163,8 +168,7 @@ static sl_status load_file(sl_store *store, const char *folder, const char *name
     snprintf(path, sizeof path, "%s/%s", folder, name);
     SL_TRY(sl_tensors_open(path, &tensors));
     for (sl_part part = first; part <= last && status == SL_OK; part++)
-        if (sl_store_has(store, part))
-            status = load_part(store, tensors, part);
+        status = load_part(store, tensors, part);
     sl_tensors_close(tensors);
     return status;
 }

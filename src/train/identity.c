@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/hash.h"
 #include "core/log.h"
 
 enum { MAX_FACTS = 48 };
@@ -87,6 +88,15 @@ static void add_optimizer(facts *f, const sl_setup *s)
     add(f, "--on-nan", MOVES_BITS, "%s", s->on_nan == SL_ON_NAN_SKIP ? "skip" : "stop");
 }
 
+/* A checkpoint has no optimizer state of frozen parameters. A list that is too long for a fact is told by its hash. */
+static void add_frozen(facts *f, const char *frozen)
+{
+    if (strlen(frozen) < sizeof f->list[0].value)
+        add(f, "frozen parameters", MUST_AGREE_IF_KNOWN, "%s", frozen);
+    else
+        add(f, "frozen parameters", MUST_AGREE_IF_KNOWN, "%016" PRIx64, sl_hash64(frozen, strlen(frozen), 0));
+}
+
 static void list_facts(const sl_identity *identity, facts *f)
 {
     const sl_setup *s = identity->setup;
@@ -96,6 +106,7 @@ static void list_facts(const sl_identity *identity, facts *f)
     add(f, "sequence length", MUST_AGREE, "%" PRId64, c->seqlen);
     add(f, "precision", MUST_AGREE, "%s", sl_precision_name(s->program.precision));
     add(f, "optimizer", MUST_AGREE, "%s", sl_optimizer_of(s->program.optimizer)->name);
+    add_frozen(f, s->program.frozen ? s->program.frozen : "none");
     add(f, "seed", MUST_AGREE, "%" PRIu64, s->seed);
     add(f, "data", MUST_AGREE, "%016" PRIx64, identity->data);
     add(f, "data content", MUST_AGREE_IF_KNOWN, "%016" PRIx64, identity->sample);

@@ -78,10 +78,12 @@ static const sl_option table[] = {
      "Steps over which the learning rate rises to its peak. Default: a twentieth of --steps, at most 2000."},
     {"decay-share", "SHARE", SL_OPT_F64, "0.2", "Training", "wsd: the share of all steps spent going down."},
     {"weight-decay", "RATE", SL_OPT_F64, "0.1", "Training", "Weight decay of matrices; norms and biases have none."},
+    {"freeze", "PATTERNS", SL_OPT_STRING, NULL, "Training",
+     "Parameters that are not trained, by name: embedding,layers.*.mlp_norm (* stands for any characters). Default: "
+     "none."},
     {"clip", "NORM", SL_OPT_F64, "0", "Training",
      "Largest global gradient norm; larger gradients are scaled down to it (1.0 is usual for large models). 0 leaves "
-     "them "
-     "as they are, and every layer is updated as soon as its gradient is there instead of after the last one."},
+     "them as they are, and every layer is updated as soon as its gradient is there instead of after the last one."},
     {"on-nan", "stop|skip", SL_OPT_CHOICE, "stop", "Training",
      "When a loss or gradient is not finite: stop and report which task and tensor began it, or leave that step out."},
     {"nondeterministic", NULL, SL_OPT_FLAG, "false", "Training",
@@ -392,6 +394,7 @@ static void resolve_program(const sl_options *o, sl_setup *setup)
         if (sl_options_is_set(o, optimizer->options[i].name))
             p->optimizer_options[i] = (float) sl_options_f64(o, optimizer->options[i].name);
     p->weight_decay = (float) sl_options_f64(o, "weight-decay");
+    p->frozen = sl_options_string(o, "freeze");
     p->nondeterministic = sl_options_flag(o, "nondeterministic");
     p->chunks_per_round = sl_options_i64(o, "chunks-per-round");
     p->gated = setup->clip > 0 || setup->on_nan == SL_ON_NAN_SKIP;

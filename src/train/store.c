@@ -67,9 +67,9 @@ static int32_t object_of(const sl_store *store, sl_part part, int32_t group)
     return objects ? objects[group] : -1;
 }
 
-bool sl_store_has(const sl_store *store, sl_part part)
+bool sl_store_has(const sl_store *store, sl_part part, int32_t param)
 {
-    return store->program->n_groups > 0 && object_of(store, part, 0) >= 0;
+    return object_of(store, part, store->program->params[param].group_index) >= 0;
 }
 
 sl_dtype sl_store_dtype(const sl_store *store, sl_part part)
@@ -187,7 +187,7 @@ static sl_status put_values(const sl_store *store, int32_t param, const draw *d)
 {
     sl_store_part weight = {store, param, SL_PART_WEIGHT}, master = {store, param, SL_PART_MASTER};
     size_t first = (size_t) d->first, count = (size_t) d->count;
-    if (sl_store_has(store, SL_PART_MASTER))
+    if (sl_store_has(store, SL_PART_MASTER, param))
         SL_TRY(sl_store_write_part(&master, first * 4, d->out, count * 4));
     if (d->rounded)
         return sl_store_write_part(&weight, first * 2, d->rounded, count * 2);
@@ -231,7 +231,7 @@ sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
     SL_TRY(sl_store_zero(store));
     drawing all = {
         .store = store, .failed = ATOMIC_FLAG_INIT, .rounded = sl_store_dtype(store, SL_PART_WEIGHT) == SL_BF16};
-    all.floats = !all.rounded || sl_store_has(store, SL_PART_MASTER);
+    all.floats = !all.rounded || sl_policy_of(store->program->config.precision)->master;
     all.share_bytes = SL_PARAM_BUFFER_BYTES / (size_t) sl_pool_threads(pool) / 64 * 64;
     all.piece = (int64_t) all.share_bytes / (4 * all.floats + 2 * all.rounded) / 16 * 16;
     for (; all.param < store->program->n_params && all.status == SL_OK; all.param++) {
@@ -257,7 +257,7 @@ sl_status sl_store_init_from(sl_store *store, sl_tensors *tensors)
         tell_progress(store, p);
         SL_TRY(sl_param_load(tensors, &program->params[p], sl_store_dtype(store, SL_PART_WEIGHT), store->buffer,
                              SL_PARAM_BUFFER_BYTES, sl_store_write_part, &weight));
-        if (sl_store_has(store, SL_PART_MASTER))
+        if (sl_store_has(store, SL_PART_MASTER, p))
             SL_TRY(sl_param_load(tensors, &program->params[p], SL_F32, store->buffer, SL_PARAM_BUFFER_BYTES,
                                  sl_store_write_part, &master));
     }

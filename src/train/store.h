@@ -35,7 +35,8 @@ typedef struct sl_store {
 sl_status sl_store_open(sl_store *store, const sl_program *program, sl_store_access access);
 void sl_store_close(sl_store *store);
 
-bool sl_store_has(const sl_store *store, sl_part part);
+/* Frozen parameters have weights alone. */
+bool sl_store_has(const sl_store *store, sl_part part, int32_t param);
 /* What stands before tensor names in optimizer.safetensors: "moment1."; "" for weights. */
 const char *sl_store_prefix(const sl_store *store, sl_part part, char out[32]);
 sl_dtype sl_store_dtype(const sl_store *store, sl_part part);

@@ -65,7 +65,7 @@ static inline void memory_scramble(memory_store *m, uint64_t seed)
     CHECK_OK(sl_store_zero(&m->store));
     for (int32_t p = 0; p < m->program->n_params; p++)
         for (sl_part part = 0; part < SL_PART_COUNT; part++) {
-            if (!sl_store_has(&m->store, part))
+            if (!sl_store_has(&m->store, part, p))
                 continue;
             sl_store_part at = {&m->store, p, part};
             int64_t n = sl_type_count(&m->program->params[p].type);

@@ -105,7 +105,7 @@ static void load_weights(rig *r, sl_tensors *tensors, bool shrink)
         for (int64_t i = 0; shrink && param->type.rank == 2 && i < count; i++)
             values[i] /= 8;
         write_part(r, p, SL_PART_WEIGHT, values);
-        if (sl_store_has(&r->store, SL_PART_MASTER))
+        if (sl_store_has(&r->store, SL_PART_MASTER, 0))
             write_part(r, p, SL_PART_MASTER, values);
         free(values);
     }

@@ -108,6 +108,7 @@ static const change changes[] = {
     {"warmup", "warmup 3", WARNED, "other warm-up (1, now 3)"},
     {"decay-share", "decay-share 0.5", SAME, NULL}, /* of wsd */
     {"weight-decay", "weight-decay 0.2", WARNED, "other weight decay"},
+    {"freeze", "freeze embedding", REFUSED, "frozen parameters none, but this one has embedding"},
     {"beta1", "beta1 0.8", WARNED, "other beta1"},
     {"beta2", "beta2 0.9", WARNED, "other beta2"},
     {"eps", "eps 1e-6", WARNED, "other optimizer epsilon"},

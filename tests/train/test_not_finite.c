@@ -21,7 +21,7 @@ static void put_weight(sl_trainer *t, const char *name, int64_t element, float v
         CHECK_OK(sl_store_write_part(&at, (size_t) element * 2, &half, 2));
     else
         CHECK_OK(sl_store_write_part(&at, (size_t) element * 4, &value, 4));
-    if (sl_store_has(&t->store, SL_PART_MASTER)) /* from which an update takes the weight */
+    if (sl_store_has(&t->store, SL_PART_MASTER, 0)) /* from which an update takes the weight */
         CHECK_OK(sl_store_write_part(&master, (size_t) element * 4, &value, 4));
 }
 

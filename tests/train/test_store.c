@@ -224,9 +224,9 @@ TEST(parts_agree)
     memory_store m, f;
     memory_open(&m, "byte-test", SL_PRECISION_BF16_MASTER, SL_OPTIMIZER_ADAMW);
     memory_open(&f, "byte-test", SL_PRECISION_F32, SL_OPTIMIZER_SGD);
-    CHECK(sl_store_has(&m.store, SL_PART_MASTER) && sl_store_has(&m.store, SL_PART_STATE + 1));
-    CHECK(!sl_store_has(&f.store, SL_PART_MASTER) && !sl_store_has(&f.store, SL_PART_STATE + 1));
-    CHECK(sl_store_has(&f.store, SL_PART_STATE));
+    CHECK(sl_store_has(&m.store, SL_PART_MASTER, 0) && sl_store_has(&m.store, SL_PART_STATE + 1, 0));
+    CHECK(!sl_store_has(&f.store, SL_PART_MASTER, 0) && !sl_store_has(&f.store, SL_PART_STATE + 1, 0));
+    CHECK(sl_store_has(&f.store, SL_PART_STATE, 0));
     CHECK_OK(sl_store_init_random(&m.store, 3, NULL));
     CHECK_OK(sl_store_init_random(&f.store, 3, NULL));
     for (int32_t p = 0; p < m.program->n_params; p++) {
