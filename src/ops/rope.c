@@ -3,8 +3,9 @@
  *
  *   qkv row:  [ q: heads * e | k: kv_heads * e | v: kv_heads * e ]   ->   q row: [ q rotated ]   kv row: [ k rotated | v ]
  *
- * Pair j of a head turns by position * theta^(-2j/e). The two styles differ in which elements are a pair:
- *   HALF         (x[j], x[j + e/2])    Hugging Face's Llama
+ * Pair j of a head turns by position * theta^(-2j/r), where r = e, or fewer (`rotary`): elements from r on stay as they are. The two
+ * styles differ in which elements are a pair:
+ *   HALF         (x[j], x[j + r/2])    Hugging Face's Llama
  *   INTERLEAVED  (x[2j], x[2j + 1])    Meta's original
  *   NONE         no rotation, only the split (GPT-2)
  * Llama-3 scaling slows low frequencies by `factor`, leaves high ones, and blends between the two wavelengths
@@ -29,9 +30,13 @@ static sl_status check_attrs(const char *op, const sl_attrs *attrs)
                        kv_heads, e);
     if (style != SL_ROPE_NONE && style != SL_ROPE_HALF && style != SL_ROPE_INTERLEAVED)
         return sl_fail(SL_E_INTERNAL, "%s: unknown style %d", op, style);
-    if (style != SL_ROPE_NONE && (e % 2 || !(sl_rope_attrs(attrs)->theta > 0)))
-        return sl_fail(SL_E_INTERNAL, "%s: needs an even head_dim and a positive theta but has %d and %g", op, e,
-                       (double) sl_rope_attrs(attrs)->theta);
+    int rotary = sl_rope_rotary(attrs);
+    if (style != SL_ROPE_NONE && (rotary % 2 || rotary < 0 || rotary > e || !(sl_rope_attrs(attrs)->theta > 0)))
+        return sl_fail(
+            SL_E_INTERNAL,
+            "%s: needs an even number of elements to turn, at most head_dim %d, and a positive theta but has "
+            "%d and %g",
+            op, e, rotary, (double) sl_rope_attrs(attrs)->theta);
     if (sl_rope_attrs(attrs)->factor != 0 && sl_rope_attrs(attrs)->factor != 1 &&
         !(sl_rope_attrs(attrs)->factor > 0 &&
           sl_rope_attrs(attrs)->high_freq_factor > sl_rope_attrs(attrs)->low_freq_factor &&
@@ -58,15 +63,12 @@ static sl_status rope_infer(const sl_attrs *attrs, const sl_type *in, sl_type *o
 static void rotate(const sl_attrs *attrs, const sl_operand *x, int64_t from, const sl_operand *y, int64_t to,
                    int32_t position, double direction)
 {
-    int64_t e = sl_rope_attrs(attrs)->head_dim;
-    if (sl_rope_attrs(attrs)->style == SL_ROPE_NONE) {
-        for (int64_t c = 0; c < e; c++)
-            sl_put(y, to + c, sl_get(x, from + c));
-        return;
-    }
+    int64_t turned = sl_rope_attrs(attrs)->style == SL_ROPE_NONE ? 0 : sl_rope_rotary(attrs);
     bool half = sl_rope_attrs(attrs)->style == SL_ROPE_HALF;
-    for (int64_t j = 0; j < e / 2; j++) {
-        int64_t first = half ? j : 2 * j, second = half ? j + e / 2 : 2 * j + 1;
+    for (int64_t c = turned; c < sl_rope_attrs(attrs)->head_dim; c++)
+        sl_put(y, to + c, sl_get(x, from + c));
+    for (int64_t j = 0; j < turned / 2; j++) {
+        int64_t first = half ? j : 2 * j, second = half ? j + turned / 2 : 2 * j + 1;
         double angle = direction * position * sl_rope_frequency(attrs, j);
         double a = sl_get(x, from + first), b = sl_get(x, from + second);
         sl_put(y, to + first, (float) (a * cos(angle) - b * sin(angle)));
@@ -103,6 +105,8 @@ static sl_status rope_gradient(sl_gradient *gradient)
 }
 
 #define LLAMA3 .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192
+#define PART(h, g, e, r, turn) \
+    SL_ATTRS(rope, .heads = h, .kv_heads = g, .head_dim = e, .rotary = r, .style = turn, .theta = 10000)
 #define FWD(t, n, h, g, e)                             \
     {                                                  \
         SL_T2(t, n, (h + 2 * g) * e), SL_T1(SL_I32, n) \
@@ -146,6 +150,22 @@ static const sl_op_case rope_cases[] = {
      .in = FWD(SL_BF16, 9, 2, 2, 24),
      .index_range = 100,
      .attrs = SL_ATTRS(rope, .heads = 2, .kv_heads = 2, .head_dim = 24, .style = SL_ROPE_NONE)},
+    {.name = "f32 half, a quarter",
+     .in = FWD(SL_F32, 9, 4, 2, 32),
+     .index_range = 100,
+     .attrs = PART(4, 2, 32, 8, SL_ROPE_HALF)},
+    {.name = "f32 interleaved, part of an odd head",
+     .in = FWD(SL_F32, 7, 3, 1, 21),
+     .index_range = 100,
+     .attrs = PART(3, 1, 21, 6, SL_ROPE_INTERLEAVED)},
+    {.name = "bf16 half, half of it",
+     .in = FWD(SL_BF16, 40, 4, 2, 64),
+     .index_range = 8192,
+     .attrs = PART(4, 2, 64, 32, SL_ROPE_HALF)},
+    {.name = "bf16 half, tail of it",
+     .in = FWD(SL_BF16, 5, 2, 1, 80),
+     .index_range = 8192,
+     .attrs = PART(2, 1, 80, 20, SL_ROPE_HALF)},
 };
 #undef FWD
 
@@ -264,8 +284,25 @@ static const sl_op_case rope_bwd_cases[] = {
      .in = BWD(SL_BF16, SL_F32, 9, 2, 2, 24),
      .index_range = 100,
      .attrs = SL_ATTRS(rope, .heads = 2, .kv_heads = 2, .head_dim = 24, .style = SL_ROPE_NONE)},
+    {.name = "f32 half, a quarter",
+     .in = BWD(SL_F32, SL_F32, 9, 4, 2, 32),
+     .index_range = 100,
+     .attrs = PART(4, 2, 32, 8, SL_ROPE_HALF)},
+    {.name = "f32 interleaved, part of an odd head",
+     .in = BWD(SL_F32, SL_F32, 7, 3, 1, 21),
+     .index_range = 100,
+     .attrs = PART(3, 1, 21, 6, SL_ROPE_INTERLEAVED)},
+    {.name = "bf16 half, half of it, dkv f32",
+     .in = BWD(SL_BF16, SL_F32, 40, 4, 2, 64),
+     .index_range = 8192,
+     .attrs = PART(4, 2, 64, 32, SL_ROPE_HALF)},
+    {.name = "bf16 half, tail of it",
+     .in = BWD(SL_BF16, SL_BF16, 5, 2, 1, 80),
+     .index_range = 8192,
+     .attrs = PART(2, 1, 80, 20, SL_ROPE_HALF)},
 };
 #undef BWD
+#undef PART
 #undef LLAMA3
 
 static void rope_bwd_fill(sl_launch *launch, const sl_fill_rule *how)

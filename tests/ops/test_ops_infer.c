@@ -156,6 +156,9 @@ TEST(wrong_attributes)
     sl_rope_set(&attrs)->theta = 10000;
     check_refused(SL_OP_ROPE, &changed, "an odd head to rotate", -1);
     changed = with_attrs(SL_OP_ROPE, 0, &attrs);
+    sl_rope_set(&attrs)->rotary = sl_rope_set(&attrs)->head_dim + 2;
+    check_refused(SL_OP_ROPE, &changed, "more to rotate than the head has", -1);
+    changed = with_attrs(SL_OP_ROPE, 0, &attrs);
     sl_rope_set(&attrs)->factor = 8;
     check_refused(SL_OP_ROPE, &changed, "scaling without its factors", -1);
     changed = with_attrs(SL_OP_DROPOUT, 0, &attrs);

@@ -214,6 +214,10 @@ TEST(rope_frequencies)
     sl_rope_set(&attrs)->original_context = 8192;
     for (int64_t i = 0; i < SL_COUNT(table); i++)
         CHECK_NEAR(sl_rope_frequency(&attrs, table[i].j), table[i].want, 1e-12 * table[i].want);
+    sl_rope_set(&attrs)->head_dim = 256; /* they are those of the part that turns */
+    sl_rope_set(&attrs)->rotary = 128;
+    for (int64_t i = 0; i < SL_COUNT(table); i++)
+        CHECK_NEAR(sl_rope_frequency(&attrs, table[i].j), table[i].want, 1e-12 * table[i].want);
 }
 
 /* ---- properties ---- */
@@ -237,6 +241,11 @@ TEST(rope_styles)
     sl_rope_set(&launch.attrs)->style = SL_ROPE_INTERLEAVED;
     run(&launch);
     check_values(q, (const float[]){c - 2 * s, 2 * c + s, 3 * c2 - 4 * s2, 4 * c2 + 3 * s2}, 4, "interleaved");
+    sl_rope_set(&launch.attrs)->style = SL_ROPE_HALF;
+    sl_rope_set(&launch.attrs)->rotary = 2;
+    run(&launch);
+    check_values(q, (const float[]){c - 2 * s, 2 * c + s, 3, 4}, 4, "two of four elements");
+    check_values(kv, q, 4, "k as q");
     sl_rope_set(&launch.attrs)->style = SL_ROPE_NONE;
     run(&launch);
     check_values(q, qkv, 4, "none");

@@ -10,7 +10,7 @@ static constexpr int MOST_PAIRS = 128;
 
 struct rope_params {
     double frequency[MOST_PAIRS]; /* by pair; unused for style NONE */
-    int heads, kv_heads, head_dim, style;
+    int heads, kv_heads, head_dim, style, rotary;
 };
 
 static rope_params params_of(const sl_attrs *attrs)
@@ -19,8 +19,9 @@ static rope_params params_of(const sl_attrs *attrs)
                      sl_rope_attrs(attrs)->heads,
                      sl_rope_attrs(attrs)->kv_heads,
                      sl_rope_attrs(attrs)->head_dim,
-                     sl_rope_attrs(attrs)->style};
-    for (int j = 0; p.style != SL_ROPE_NONE && j < p.head_dim / 2; j++)
+                     sl_rope_attrs(attrs)->style,
+                     sl_rope_rotary(attrs)};
+    for (int j = 0; p.style != SL_ROPE_NONE && j < p.rotary / 2; j++)
         p.frequency[j] = sl_rope_frequency(attrs, j);
     return p;
 }
@@ -32,16 +33,18 @@ __device__ __forceinline__ void turn(float a, float b, float c, float s, float *
 }
 
 /* FORWARD: from = qkv, to_q and to_kv written. Backward: from_q and from_kv (its own type) read, qkv written, angle negated.
- * An item is W pairs: two pieces of W elements, neighbours when pairs are interleaved, half a head apart when not. */
+ * An item is W pairs: two pieces of W elements, half of the turned elements apart for style HALF, neighbours when pairs are interleaved
+ * or not turned at all. */
 template <typename T, typename K, int W, bool FORWARD>
 __global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t *positions, const T *from_q,
                             const K *from_kv, T *to_q, K *to_kv)
 {
     __shared__ float cosine[MOST_PAIRS], sine[MOST_PAIRS];
     int64_t row = blockIdx.x;
-    int e = p.head_dim, pairs = e / 2, q_width = p.heads * e, k_width = p.kv_heads * e, width = q_width + 2 * k_width;
+    int e = p.head_dim, pairs = e / 2, turns = p.rotary / 2, q_width = p.heads * e, k_width = p.kv_heads * e,
+        width = q_width + 2 * k_width;
     if (p.style != SL_ROPE_NONE) {
-        for (int j = threadIdx.x; j < pairs; j += blockDim.x) {
+        for (int j = threadIdx.x; j < turns; j += blockDim.x) {
             double angle = positions[row] * p.frequency[j];
             angle -= SL_TWO_PI * rint(angle / SL_TWO_PI);
             sincosf((float) (FORWARD ? angle : -angle), &sine[j], &cosine[j]);
@@ -53,8 +56,9 @@ __global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t
     T *q_to = to_q + row * (FORWARD ? q_width : width);
     for (int item = threadIdx.x; item < width / (2 * W); item += blockDim.x) {
         int head = item / (pairs / W), j = (item - head * (pairs / W)) * W;
-        bool turned = p.style != SL_ROPE_NONE && head < p.heads + p.kv_heads, half = p.style == SL_ROPE_HALF;
-        int first = head * e + (half ? j : 2 * j), second = half ? first + pairs : first + W;
+        bool turned = p.style != SL_ROPE_NONE && head < p.heads + p.kv_heads && j < turns;
+        bool half = p.style == SL_ROPE_HALF && j < turns;
+        int first = head * e + (half ? j : 2 * j), second = half ? first + turns : first + W;
         bool query = first < q_width;
         float a[W], b[W], x[W], y[W];
         if (FORWARD || query) {
@@ -102,8 +106,8 @@ static void rope_launch(const sl_launch *launch, const void *positions, const vo
     constexpr int W = 16 / (sizeof(T) < sizeof(K) ? sizeof(K) : sizeof(T));
     rope_params p = params_of(&launch->attrs);
     unsigned rows = (unsigned) launch->in[0].type.dim[0];
-    bool wide = p.head_dim / 2 % W == 0 && sl_cuda_aligned(from_q) && sl_cuda_aligned(from_kv) &&
-                sl_cuda_aligned(to_q) && sl_cuda_aligned(to_kv);
+    bool wide = p.head_dim / 2 % W == 0 && p.rotary / 2 % W == 0 && sl_cuda_aligned(from_q) &&
+                sl_cuda_aligned(from_kv) && sl_cuda_aligned(to_q) && sl_cuda_aligned(to_kv);
     if (wide)
         rope_kernel<T, K, W, FORWARD><<<rows, 192, 0, stream>>>(p, (const int32_t *) positions, (const T *) from_q,
                                                                 (const K *) from_kv, (T *) to_q, (K *) to_kv);

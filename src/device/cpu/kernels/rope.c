@@ -1,7 +1,8 @@
 /*
  * Rotary embedding. A token's sines and cosines are computed once per row, in a table of the thread, for all heads:
- *     HALF          y[j] = x[j] c[j] - x[j+h] s[j]      y[j+h] = x[j+h] c[j] + x[j] s[j]      h = e/2
+ *     HALF          y[j] = x[j] c[j] - x[j+h] s[j]      y[j+h] = x[j+h] c[j] + x[j] s[j]      h = r/2
  *     INTERLEAVED   y = x * C + swapped(x) * S with each c twice in C, and -s, s in S
+ * for the r elements of a head that are turned; what is left of the head is copied.
  * The angle is position * frequency in double (ops/rope.h); reduced there, the rest is f32. A table over all positions
  * was not taken: at 131,072 tokens it is larger than the caches, and a row's table costs less than moving the row.
  */
@@ -16,15 +17,15 @@ typedef struct rope_job {
     const int32_t *positions;
     double *frequencies; /* [padded] */
     float *tables;       /* of each thread: cosines and sines, [2][2 * padded] */
-    int64_t rows, dim, padded, q_width, kv_width;
+    int64_t rows, dim, rotary, padded, q_width, kv_width;
     int32_t style;
     bool bf16, kv_bf16; /* kv_bf16: of dkv */
 } rope_job;
 
-/* Room for dim/2 frequencies in whole vectors. */
+/* Room for rotary/2 frequencies in whole vectors. */
 static int64_t rope_padded(const sl_attrs *attrs)
 {
-    return SL_ROUND_UP((int64_t) sl_rope_attrs(attrs)->head_dim / 2, 16);
+    return SL_ROUND_UP((int64_t) sl_rope_rotary(attrs) / 2, 16);
 }
 
 /* c[0..padded), s[0..padded) for the row; for INTERLEAVED expanded to pairs, the first sine of a pair negative. */
@@ -38,7 +39,7 @@ SL_INLINE void rope_table(const rope_job *job, int64_t row, double direction, fl
         vf_store(s + j, sine, VF_LANES);
     }
     if (job->style == SL_ROPE_INTERLEAVED) {
-        for (int64_t j = job->dim / 2 - 1; j >= 0; j--) {
+        for (int64_t j = job->rotary / 2 - 1; j >= 0; j--) {
             c[2 * j + 1] = c[2 * j] = c[j];
             s[2 * j + 1] = s[j];
             s[2 * j] = -s[j];
@@ -63,22 +64,27 @@ SL_INLINE void rope_pairs_step(const void *x, int64_t from, bool x_bf16, void *y
     vf_put(y, to + j, turned, lanes, y_bf16);
 }
 
-/* `heads` heads side by side; NONE: a copy, or a change of dtype. */
+/* A copy, or a change of dtype. */
+SL_INLINE void rope_copy(const void *x, int64_t from, bool x_bf16, void *y, int64_t to, bool y_bf16, int64_t count)
+{
+    if (x_bf16 == y_bf16) {
+        memcpy(element(y, to, y_bf16), element_const(x, from, x_bf16), (size_t) count * (y_bf16 ? 2 : 4));
+        return;
+    }
+    int64_t i = 0;
+    for (; i + VF_LANES <= count; i += VF_LANES)
+        vf_put(y, to + i, vf_get(x, from + i, VF_LANES, x_bf16), VF_LANES, y_bf16);
+    if (i < count)
+        vf_put(y, to + i, vf_get(x, from + i, (int) (count - i), x_bf16), (int) (count - i), y_bf16);
+}
+
+/* `heads` heads side by side. */
 SL_INLINE void rope_heads(const rope_job *job, int32_t style, const void *x, int64_t from, bool x_bf16, void *y,
                           int64_t to, bool y_bf16, int64_t heads, const float *c, const float *s)
 {
-    const int64_t dim = job->dim, half = dim / 2;
+    const int64_t dim = job->dim, rotary = job->rotary, half = rotary / 2;
     if (style == SL_ROPE_NONE) {
-        const int64_t count = heads * dim;
-        if (x_bf16 == y_bf16) {
-            memcpy(element(y, to, y_bf16), element_const(x, from, x_bf16), (size_t) count * (y_bf16 ? 2 : 4));
-            return;
-        }
-        int64_t i = 0;
-        for (; i + VF_LANES <= count; i += VF_LANES)
-            vf_put(y, to + i, vf_get(x, from + i, VF_LANES, x_bf16), VF_LANES, y_bf16);
-        if (i < count)
-            vf_put(y, to + i, vf_get(x, from + i, (int) (count - i), x_bf16), (int) (count - i), y_bf16);
+        rope_copy(x, from, x_bf16, y, to, y_bf16, heads * dim);
         return;
     }
     for (int64_t head = 0; head < heads; head++, from += dim, to += dim) {
@@ -89,11 +95,13 @@ SL_INLINE void rope_heads(const rope_job *job, int32_t style, const void *x, int
             if (j < half)
                 rope_half_step(x, from, x_bf16, y, to, y_bf16, half, j, (int) (half - j), c, s);
         } else {
-            for (; j + VF_LANES <= dim; j += VF_LANES)
+            for (; j + VF_LANES <= rotary; j += VF_LANES)
                 rope_pairs_step(x, from, x_bf16, y, to, y_bf16, j, VF_LANES, c, s);
-            if (j < dim)
-                rope_pairs_step(x, from, x_bf16, y, to, y_bf16, j, (int) (dim - j), c, s);
+            if (j < rotary)
+                rope_pairs_step(x, from, x_bf16, y, to, y_bf16, j, (int) (rotary - j), c, s);
         }
+        if (rotary < dim)
+            rope_copy(x, from + rotary, x_bf16, y, to + rotary, y_bf16, dim - rotary);
     }
 }
 
@@ -153,6 +161,7 @@ static rope_job rope_unpack(const sl_launch *launch)
     rope_job job = {
         .frequencies = launch->workspace,
         .dim = sl_rope_attrs(&launch->attrs)->head_dim,
+        .rotary = sl_rope_rotary(&launch->attrs),
         .padded = rope_padded(&launch->attrs),
         .style = sl_rope_attrs(&launch->attrs)->style,
         .bf16 = launch->in[0].type.dtype == SL_BF16,
@@ -162,7 +171,8 @@ static rope_job rope_unpack(const sl_launch *launch)
     job.q_width = sl_rope_attrs(&launch->attrs)->heads * job.dim;
     job.kv_width = 2 * sl_rope_attrs(&launch->attrs)->kv_heads * job.dim;
     for (int64_t j = 0; j < job.padded; j++)
-        job.frequencies[j] = job.style != SL_ROPE_NONE && j < job.dim / 2 ? sl_rope_frequency(&launch->attrs, j) : 0.0;
+        job.frequencies[j] =
+            job.style != SL_ROPE_NONE && j < job.rotary / 2 ? sl_rope_frequency(&launch->attrs, j) : 0.0;
     return job;
 }
 
