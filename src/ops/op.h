@@ -186,6 +186,9 @@ typedef struct sl_op_def {
     void (*work)(const sl_launch *launch, sl_work *work); /* looks at types and attrs only */
     void (*reference)(const sl_launch *launch);           /* scalar, single thread, f32/f64 arithmetic inside */
     sl_status (*gradient)(sl_gradient *gradient);         /* NULL: no gradient flows through */
+    /* Bytes into in[0] at which out[0] lies as it is, so that the graph need not launch the op; -1: these attributes want a copy. NULL:
+     * the op computes. */
+    int64_t (*view)(const sl_attrs *attrs, const sl_type *in);
     const sl_op_case *cases;
     int64_t n_cases;
     /* Largest error a kernel may show against the reference, relative to the output's largest magnitude, by dtype of in[0]:

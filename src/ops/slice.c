@@ -101,6 +101,13 @@ static sl_status slice_bwd_gradient(sl_gradient *gradient)
     return emit_other(gradient, SL_OP_SLICE);
 }
 
+/* Whole rows follow each other in memory; columns do not. */
+static int64_t slice_view(const sl_attrs *attrs, const sl_type *in)
+{
+    const struct sl_slice_attrs *a = sl_slice_attrs(attrs);
+    return a->columns == in->dim[1] ? a->first_row * a->columns * (int64_t) sl_dtype_bytes(in->dtype) : -1;
+}
+
 static const sl_op_case slice_cases[] = {
     {.name = "f32 columns", .in = {SL_T2(SL_F32, 5, 96)}, .attrs = SL_ATTRS(slice, 0, 32, 5, 64)},
     {.name = "f32 odd columns, accumulate",
@@ -135,6 +142,7 @@ const sl_op_def sl_op_slice = {
     .work = slice_work,
     .reference = slice_reference,
     .gradient = slice_gradient,
+    .view = slice_view,
     .cases = slice_cases,
     .n_cases = SL_COUNT(slice_cases),
     .tolerance = {0, 0},

@@ -112,6 +112,16 @@ static sl_status concat_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t
     return SL_OK;
 }
 
+static sl_status reshape_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+{
+    (void) cuda;
+    const sl_type *y = &launch->out[0].type;
+    rectangle r = whole_rectangle(launch, &launch->in[0], y->dim[0], y->dim[1]);
+    r.from_stride = r.to_stride;
+    return start(launch, 0, &r, stream);
+}
+
 extern "C" const sl_cuda_kernel sl_cuda_slice = {SL_OP_SLICE, NULL, NULL, slice_run};
 extern "C" const sl_cuda_kernel sl_cuda_slice_bwd = {SL_OP_SLICE_BWD, NULL, NULL, slice_bwd_run};
 extern "C" const sl_cuda_kernel sl_cuda_concat = {SL_OP_CONCAT, NULL, NULL, concat_run};
+extern "C" const sl_cuda_kernel sl_cuda_reshape = {SL_OP_RESHAPE, NULL, NULL, reshape_run};

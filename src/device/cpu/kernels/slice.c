@@ -99,6 +99,15 @@ static void concat_run(const sl_launch *launch, sl_pool *pool)
     }
 }
 
+static void reshape_run(const sl_launch *launch, sl_pool *pool)
+{
+    const sl_type *y = &launch->out[0].type;
+    slice_job job = slice_whole(launch, &launch->in[0], y->dim[0], y->dim[1]);
+    job.from_stride = job.to_stride;
+    slice_start(&job, pool);
+}
+
 SL_CPU_KERNEL(slice, SL_OP_SLICE, .run = slice_run);
 SL_CPU_KERNEL(slice_bwd, SL_OP_SLICE_BWD, .run = slice_bwd_run);
 SL_CPU_KERNEL(concat, SL_OP_CONCAT, .run = concat_run);
+SL_CPU_KERNEL(reshape, SL_OP_RESHAPE, .run = reshape_run);
