@@ -144,6 +144,12 @@ static bool shares_bytes(const sl_graph *graph, sl_value a, sl_value b)
     return a != SL_NO_VALUE && b != SL_NO_VALUE && storage_of(graph, a) == storage_of(graph, b);
 }
 
+/* As the same rows and columns, too. */
+static bool shares_columns(const sl_graph *graph, sl_value a, sl_value b)
+{
+    return shares_bytes(graph, a, b) && memcmp(&graph->values[a].type, &graph->values[b].type, sizeof(sl_type)) == 0;
+}
+
 static bool writes_bytes_of(const sl_graph *graph, const sl_node *node, sl_value value)
 {
     for (int k = 0; k < node->n_out; k++)
@@ -169,7 +175,7 @@ static sl_node *last_writer(const differentiation *d, sl_value value)
         if (node->block != d->node.block || node->phase != SL_PHASE_BACKWARD)
             return NULL;
         if (writes_bytes_of(graph, node, value))
-            return shares_bytes(graph, node->out[0], value) ? node : NULL;
+            return shares_columns(graph, node->out[0], value) ? node : NULL;
     }
     return NULL;
 }
@@ -195,7 +201,7 @@ static void sum_what_was_there(differentiation *d, sl_node *node, int sums)
         const sl_node *other = &graph->nodes[i];
         if (other->block != node->block || other->phase != SL_PHASE_BACKWARD)
             return;
-        if (sl_op(other->op)->role == SL_ROLE_COLUMN_SUMS && shares_bytes(graph, other->in[0], dx)) {
+        if (sl_op(other->op)->role == SL_ROLE_COLUMN_SUMS && shares_columns(graph, other->in[0], dx)) {
             if (is_written_after(graph, i, other->out[0]))
                 return;
             node->out[sums] = other->out[0];
@@ -307,10 +313,12 @@ static sl_status pass(sl_gradient *gradient, int i, sl_value passed)
 {
     differentiation *d = gradient->graph;
     sl_value of = d->node.in[i], fresh;
-    SL_ASSERT(d->graph->values[of].class != SL_VALUE_PARAMETER);
+    if (d->graph->values[of].class == SL_VALUE_PARAMETER)
+        return sl_fail(SL_E_INTERNAL, "%s: the gradient of parameter %s cannot be handed on, only added to",
+                       d->node.name, d->graph->values[of].name);
+    SL_TRY(new_gradient(d, of, passed, &fresh)); /* in the input's shape, which may be another */
     if (d->gradient_of[of] != SL_NO_VALUE)
-        return emit_add(d, of, passed);
-    SL_TRY(new_gradient(d, of, passed, &fresh));
+        return emit_add(d, of, fresh);
     set_gradient(d, of, fresh);
     return SL_OK;
 }

@@ -226,5 +226,8 @@ sl_status sl_graph_finish(sl_graph *graph, sl_value loss)
     graph->loss = loss;
     SL_TRY(sl_graph_split_frozen(graph));
     SL_TRY(sl_graph_layout(graph));
-    return graph->training ? sl_graph_differentiate(graph) : SL_OK;
+    if (graph->training)
+        SL_TRY(sl_graph_differentiate(graph));
+    sl_graph_make_views(graph);
+    return SL_OK;
 }

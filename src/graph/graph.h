@@ -86,7 +86,9 @@ typedef struct sl_graph_value {
     sl_input_kind input;
     sl_value gradient_of; /* gradients: of which value */
     sl_value
-        storage;   /* the value whose bytes it shares (gradient passed through a residual addition); itself otherwise */
+        storage; /* the value whose bytes it shares (gradient passed through a residual addition, view); else itself */
+    size_t offset; /* of a view: bytes into the storage */
+    bool is_view;
     int32_t block; /* where it is made; for parameter gradients the block whose use it belongs to */
 } sl_graph_value;
 

@@ -15,6 +15,8 @@ bool sl_graph_freezes(const sl_graph *graph, const char *name);
 sl_status sl_graph_split_frozen(sl_graph *graph);
 /* Offsets of the parameters in their groups. */
 sl_status sl_graph_layout(sl_graph *graph);
+/* Outputs that are parts of inputs share their bytes, and the nodes that would copy them go. */
+void sl_graph_make_views(sl_graph *graph);
 /* Backward nodes of the whole graph; blocks get their backward ranges. */
 sl_status sl_graph_differentiate(sl_graph *graph);
 

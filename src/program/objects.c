@@ -207,8 +207,8 @@ static sl_status resolve_gradient(builder *b, sl_value value, int out_index, sl_
     return SL_OK;
 }
 
-sl_status sl_program_resolve(builder *b, int32_t chunk, sl_value value, int out_index, bool spans_slices, sl_use *use,
-                             uint32_t *accumulate)
+static sl_status resolve_root(builder *b, int32_t chunk, sl_value value, int out_index, bool spans_slices, sl_use *use,
+                              uint32_t *accumulate)
 {
     const sl_chunk *c = &b->program->chunks[chunk];
     sl_value root = b->graph[0]->values[value].storage;
@@ -236,5 +236,13 @@ sl_status sl_program_resolve(builder *b, int32_t chunk, sl_value value, int out_
     default:
         break;
     }
-    return chunk_object(b, chunk, root, sl_type_bytes(&use->type), &use->object);
+    return chunk_object(b, chunk, root, sl_type_bytes(&b->graph[b->variant[chunk]]->values[root].type), &use->object);
+}
+
+sl_status sl_program_resolve(builder *b, int32_t chunk, sl_value value, int out_index, bool spans_slices, sl_use *use,
+                             uint32_t *accumulate)
+{
+    SL_TRY(resolve_root(b, chunk, value, out_index, spans_slices, use, accumulate));
+    use->offset += b->graph[b->variant[chunk]]->values[value].offset;
+    return SL_OK;
 }

@@ -44,6 +44,14 @@ static void later(int32_t *completion, int32_t node)
     *completion = SL_MAX(*completion, node);
 }
 
+/* Node `reader` reads the parameter, if `value` is one or a view of one. */
+static void read_by(builder *b, sl_value value, int32_t reader)
+{
+    const sl_graph_value *root = &b->graph[0]->values[b->graph[0]->values[value].storage];
+    if (root->class == SL_VALUE_PARAMETER)
+        later(&b->completion[b->program->params[root->param].group_index], reader);
+}
+
 /* Recomputing a forward task reads its parameters again, so its outputs' last readers count as readers of the group. */
 void sl_program_find_completions(builder *b)
 {
@@ -55,19 +63,13 @@ void sl_program_find_completions(builder *b)
         for (int k = 0; k < node->n_out; k++)
             if (node->out[k] != SL_NO_VALUE && graph->values[node->out[k]].class == SL_VALUE_PARAMETER_GRADIENT)
                 later(&b->completion[b->program->params[graph->values[node->out[k]].param].group_index], i);
-        for (int k = 0; k < node->n_in; k++)
-            if (node->in[k] != SL_NO_VALUE && graph->values[node->in[k]].class == SL_VALUE_PARAMETER)
-                later(&b->completion[b->program->params[graph->values[node->in[k]].param].group_index], i);
-    }
-    for (int32_t i = 0; i < b->n_nodes; i++) {
-        const sl_node *node = &graph->nodes[i];
         for (int k = 0; k < node->n_in; k++) {
             int32_t maker = node->in[k] == SL_NO_VALUE ? -1 : b->maker[node->in[k]];
-            for (int j = 0; maker >= 0 && j < graph->nodes[maker].n_in; j++) {
-                sl_value read = graph->nodes[maker].in[j];
-                if (read != SL_NO_VALUE && graph->values[read].class == SL_VALUE_PARAMETER)
-                    later(&b->completion[b->program->params[graph->values[read].param].group_index], i);
-            }
+            if (node->in[k] != SL_NO_VALUE)
+                read_by(b, node->in[k], i);
+            for (int j = 0; maker >= 0 && j < graph->nodes[maker].n_in; j++)
+                if (graph->nodes[maker].in[j] != SL_NO_VALUE)
+                    read_by(b, graph->nodes[maker].in[j], i);
         }
     }
 }

@@ -164,6 +164,11 @@ static void find_makers(builder *b)
             if (node->out[k] != SL_NO_VALUE && b->graph[0]->values[node->out[k]].gradient_of == SL_NO_VALUE)
                 b->maker[node->out[k]] = i;
     }
+    for (int32_t v = 0; v < b->n_values; v++) {
+        const sl_graph_value *value = &b->graph[0]->values[v];
+        if (value->is_view)
+            b->maker[v] = b->maker[value->storage];
+    }
 }
 
 static void fill_prototype(const sl_graph *graph, const sl_graph *names, int32_t i, sl_task *task)

@@ -2,6 +2,9 @@
 #include "graph/graph.h"
 #include "ops/head_loss.h"
 #include "ops/matmul.h"
+#include "ops/norm.h"
+#include "ops/reshape.h"
+#include "ops/slice.h"
 #include "test.h"
 
 static sl_graph *new_graph(sl_dtype dtype, bool training)
@@ -390,6 +393,60 @@ TEST(wrong_models)
     CHECK_FAILS(sl_graph_create(&config, &graph), SL_E_USAGE);
 }
 
+static sl_value reshaped(sl_graph *graph, sl_value x, int64_t columns)
+{
+    sl_attrs attrs = {.raw = {0}};
+    sl_reshape_set(&attrs)->columns = columns;
+    return op(graph, SL_OP_RESHAPE, "reshape", &attrs, &x, 1);
+}
+
+static sl_value sliced(sl_graph *graph, sl_value x, struct sl_slice_attrs part)
+{
+    sl_attrs attrs = {.raw = {0}};
+    *sl_slice_set(&attrs) = part;
+    return op(graph, SL_OP_SLICE, "slice", &attrs, &x, 1);
+}
+
+/* x [4, 32] -> h (bias), its heads [16, 8] normed and back; rows of a weight; columns, which are no view. */
+TEST(views_share_bytes)
+{
+    for (int training = 0; training < 2; training++) {
+        sl_graph *graph = new_graph(SL_F32, training);
+        sl_value x = embedded(graph, 32);
+        CHECK_OK(sl_graph_begin_block(graph, "middle"));
+        sl_value w = param(graph, "middle", "w", 64, 32, true), bias = param(graph, "middle", "bias", 32, 0, false);
+        sl_value half = sliced(graph, w, (struct sl_slice_attrs){32, 0, 32, 32});
+        sl_value h = biased(graph, "linear", x, half, bias, SL_NO_VALUE), heads = reshaped(graph, h, 8);
+        sl_value norm_w = param(graph, "middle", "norm", 8, 0, false);
+        sl_value normed = op(graph, SL_OP_RMSNORM, "norm", NULL, (const sl_value[]){heads, norm_w}, 2);
+        sl_value wide = reshaped(graph, reshaped(graph, normed, 16), 32);
+        sl_value y = op(graph, SL_OP_ADD, "add", NULL, (const sl_value[]){wide, x}, 2);
+        sl_value left = sliced(graph, y, (struct sl_slice_attrs){0, 0, 4, 16});
+        CHECK_OK(sl_graph_begin_block(graph, "head"));
+        CHECK_OK(sl_graph_finish(graph, loss_of(graph, left, param(graph, "head", "head", 9, 16, true))));
+        CHECK_I64(count_ops(graph, SL_OP_RESHAPE), 0);
+        CHECK_I64(count_ops(graph, SL_OP_SLICE), 1); /* the columns */
+        CHECK_I64(count_ops(graph, SL_OP_SLICE_BWD), 2 * training);
+        CHECK_I64(count_ops(graph, SL_OP_BIAS_GRAD), training); /* the norm's columns are not the bias's */
+        CHECK_I64(graph->values[half].storage, w);
+        CHECK_I64(graph->values[half].offset, 32 * 32 * 4);
+        CHECK_I64(graph->values[heads].storage, h);
+        CHECK_I64(graph->values[wide].storage, normed);
+        CHECK(graph->values[wide].is_view && !graph->values[left].is_view && graph->values[left].storage == left);
+        int32_t nodes = 0;
+        for (int32_t b = 0; b < graph->n_blocks; b++) { /* one after the other, all of them */
+            CHECK_I64(graph->blocks[b].first_forward, nodes);
+            nodes += graph->blocks[b].n_forward;
+        }
+        for (int32_t b = graph->n_blocks - 1; b >= 0 && training; b--) {
+            CHECK_I64(graph->blocks[b].first_backward, nodes);
+            nodes += graph->blocks[b].n_backward;
+        }
+        CHECK_I64(nodes, graph->n_nodes);
+        sl_graph_destroy(graph);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -405,6 +462,7 @@ int main(int argc, char **argv)
     RUN(biases_are_summed_alone);
     RUN(rematerialize_in_place);
     RUN(blocks);
+    RUN(views_share_bytes);
     RUN(wrong_models);
     return test_end();
 }

@@ -1,6 +1,11 @@
 /* Whole tiny models: gradients against finite differences (dropout included), bit-equal gradients however chunks are grouped
  * into rounds and whether values are kept or rematerialized, slices against whole sequences, validation against training loss. */
+#include "model/internal.h"
 #include "model/interpret.h"
+#include "ops/matmul.h"
+#include "ops/norm.h"
+#include "ops/reshape.h"
+#include "ops/slice.h"
 
 enum { SEQLEN = 12, SEQUENCES = 4 };
 
@@ -89,6 +94,56 @@ static void check_differences(sl_model model, int64_t chunk_tokens)
         CHECK_MSG(fabs(measured - predicted) <= 2e-3 * sqrt(size) + 2e-4,
                   "%s: slope %.6g, gradient says %.6g (norm %.3g)", param->name, measured, predicted, sqrt(size));
     }
+    interpret_destroy(&it);
+}
+
+/* A family of this test, in which views are rows of a weight, heads of a matrix, and the matrix again:
+ *     x = x + heads(rmsnorm(heads(x W[half]^T + b)))     with the gradient of x from two sides */
+static sl_status build_views(const sl_model *model, sl_graph *graph, sl_value *loss)
+{
+    sl_forward f = {.model = model, .graph = graph};
+    int64_t d = model->dim;
+    sl_attrs linear = {.raw = {0}}, part = {.raw = {0}}, heads = {.raw = {0}}, rows = {.raw = {0}}, norm = {.raw = {0}};
+    *sl_slice_set(&part) = (struct sl_slice_attrs){16, 0, d, d}; /* 16 rows of 16 floats: 1024 bytes */
+    sl_matmul_set(&linear)->trans_b = 1;
+    sl_reshape_set(&heads)->columns = model->head_dim, sl_reshape_set(&rows)->columns = d;
+    sl_norm_set(&norm)->eps = 1e-5f;
+    sl_forward_param table = {.name = "table", .rows = model->vocab, .columns = d, .std = 1, .init = SL_INIT_NORMAL};
+    sl_forward_param wide = {.name = "wide", .rows = 2 * d, .columns = d, .std = 1, .init = SL_INIT_NORMAL};
+    sl_forward_block(&f, "embedding", "");
+    sl_value w = sl_forward_parameter(&f, &table);
+    sl_value x = sl_forward_op(&f, SL_OP_EMBEDDING, "embedding", NULL,
+                               (const sl_value[]){w, sl_forward_input(&f, SL_INPUT_TOKENS)}, 2, NULL);
+    sl_forward_block(&f, "middle", "");
+    sl_value half = sl_forward_parameter(&f, &wide), bias = sl_forward_vector(&f, "bias", "", d, SL_INIT_ZEROS);
+    half = sl_forward_op(&f, SL_OP_SLICE, "half", &part, &half, 1, NULL);
+    sl_value h = sl_forward_op(&f, SL_OP_MATMUL, "linear", &linear, (const sl_value[]){x, half, bias}, 3, NULL);
+    h = sl_forward_op(&f, SL_OP_RESHAPE, "heads", &heads, &h, 1, NULL);
+    sl_value weight = sl_forward_vector(&f, "norm", "", model->head_dim, SL_INIT_ONES);
+    h = sl_forward_op(&f, SL_OP_RMSNORM, "norm", &norm, (const sl_value[]){h, weight}, 2, NULL);
+    h = sl_forward_op(&f, SL_OP_RESHAPE, "rows", &rows, &h, 1, NULL);
+    x = sl_forward_op(&f, SL_OP_ADD, "add", NULL, (const sl_value[]){h, x}, 2, NULL);
+    sl_forward_block(&f, "head", "");
+    sl_forward_input(&f, SL_INPUT_POSITIONS), sl_forward_input(&f, SL_INPUT_SEGMENTS);
+    *loss = sl_forward_head(&f, x, w);
+    return f.status;
+}
+
+static int64_t count_views(const sl_model *model)
+{
+    return model->vocab * model->dim + 2 * model->dim * model->dim + model->dim + model->head_dim;
+}
+
+TEST(views)
+{
+    static const sl_model_family family = {.name = "views", .build = build_views, .parameters = count_views};
+    sl_model model = tiny_llama(true, SL_ROPE_HALF);
+    model.family = &family;
+    check_differences(model, SEQLEN);
+    check_differences(model, 5);
+    interpreter it = start(&model, interpret_config(SEQLEN, SEQUENCES, SEQLEN, SL_PRECISION_F32));
+    for (int32_t i = 0; i < it.program->n_tasks; i++)
+        CHECK(it.program->tasks[i].op != SL_OP_SLICE && it.program->tasks[i].op != SL_OP_RESHAPE);
     interpret_destroy(&it);
 }
 
@@ -270,6 +325,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(finite_differences);
+    RUN(views);
     RUN(rounds_change_no_bit);
     RUN(rematerialization_changes_no_bit);
     RUN(slices_agree);

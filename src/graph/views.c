@@ -1,0 +1,68 @@
+/*
+ * Views: values that are other values' bytes. An op whose output is a part of its input as it lies in memory (`view` of its descriptor)
+ * need not run. Its output gets the input's storage and an offset, and its node goes:
+ *
+ *     h [n, 4e]  -- reshape -->  h' [4n, e]        h' shares h's bytes: no task, no object, nothing to keep, move or recompute
+ *
+ * This comes after differentiation, which knows such ops by their gradient rules like all others: reshape passes its gradient on, and the
+ * gradient of a slice is added where it was cut out. Only forward values become views. They are written once, so that nobody can
+ * change a view's bytes behind it, while gradients are added to. Context is left alone: where sequences are sliced, an operand is other
+ * rows of it from chunk to chunk. A view begins at a multiple of the alignment that kernels count on; elsewhere the op copies. So do
+ * columns of a matrix, which have other bytes between their rows: operands are dense.
+ */
+#include <string.h>
+
+#include "graph/internal.h"
+
+enum { VIEW_ALIGN = 256 };
+
+static bool may_be_viewed(const sl_graph *graph, sl_value value)
+{
+    const sl_graph_value *of = &graph->values[value];
+    return of->gradient_of == SL_NO_VALUE &&
+           (of->class == SL_VALUE_ACTIVATION || of->class == SL_VALUE_PARAMETER || of->class == SL_VALUE_INPUT);
+}
+
+/* The offset at which the node's output lies in its input, or -1. */
+static int64_t offset_of(const sl_graph *graph, const sl_node *node)
+{
+    const sl_op_def *def = sl_op(node->op);
+    if (!def->view || node->accumulate || !may_be_viewed(graph, node->in[0]) || !may_be_viewed(graph, node->out[0]))
+        return -1;
+    int64_t offset = def->view(&node->attrs, &graph->values[node->in[0]].type);
+    return offset % VIEW_ALIGN == 0 ? offset : -1;
+}
+
+static void leave_out(int32_t node, int32_t *first, int32_t *count)
+{
+    if (node < *first)
+        --*first;
+    else if (node < *first + *count)
+        --*count;
+}
+
+static void remove_node(sl_graph *graph, int32_t node)
+{
+    memmove(&graph->nodes[node], &graph->nodes[node + 1], (size_t) (--graph->n_nodes - node) * sizeof *graph->nodes);
+    for (int32_t b = 0; b < graph->n_blocks; b++) {
+        leave_out(node, &graph->blocks[b].first_forward, &graph->blocks[b].n_forward);
+        leave_out(node, &graph->blocks[b].first_backward, &graph->blocks[b].n_backward);
+    }
+}
+
+void sl_graph_make_views(sl_graph *graph)
+{
+    for (int32_t i = 0; i < graph->n_nodes;) {
+        int64_t offset = offset_of(graph, &graph->nodes[i]);
+        if (offset < 0) {
+            i++;
+            continue;
+        }
+        const sl_graph_value *of = &graph->values[graph->nodes[i].in[0]];
+        sl_graph_value *view = &graph->values[graph->nodes[i].out[0]];
+        view->storage = of->storage;
+        view->offset = of->offset + (size_t) offset;
+        view->is_view = true;
+        remove_node(graph, i);
+    }
+}
