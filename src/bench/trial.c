@@ -117,22 +117,21 @@ static void fill_chunk(const sl_trial *t, const sl_chunk *chunk, int32_t *part[S
 
 static sl_status write_chunk(sl_trial *t, const sl_chunk *chunk, int32_t *part[SL_INPUT_COUNT])
 {
-    size_t n = (size_t) chunk->tokens, segments = (size_t) t->program->config.max_segments + 1;
-    for (int kind = 0; kind < SL_INPUT_STEP; kind++)
-        if (chunk->data[kind] >= 0)
-            SL_TRY(sl_engine_write(t->engine, chunk->data[kind], 0, part[kind],
-                                   (kind == SL_INPUT_SEGMENTS ? segments : n) * sizeof(int32_t)));
+    for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
+        if (part[kind] && chunk->data[kind] >= 0)
+            SL_TRY(sl_engine_write(t->engine, chunk->data[kind], 0, part[kind], sl_type_bytes(&chunk->input[kind])));
     return SL_OK;
 }
 
 static sl_status write_batch(sl_trial *t)
 {
+    static const sl_input_kind filled[] = {SL_INPUT_TOKENS, SL_INPUT_TARGETS, SL_INPUT_POSITIONS, SL_INPUT_SEGMENTS};
     int64_t tokens = t->program->config.chunking.chunk_tokens, segments = t->program->config.max_segments + 1;
-    int32_t *memory, *part[SL_INPUT_COUNT];
+    int32_t *memory, *part[SL_INPUT_COUNT] = {0};
     sl_status status = SL_OK;
     SL_TRY(sl_alloc(&memory, 3 * tokens + segments, sizeof *memory));
-    for (int kind = 0; kind < SL_INPUT_STEP; kind++)
-        part[kind] = memory + kind * tokens;
+    for (int i = 0; i < SL_COUNT(filled); i++)
+        part[filled[i]] = memory + i * tokens;
     for (int32_t c = 0; c < t->program->n_chunks && status == SL_OK; c++) {
         fill_chunk(t, &t->program->chunks[c], part);
         status = write_chunk(t, &t->program->chunks[c], part);

@@ -30,6 +30,7 @@ sl_status sl_graph_create(const sl_graph_config *config, sl_graph **out)
     }
     graph->region = region;
     graph->tokens = config->tokens;
+    graph->samples = SL_MAX(config->samples, 1);
     graph->max_segments = config->max_segments;
     graph->dtype = config->dtype;
     graph->frozen = config->frozen;
@@ -96,21 +97,44 @@ sl_status sl_graph_begin_block(sl_graph *graph, const char *name)
     return SL_OK;
 }
 
-sl_status sl_graph_input(sl_graph *graph, sl_input_kind kind, sl_value *out)
+static sl_type input_type(const sl_graph *graph, const sl_input_def *def, const int64_t *extents, int n_extents)
 {
-    static const char *const names[SL_INPUT_COUNT] = {"tokens", "targets", "positions", "segments", "step"};
-    int64_t count = kind == SL_INPUT_STEP       ? SL_STEP_WORDS
-                    : kind == SL_INPUT_SEGMENTS ? graph->max_segments + 1
-                                                : graph->tokens;
-    sl_type type = sl_type_1d(SL_I32, count);
-    if (graph->inputs[kind] == SL_NO_VALUE) {
-        sl_value value;
-        SL_TRY(sl_graph_add_value(graph, names[kind], SL_VALUE_INPUT, &type, &value));
+    const int64_t rows[] = {[SL_ROWS_TOKENS] = graph->tokens,
+                            [SL_ROWS_SAMPLES] = graph->samples,
+                            [SL_ROWS_BOUNDS] = graph->max_segments + 1,
+                            [SL_ROWS_STEP] = SL_STEP_WORDS};
+    sl_type type = {.dtype = def->dtype, .rank = 1 + n_extents, .dim = {rows[def->rows]}};
+    for (int i = 0; i < n_extents; i++)
+        type.dim[1 + i] = extents[i];
+    return type;
+}
+
+sl_status sl_graph_input_of(sl_graph *graph, sl_input_kind kind, const int64_t *extents, int n_extents, sl_value *out)
+{
+    const sl_input_def *def = sl_input_of(kind);
+    int64_t count = 1;
+    bool good = n_extents >= def->least_extents && n_extents <= def->most_extents;
+    for (int i = 0; good && i < n_extents; i++)
+        good = extents[i] >= 1 && !__builtin_mul_overflow(count, extents[i], &count) && count <= INT64_C(1) << 40;
+    if (!good)
+        return sl_fail(SL_E_USAGE, "input %s: a row has %d to %d dimensions of at least 1 and 2^40 elements at most",
+                       def->name, def->least_extents, def->most_extents);
+    sl_type type = input_type(graph, def, extents, n_extents);
+    sl_value value = graph->inputs[kind];
+    if (value != SL_NO_VALUE && memcmp(&graph->values[value].type, &type, sizeof type) != 0)
+        return sl_fail(SL_E_USAGE, "input %s is read twice, with rows of other dimensions", def->name);
+    if (value == SL_NO_VALUE) {
+        SL_TRY(sl_graph_add_value(graph, def->name, SL_VALUE_INPUT, &type, &value));
         graph->values[value].input = kind;
         graph->inputs[kind] = value;
     }
-    *out = graph->inputs[kind];
+    *out = value;
     return SL_OK;
+}
+
+sl_status sl_graph_input(sl_graph *graph, sl_input_kind kind, sl_value *out)
+{
+    return sl_graph_input_of(graph, kind, NULL, 0, out);
 }
 
 /* ---- parameters ---- */

@@ -13,27 +13,19 @@
 #define SL_GRAPH_GRAPH_H
 
 #include "core/mem.h"
+#include "graph/inputs.h"
 #include "ops/op.h"
 
 typedef enum sl_value_class {
     SL_VALUE_ACTIVATION,
     SL_VALUE_PARAMETER,
-    SL_VALUE_INPUT,    /* tokens, targets, positions, segments, step parameters */
+    SL_VALUE_INPUT,    /* graph/inputs.h */
     SL_VALUE_CONTEXT,  /* K/V: a slice writes its own rows, attention reads the rows of all slices so far */
     SL_VALUE_LOSS,     /* one f32 per chunk */
     SL_VALUE_GRADIENT, /* of an activation */
     SL_VALUE_CONTEXT_GRADIENT,
     SL_VALUE_PARAMETER_GRADIENT,
 } sl_value_class;
-
-typedef enum sl_input_kind {
-    SL_INPUT_TOKENS,
-    SL_INPUT_TARGETS,
-    SL_INPUT_POSITIONS,
-    SL_INPUT_SEGMENTS,
-    SL_INPUT_STEP,
-    SL_INPUT_COUNT
-} sl_input_kind;
 
 typedef enum sl_init {
     SL_INIT_ZEROS,
@@ -117,6 +109,7 @@ typedef struct sl_graph sl_graph;
 struct sl_graph {
     sl_region *region;  /* owns every name and array below */
     int64_t tokens;     /* n */
+    int64_t samples;    /* sequences, whole or one slice */
     sl_dtype dtype;     /* of parameters and activations */
     const char *frozen; /* names of parameters to freeze: patterns with *, ?, [...], between commas; NULL: none */
     bool training;      /* differentiate and keep dropout */
@@ -136,6 +129,7 @@ struct sl_graph {
 
 typedef struct sl_graph_config {
     int64_t tokens, max_segments;
+    int64_t samples; /* 0: 1 */
     sl_dtype dtype;
     const char *frozen; /* as in sl_graph; outlives the graph */
     bool training, sliced, rematerialize;
@@ -146,7 +140,10 @@ void sl_graph_destroy(sl_graph *graph);
 
 /* Building, in the order things run. Names are copied. */
 sl_status sl_graph_begin_block(sl_graph *graph, const char *name);
+/* Asking again for an input gives the same value. */
 sl_status sl_graph_input(sl_graph *graph, sl_input_kind kind, sl_value *out);
+/* Of a kind whose rows have extents: those of this model. */
+sl_status sl_graph_input_of(sl_graph *graph, sl_input_kind kind, const int64_t *extents, int n_extents, sl_value *out);
 /* dtype is the graph's. Asking again for a name gives the same value (tied weights). */
 sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out);
 /* Appends an op; types come from its shape rule. `out` gets n_out values. An output that its op marks

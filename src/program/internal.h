@@ -33,6 +33,7 @@ typedef struct builder {
     int32_t capacity_objects, capacity_tasks;
 
     uint8_t *variant;             /* by chunk */
+    sl_type *inputs[VARIANTS];    /* by kind of input; the program's */
     sl_task *prototype[VARIANTS]; /* by node: everything but objects and offsets */
     int32_t *slots;    /* (position in round, value): object; -1 not yet. Context lives at its sequence's first slice */
     int32_t *gradient; /* by group: gradient object; -1 not yet */

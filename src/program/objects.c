@@ -2,8 +2,8 @@
  * Which object an operand is. A graph's values become objects like this:
  *
  *     parameters            one object per group                     gradients   one per group, and one per further block that
- *     inputs                one per chunk (segments of a sliced                  uses a parameter
- *                           sequence: one per sequence; step: one)   loss        a slot of one object
+ *     inputs                one per chunk, sequence or step, as                  uses a parameter
+ *                           their scope says                         loss        a slot of one object
  *     K/V and its gradient  packed: one per chunk; sliced: one per sequence, all its rows
  *     everything else       one per chunk, made when first written
  */
@@ -41,27 +41,36 @@ sl_object sl_program_object(const char *name, sl_object_class class, size_t byte
 
 /* ---- what exists before the first task ---- */
 
+/* The object of an input in a chunk: its own, or the one that chunks of its scope share. */
 static sl_status add_chunk_data(builder *b, int32_t chunk, sl_input_kind kind)
 {
     sl_program *p = b->program;
-    sl_value value = b->graph[0]->inputs[kind];
-    int32_t *out = &p->chunks[chunk].data[kind];
-    *out = -1;
-    if (value == SL_NO_VALUE)
+    const sl_input_def *def = sl_input_of(kind);
+    sl_chunk *c = &p->chunks[chunk];
+    bool shared = def->scope == SL_PER_SEQUENCE && sl_program_slice(b, chunk) > 0;
+    c->data[kind] = -1;
+    if (!c->input[kind].rank)
         return SL_OK;
-    const sl_graph_value *v = &b->graph[b->variant[chunk]]->values[value];
-    if (kind == SL_INPUT_STEP) {
-        *out = p->step_object;
-        return SL_OK;
-    }
-    if (kind == SL_INPUT_SEGMENTS && sl_program_slice(b, chunk) > 0) {
-        *out = p->chunks[chunk - 1].data[kind];
+    if (def->scope == SL_PER_STEP || shared) {
+        c->data[kind] = shared ? p->chunks[chunk - 1].data[kind] : p->step_object;
         return SL_OK;
     }
-    sl_object object = sl_program_object(v->name, SL_CLASS_DATA, sl_type_bytes(&v->type), -1);
+    sl_object object = sl_program_object(def->name, SL_CLASS_DATA, sl_type_bytes(&c->input[kind]), -1);
     object.chunk = chunk;
     object.round = (int32_t) (chunk / b->chunks_per_round);
-    return sl_program_add_object(b, &object, out);
+    return sl_program_add_object(b, &object, &c->data[kind]);
+}
+
+static sl_status list_inputs(builder *b, int variant)
+{
+    const sl_graph *graph = b->graph[variant];
+    if (!graph)
+        return SL_OK;
+    SL_TRY(sl_region_alloc(b->program->region, &b->inputs[variant], SL_INPUT_COUNT, sizeof *b->inputs[variant]));
+    for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
+        if (graph->inputs[kind] != SL_NO_VALUE)
+            b->inputs[variant][kind] = graph->values[graph->inputs[kind]].type;
+    return SL_OK;
 }
 
 sl_status sl_program_add_data(builder *b)
@@ -73,9 +82,13 @@ sl_status sl_program_add_data(builder *b)
     if (!p->config.forward_only)
         SL_TRY(sl_program_add_object(b, &step, &p->step_object));
     SL_TRY(sl_program_add_object(b, &losses, &p->losses_object));
-    for (int32_t chunk = 0; chunk < p->n_chunks; chunk++)
+    for (int variant = 0; variant < VARIANTS; variant++)
+        SL_TRY(list_inputs(b, variant));
+    for (int32_t chunk = 0; chunk < p->n_chunks; chunk++) {
+        p->chunks[chunk].input = b->inputs[b->variant[chunk]];
         for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
             SL_TRY(add_chunk_data(b, chunk, (sl_input_kind) kind));
+    }
     return SL_OK;
 }
 

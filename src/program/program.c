@@ -112,10 +112,11 @@ static sl_status cut_chunks(builder *b)
 
 /* ---- graphs ---- */
 
-static sl_status build_graph(builder *b, int64_t tokens, sl_graph_builder build, void *context, sl_graph **graph)
+static sl_status build_graph(builder *b, const sl_chunk *chunk, sl_graph_builder build, void *context, sl_graph **graph)
 {
     const sl_program_config *config = &b->program->config;
-    sl_graph_config graph_config = {.tokens = tokens,
+    sl_graph_config graph_config = {.tokens = chunk->tokens,
+                                    .samples = chunk->n_sequences,
                                     .max_segments = config->max_segments,
                                     .dtype = b->dtype,
                                     .frozen = config->frozen,
@@ -131,10 +132,10 @@ static sl_status build_graphs(builder *b, sl_program_owner *owner, sl_graph_buil
     sl_program *p = b->program;
     b->dtype = sl_policy_of(p->config.precision)->compute;
     p->config.max_segments = SL_MAX(p->config.max_segments, p->chunks[0].n_sequences); /* sequences are always apart */
-    SL_TRY(build_graph(b, p->chunks[0].tokens, build, context, &owner->graph[0]));
+    SL_TRY(build_graph(b, &p->chunks[0], build, context, &owner->graph[0]));
     int32_t last = p->n_chunks - 1;
     if (b->variant[last])
-        SL_TRY(build_graph(b, p->chunks[last].tokens, build, context, &owner->graph[1]));
+        SL_TRY(build_graph(b, &p->chunks[last], build, context, &owner->graph[1]));
     const sl_graph *full = owner->graph[0], *tail = owner->graph[1];
     if (tail && (tail->n_nodes != full->n_nodes || tail->n_values != full->n_values))
         return sl_fail(SL_E_INTERNAL, "the model's graph has another shape for %lld tokens than for %lld",

@@ -28,8 +28,8 @@ typedef enum sl_object_class {
     SL_CLASS_CONTEXT,    /* K/V of a sequence, and its gradient */
     SL_CLASS_HIDDEN,     /* gradients of activations */
     SL_CLASS_WORKSPACE,  /* appears in plans only */
-    SL_CLASS_DATA, /* tokens, targets, positions, segments, step parameters: written into host memory before the step */
-    SL_CLASS_RESULT, /* losses, gradient norm: read from host memory after the step */
+    SL_CLASS_DATA,       /* inputs (graph/inputs.h): written into host memory before the step */
+    SL_CLASS_RESULT,     /* losses, gradient norm: read from host memory after the step */
     SL_CLASS_COUNT
 } sl_object_class;
 const char *sl_object_class_name(sl_object_class class);
@@ -108,7 +108,8 @@ typedef struct sl_chunk {
     int64_t first_sequence, n_sequences; /* packed: whole sequences */
     int64_t slice_offset;                /* sliced: first token within the sequence */
     int64_t tokens;
-    int32_t data[SL_INPUT_COUNT]; /* objects; SEGMENTS of a sliced sequence and STEP are shared */
+    int32_t data[SL_INPUT_COUNT]; /* objects; -1: not read. Chunks share one where the input's scope says so */
+    const sl_type *input;         /* types by kind of input; rank 0: not read */
     int32_t loss_slot;
 } sl_chunk;
 

@@ -32,6 +32,8 @@ float sl_dtype_load(sl_dtype dtype, const void *array, int64_t i)
         return sl_bf16_to_f32(((const sl_bf16 *) array)[i]);
     case SL_I32:
         return (float) ((const int32_t *) array)[i];
+    case SL_U8:
+        return (float) ((const uint8_t *) array)[i];
     case SL_DTYPE_COUNT:
         break;
     }
@@ -50,6 +52,9 @@ void sl_dtype_store(sl_dtype dtype, void *array, int64_t i, float value)
         return;
     case SL_I32:
         ((int32_t *) array)[i] = (int32_t) value;
+        return;
+    case SL_U8:
+        ((uint8_t *) array)[i] = (uint8_t) value;
         return;
     case SL_DTYPE_COUNT:
         break;
