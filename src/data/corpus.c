@@ -29,7 +29,7 @@ static void add_up(sl_corpus *corpus)
     sl_hash_begin(&names, 0);
     sl_hash_begin(&samples, 0);
     for (int64_t i = 0; i < corpus->n_sources; i++) {
-        sl_source *s = &corpus->sources[i];
+        sl_corpus_file *s = &corpus->sources[i];
         s->start = corpus->contents.tokens;
         corpus->contents.tokens += s->tokens;
         corpus->contents.files[s->kind]++;
@@ -168,7 +168,7 @@ static sl_status open_source(sl_corpus *corpus, int64_t index, int *fd)
     return SL_OK;
 }
 
-static sl_status read_bytes(const sl_source *s, int fd, int64_t offset, void *out, size_t bytes)
+static sl_status read_bytes(const sl_corpus_file *s, int fd, int64_t offset, void *out, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t got = pread(fd, (char *) out + done, bytes - done, offset + (int64_t) done);
@@ -185,7 +185,7 @@ static sl_status read_bytes(const sl_source *s, int fd, int64_t offset, void *ou
     return SL_OK;
 }
 
-static sl_status read_shard(const sl_corpus *corpus, const sl_source *s, int fd, int64_t at, int64_t count,
+static sl_status read_shard(const sl_corpus *corpus, const sl_corpus_file *s, int fd, int64_t at, int64_t count,
                             int32_t *out)
 {
     unsigned char piece[PIECE_TOKENS * 4];
@@ -208,7 +208,7 @@ static sl_status read_shard(const sl_corpus *corpus, const sl_source *s, int fd,
 }
 
 /* Token 0 of a text file is the separator, token i its byte i - 1. */
-static sl_status read_text(const sl_source *s, int fd, int64_t at, int64_t count, int32_t *out)
+static sl_status read_text(const sl_corpus_file *s, int fd, int64_t at, int64_t count, int32_t *out)
 {
     unsigned char piece[PIECE_TOKENS];
     if (at == 0) {
@@ -234,7 +234,7 @@ sl_status sl_corpus_read(sl_corpus *corpus, int64_t first, int64_t count, int32_
             high = middle - 1;
     }
     for (int64_t index = low; count > 0; index++) {
-        const sl_source *s = &corpus->sources[index];
+        const sl_corpus_file *s = &corpus->sources[index];
         int64_t at = first - s->start;
         while (count > 0 && at < s->tokens) {
             int fd = -1;

@@ -45,18 +45,18 @@ static naming naming_of(const char *path)
 
 void sl_corpus_note_bytes(sl_corpus *corpus, size_t growing)
 {
-    size_t bytes = sizeof *corpus + (size_t) corpus->capacity * sizeof(sl_source) + growing + corpus->listing_bytes +
-                   sl_region_bytes(corpus->region);
+    size_t bytes = sizeof *corpus + (size_t) corpus->capacity * sizeof(sl_corpus_file) + growing +
+                   corpus->listing_bytes + sl_region_bytes(corpus->region);
     corpus->most_bytes = SL_MAX(corpus->most_bytes, bytes);
 }
 
-static sl_status add_source(sl_corpus *corpus, const sl_source *found)
+static sl_status add_source(sl_corpus *corpus, const sl_corpus_file *found)
 {
     if (corpus->n_sources == corpus->capacity) {
         int64_t capacity = corpus->capacity ? 2 * corpus->capacity : 16, old = corpus->capacity;
-        SL_TRY(sl_grow(&corpus->sources, old, capacity, sizeof(sl_source)));
+        SL_TRY(sl_grow(&corpus->sources, old, capacity, sizeof(sl_corpus_file)));
         corpus->capacity = capacity;
-        sl_corpus_note_bytes(corpus, (size_t) old * sizeof(sl_source));
+        sl_corpus_note_bytes(corpus, (size_t) old * sizeof(sl_corpus_file));
     }
     corpus->sources[corpus->n_sources++] = *found;
     return SL_OK;
@@ -137,7 +137,7 @@ static sl_status add_file(sl_corpus *corpus, const char *path, const char *relat
 {
     sniffed s = {0};
     naming means = corpus->config.bytes ? NAMED_TEXT : naming_of(path);
-    sl_source found = {.path = path, .relative = relative, .kind = SL_TOKENS_TEXT};
+    sl_corpus_file found = {.path = path, .relative = relative, .kind = SL_TOKENS_TEXT};
     SL_TRY(sniff(path, &s));
     if (!s.is_file) {
         corpus->contents.skipped[SL_SKIP_SPECIAL]++;

@@ -9,14 +9,14 @@
 
 enum { SL_CORPUS_OPEN_FILES = 8 };
 
-typedef struct sl_source {
+typedef struct sl_corpus_file {
     const char *path;
     const char *relative; /* what the fingerprint knows it by */
     int64_t start, tokens, bytes;
     uint64_t sample; /* of its bytes */
     sl_token_kind kind;
     bool ambiguous; /* text whose name says that it may be a table or records */
-} sl_source;
+} sl_corpus_file;
 
 typedef struct sl_open_file {
     int64_t source; /* -1: free */
@@ -27,7 +27,7 @@ typedef struct sl_open_file {
 struct sl_corpus {
     sl_corpus_config config;
     sl_region *region; /* names */
-    sl_source *sources;
+    sl_corpus_file *sources;
     int64_t n_sources, capacity;
     int64_t document_token;
     sl_corpus_contents contents;

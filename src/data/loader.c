@@ -8,22 +8,22 @@
 #include "data/loader.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/hash.h"
 #include "core/mem.h"
 #include "data/permute.h"
 
-struct sl_loader {
+typedef struct sl_loader {
+    sl_source source;
     sl_loader_config config;
     sl_corpus *train, *validation; /* the same one when a share is held out */
-    int64_t n[SL_SPLIT_COUNT];
-    int64_t val_first; /* sequence of `validation` that the split begins with */
-    uint64_t fingerprint;
-    int32_t *sequence; /* seqlen + 1 tokens */
-    int64_t held;      /* position of `sequence`; -1: none */
+    int64_t val_first;             /* sequence of `validation` that the split begins with */
+    int32_t *sequence;             /* seqlen + 1 tokens */
+    int64_t held;                  /* position of `sequence`; -1: none */
     sl_split held_split;
-};
+} sl_loader;
 
 static int64_t sequences_of(const sl_corpus *corpus, int64_t seqlen)
 {
@@ -54,11 +54,11 @@ static sl_status open_splits(sl_loader *loader)
     int64_t all = sequences_of(loader->train, c->seqlen);
     if (all < 1)
         return too_little(c->data, loader->train, c->seqlen, 1);
-    loader->n[SL_SPLIT_TRAIN] = all;
+    loader->source.sequences[SL_SPLIT_TRAIN] = all;
     if (c->val_data) {
         SL_TRY(open_corpus(c, c->val_data, &loader->validation));
-        loader->n[SL_SPLIT_VALIDATION] = sequences_of(loader->validation, c->seqlen);
-        if (loader->n[SL_SPLIT_VALIDATION] < 1)
+        loader->source.sequences[SL_SPLIT_VALIDATION] = sequences_of(loader->validation, c->seqlen);
+        if (loader->source.sequences[SL_SPLIT_VALIDATION] < 1)
             return too_little(c->val_data, loader->validation, c->seqlen, 1);
     } else if (c->val_share > 0) {
         /* The end of the stream in one piece: scattered sequences would share documents with the training data. */
@@ -66,8 +66,8 @@ static sl_status open_splits(sl_loader *loader)
         if (held_out >= all)
             return too_little(c->data, loader->train, c->seqlen, 2);
         loader->validation = loader->train;
-        loader->n[SL_SPLIT_TRAIN] = all - held_out;
-        loader->n[SL_SPLIT_VALIDATION] = held_out;
+        loader->source.sequences[SL_SPLIT_TRAIN] = all - held_out;
+        loader->source.sequences[SL_SPLIT_VALIDATION] = held_out;
         loader->val_first = all - held_out;
     }
     return SL_OK;
@@ -90,37 +90,9 @@ static sl_status check_document_token(const sl_loader_config *c, int64_t token)
     return SL_OK;
 }
 
-sl_status sl_loader_open(const sl_loader_config *config, sl_loader **out)
+static void close_loader(sl_source *source)
 {
-    sl_loader *loader;
-    sl_status status;
-    SL_ASSERT(config->seqlen >= 1 && config->max_documents >= 1);
-    SL_TRY(sl_alloc(&loader, 1, sizeof *loader));
-    loader->config = *config;
-    loader->held = -1;
-    SL_TRY_GOTO(open_splits(loader), fail);
-    SL_TRY_GOTO(sl_alloc(&loader->sequence, config->seqlen + 1, sizeof(int32_t)), fail);
-    int64_t document_token = sl_corpus_document_token(loader->train);
-    SL_TRY_GOTO(check_document_token(config, document_token), fail);
-    loader->config.document_token = document_token;
-    int64_t parts[] = {(int64_t) sl_corpus_fingerprint(loader->train),
-                       loader->n[SL_SPLIT_TRAIN],
-                       config->seqlen,
-                       config->max_documents,
-                       config->max_documents > 1 ? document_token : -1,
-                       (int64_t) config->seed};
-    loader->fingerprint = sl_hash64(parts, sizeof parts, 0);
-    *out = loader;
-    return SL_OK;
-fail:
-    sl_loader_close(loader);
-    return status;
-}
-
-void sl_loader_close(sl_loader *loader)
-{
-    if (!loader)
-        return;
+    sl_loader *loader = (sl_loader *) source;
     if (loader->validation != loader->train)
         sl_corpus_close(loader->validation);
     sl_corpus_close(loader->train);
@@ -128,39 +100,31 @@ void sl_loader_close(sl_loader *loader)
     sl_free(loader);
 }
 
-int64_t sl_loader_sequences(const sl_loader *loader, sl_split split)
+/* What others may know of it. */
+static void describe(sl_loader *loader)
 {
-    return loader->n[split];
-}
-
-const sl_corpus_contents *sl_loader_contents(const sl_loader *loader, sl_split split)
-{
-    if (split == SL_SPLIT_TRAIN)
-        return sl_corpus_contents_of(loader->train);
-    return loader->config.val_data ? sl_corpus_contents_of(loader->validation) : NULL;
-}
-
-size_t sl_loader_bytes(const sl_loader *loader)
-{
+    const sl_loader_config *c = &loader->config;
+    sl_source *source = &loader->source;
+    int64_t parts[] = {(int64_t) sl_corpus_fingerprint(loader->train),
+                       source->sequences[SL_SPLIT_TRAIN],
+                       c->seqlen,
+                       c->max_documents,
+                       c->max_documents > 1 ? c->document_token : -1,
+                       (int64_t) c->seed};
     bool two = loader->validation && loader->validation != loader->train;
-    return sl_corpus_bytes(loader->train) + (two ? sl_corpus_bytes(loader->validation) : 0);
-}
-
-uint64_t sl_loader_fingerprint(const sl_loader *loader)
-{
-    return loader->fingerprint;
-}
-
-uint64_t sl_loader_sample(const sl_loader *loader)
-{
-    return sl_corpus_sample(loader->train);
+    snprintf(source->identity, sizeof source->identity, "%016" PRIx64, sl_hash64(parts, sizeof parts, 0));
+    snprintf(source->sample, sizeof source->sample, "%016" PRIx64, sl_corpus_sample(loader->train));
+    source->bytes = sl_corpus_bytes(loader->train) + (two ? sl_corpus_bytes(loader->validation) : 0);
+    source->contents[SL_SPLIT_TRAIN] = sl_corpus_contents_of(loader->train);
+    source->contents[SL_SPLIT_VALIDATION] = two ? sl_corpus_contents_of(loader->validation) : NULL;
+    source->kinds = 1u << SL_INPUT_TOKENS | 1u << SL_INPUT_TARGETS | 1u << SL_INPUT_POSITIONS | 1u << SL_INPUT_SEGMENTS;
 }
 
 static sl_status hold(sl_loader *loader, sl_split split, int64_t position)
 {
     if (loader->held == position && loader->held_split == split)
         return SL_OK;
-    int64_t n = loader->n[split], seqlen = loader->config.seqlen;
+    int64_t n = loader->source.sequences[split], seqlen = loader->config.seqlen;
     SL_ASSERT(n > 0 && position >= 0);
     int64_t index = position % n;
     if (split == SL_SPLIT_TRAIN)
@@ -176,14 +140,14 @@ static sl_status hold(sl_loader *loader, sl_split split, int64_t position)
 }
 
 /* Appends the bounds of the held sequence's segments, which begins at `base`; returns the new number of bounds. */
-static int64_t add_segments(const sl_loader *loader, const sl_batch *batch, int64_t base, int64_t bounds)
+static int64_t add_segments(const sl_loader *loader, int64_t base, int64_t bounds, int64_t capacity, int32_t *out)
 {
     int64_t documents = 1;
-    if (bounds <= batch->segment_capacity)
-        batch->segments[bounds++] = (int32_t) base;
+    if (bounds < capacity)
+        out[bounds++] = (int32_t) base;
     for (int64_t i = 1; i < loader->config.seqlen && documents < loader->config.max_documents; i++)
-        if (loader->sequence[i] == loader->config.document_token && bounds <= batch->segment_capacity) {
-            batch->segments[bounds++] = (int32_t) (base + i);
+        if (loader->sequence[i] == loader->config.document_token && bounds < capacity) {
+            out[bounds++] = (int32_t) (base + i);
             documents++;
         }
     return bounds;
@@ -203,25 +167,52 @@ static void put_positions(const sl_loader *loader, int64_t offset, int64_t count
     }
 }
 
-sl_status sl_loader_fill(sl_loader *loader, sl_split split, sl_batch *batch)
+/* The bounds of all segments of the batch (packed) or of the whole sequence (sliced), ascending; the rest repeats the end. */
+static sl_status fill(sl_source *source, sl_split split, const sl_batch *batch)
 {
-    int64_t each = batch->tokens_each, seqlen = loader->config.seqlen, bounds = 0;
+    sl_loader *loader = (sl_loader *) source;
+    int32_t *tokens = batch->input[SL_INPUT_TOKENS].data, *targets = batch->input[SL_INPUT_TARGETS].data;
+    int32_t *positions = batch->input[SL_INPUT_POSITIONS].data, *segments = batch->input[SL_INPUT_SEGMENTS].data;
+    int64_t each = batch->tokens_each, seqlen = loader->config.seqlen;
+    int64_t bounds = 0, capacity = batch->input[SL_INPUT_SEGMENTS].type.dim[0];
     SL_ASSERT(batch->slice_offset >= 0 && batch->slice_offset + each <= seqlen);
     SL_ASSERT(each == seqlen || batch->n_sequences == 1);
     for (int64_t s = 0; s < batch->n_sequences; s++) {
         SL_TRY(hold(loader, split, batch->position + s));
         const int32_t *from = loader->sequence + batch->slice_offset;
-        if (batch->tokens)
-            memcpy(batch->tokens + s * each, from, (size_t) each * sizeof *from);
-        if (batch->targets)
-            memcpy(batch->targets + s * each, from + 1, (size_t) each * sizeof *from);
-        if (batch->positions)
-            put_positions(loader, batch->slice_offset, each, batch->positions + s * each);
-        if (batch->segments)
-            bounds = add_segments(loader, batch, s * seqlen, bounds);
+        if (tokens)
+            memcpy(tokens + s * each, from, (size_t) each * sizeof *from);
+        if (targets)
+            memcpy(targets + s * each, from + 1, (size_t) each * sizeof *from);
+        if (positions)
+            put_positions(loader, batch->slice_offset, each, positions + s * each);
+        if (segments)
+            bounds = add_segments(loader, s * seqlen, bounds, capacity, segments);
     }
-    if (batch->segments)
-        for (; bounds <= batch->segment_capacity; bounds++)
-            batch->segments[bounds] = (int32_t) (batch->n_sequences * seqlen);
+    for (; segments && bounds < capacity; bounds++)
+        segments[bounds] = (int32_t) (batch->n_sequences * seqlen);
     return SL_OK;
+}
+
+sl_status sl_loader_open(const sl_loader_config *config, sl_source **out)
+{
+    static const sl_source_class class = {.fill = fill, .close = close_loader};
+    sl_loader *loader;
+    sl_status status;
+    SL_ASSERT(config->seqlen >= 1 && config->max_documents >= 1);
+    SL_TRY(sl_alloc(&loader, 1, sizeof *loader));
+    loader->source.class = &class;
+    loader->config = *config;
+    loader->held = -1;
+    SL_TRY_GOTO(open_splits(loader), fail);
+    SL_TRY_GOTO(sl_alloc(&loader->sequence, config->seqlen + 1, sizeof(int32_t)), fail);
+    int64_t document_token = sl_corpus_document_token(loader->train);
+    SL_TRY_GOTO(check_document_token(config, document_token), fail);
+    loader->config.document_token = document_token;
+    describe(loader);
+    *out = &loader->source;
+    return SL_OK;
+fail:
+    close_loader(&loader->source);
+    return status;
 }

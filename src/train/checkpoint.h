@@ -26,8 +26,8 @@ typedef struct sl_progress {
 /* What must not change from one part of a run to the next, and what changes its bits if it does. */
 typedef struct sl_identity {
     const sl_setup *setup;
-    uint64_t data;        /* sl_loader_fingerprint */
-    uint64_t sample;      /* sl_loader_sample */
+    const char *data;     /* the source's identity */
+    const char *sample;   /* and what is known of its content; NULL or "": nothing */
     const char *numerics; /* of the device */
     const char *weights;  /* what the run began with: recorded, not compared */
 } sl_identity;

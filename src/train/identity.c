@@ -108,8 +108,9 @@ static void list_facts(const sl_identity *identity, facts *f)
     add(f, "optimizer", MUST_AGREE, "%s", sl_optimizer_of(s->program.optimizer)->name);
     add_frozen(f, s->program.frozen ? s->program.frozen : "none");
     add(f, "seed", MUST_AGREE, "%" PRIu64, s->seed);
-    add(f, "data", MUST_AGREE, "%016" PRIx64, identity->data);
-    add(f, "data content", MUST_AGREE_IF_KNOWN, "%016" PRIx64, identity->sample);
+    add(f, "data", MUST_AGREE, "%s", identity->data);
+    if (identity->sample && identity->sample[0])
+        add(f, "data content", MUST_AGREE_IF_KNOWN, "%s", identity->sample);
     add(f, "tokens per step", MOVES_BITS, "%" PRId64, c->seqlen * c->sequences);
     add(f, "chunk tokens", MOVES_BITS, "%" PRId64, c->chunk_tokens);
     add(f, "kernels", MOVES_BITS, "%s", identity->numerics);

@@ -6,6 +6,7 @@
 #define SL_TRAIN_JOB_H
 
 #include "core/options.h"
+#include "data/source.h"
 #include "device/device.h"
 #include "model/model.h"
 #include "program/program.h"
@@ -18,6 +19,7 @@ const sl_option *sl_job_table(int64_t *count);
 typedef struct sl_hooks {
     sl_progress_fn progress; /* NULL: nobody listens */
     void *progress_user;
+    sl_source *source; /* of the run's data, which outlives it; NULL: the files of --data */
 } sl_hooks;
 
 void sl_hooks_progress(const sl_hooks *hooks, sl_stage stage, double fraction);

@@ -71,13 +71,13 @@ static double epochs(const sl_trainer *t)
 {
     int64_t left = t->setup.steps - t->progress.step;
     double position = (double) t->progress.position + (double) left * (double) t->setup.program.chunking.sequences;
-    return position / (double) sl_loader_sequences(t->loader, SL_SPLIT_TRAIN);
+    return position / (double) t->source->sequences[SL_SPLIT_TRAIN];
 }
 
 void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
 {
     const sl_prepared *p = &t->prepared;
-    int64_t sequences = sl_loader_sequences(t->loader, SL_SPLIT_TRAIN);
+    int64_t sequences = t->source->sequences[SL_SPLIT_TRAIN];
     *v = (sl_trainer_view){
         .setup = &t->setup,
         .first_step = t->first_step,
@@ -86,9 +86,9 @@ void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
         .tokens = p->program->tokens,
         .parameters = sl_model_parameters(&t->setup.model),
         .sequences = sequences,
-        .val_sequences = sl_loader_sequences(t->loader, SL_SPLIT_VALIDATION),
-        .data = sl_loader_contents(t->loader, SL_SPLIT_TRAIN),
-        .val_data = sl_loader_contents(t->loader, SL_SPLIT_VALIDATION),
+        .val_sequences = t->source->sequences[SL_SPLIT_VALIDATION],
+        .data = t->source->contents[SL_SPLIT_TRAIN],
+        .val_data = t->source->contents[SL_SPLIT_VALIDATION],
         .epoch = (double) t->progress.position / (double) sequences,
         .epochs = epochs(t),
         .host_arena_bytes = arena_peak(t, SL_TIER_HOST),
@@ -146,8 +146,8 @@ static void put_data(const sl_trainer *t, sl_json_writer *w)
 {
     static const char *const keys[SL_SPLIT_COUNT] = {"data", "val_data"};
     for (int split = 0; split < SL_SPLIT_COUNT; split++) {
-        const sl_corpus_contents *contents = sl_loader_contents(t->loader, (sl_split) split);
-        int64_t sequences = sl_loader_sequences(t->loader, (sl_split) split);
+        const sl_corpus_contents *contents = t->source->contents[split];
+        int64_t sequences = t->source->sequences[split];
         if (!sequences)
             continue;
         sl_json_begin_object(w, keys[split]);
@@ -225,7 +225,7 @@ sl_status sl_run_event_start(sl_trainer *t)
     sl_json_put_string(w, "time", time);
     sl_json_put_i64(w, "first_step", t->first_step);
     sl_json_put_string(w, "numerics", t->identity.numerics);
-    sl_json_put_i64(w, "sequences", sl_loader_sequences(t->loader, SL_SPLIT_TRAIN));
+    sl_json_put_i64(w, "sequences", t->source->sequences[SL_SPLIT_TRAIN]);
     sl_weights_put(&t->weights, w);
     put_data(t, w);
     sl_json_begin_object(w, "options");

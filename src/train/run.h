@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "core/events.h"
-#include "data/loader.h"
+#include "data/source.h"
 #include "engine/engine.h"
 #include "train/checkpoint.h"
 #include "train/prepare.h"
@@ -26,7 +26,7 @@ struct sl_trainer {
     sl_job job;          /* of `options`, which `setup` points into */
     sl_setup setup;
     sl_prepared prepared;
-    sl_loader *loader;
+    sl_source *source; /* the job's, or its own loader */
     sl_device *device;
     sl_run_side train, validation; /* validation.engine NULL: none */
     sl_store store;
@@ -35,10 +35,10 @@ struct sl_trainer {
     sl_events *events;
     sl_progress progress;
     int64_t first_step, skipped;
-    int32_t *staging; /* tokens, targets, positions of a chunk, then its segments */
-    float *losses;    /* of the chunks of a step */
-    double *loss;     /* of every step of this run */
-    double *times;    /* ring of the last steps' seconds; the first step is not among them */
+    unsigned char *staging; /* a chunk's inputs, each aligned */
+    float *losses;          /* of the chunks of a step */
+    double *loss;           /* of every step of this run */
+    double *times;          /* ring of the last steps' seconds; the first step is not among them */
     double *sorted;
     int64_t n_times;
     double first_time;
@@ -56,6 +56,8 @@ struct sl_trainer {
     sl_text report;
 };
 
+/* Of a chunk's inputs, on their way from the source to the engine. */
+size_t sl_run_staging_bytes(const sl_program *program);
 /* Writes a step's data for one side: sequences from `position` of the split on. No allocation. */
 sl_status sl_run_fill(sl_trainer *trainer, const sl_run_side *side, sl_split split, int64_t position);
 /* Summed loss of the tokens of the step that `side` has just run. */

@@ -15,49 +15,58 @@
 
 /* ---- data in, losses out ---- */
 
-/* Held-out sequences need not fill their last batch. What fills it up is read again from the first, and not counted. */
-static void ignore_repeated(const sl_trainer *t, const sl_batch *batch)
+/* Held-out sequences need not fill their last batch. What fills it up counts for nothing. */
+static void ignore_repeated(const sl_batch *batch, int64_t sequences)
 {
-    int64_t last = sl_loader_sequences(t->loader, SL_SPLIT_VALIDATION) - 1;
-    for (int64_t s = 0; s < batch->n_sequences; s++)
-        for (int64_t i = 0; i < batch->tokens_each && batch->position + s > last; i++)
-            batch->targets[s * batch->tokens_each + i] = SL_TARGET_IGNORED;
+    int64_t counted = SL_MIN(SL_MAX(sequences - batch->position, 0), batch->n_sequences);
+    for (int kind = 0; kind < SL_INPUT_COUNT; kind++) {
+        const sl_batch_input *input = &batch->input[kind];
+        if (!input->data || !sl_input_of((sl_input_kind) kind)->target)
+            continue;
+        int64_t count = sl_type_count(&input->type), first = count / batch->n_sequences * counted;
+        for (int64_t i = first; i < count; i++)
+            sl_dtype_store(input->type.dtype, input->data, i, input->type.dtype == SL_I32 ? SL_TARGET_IGNORED : 0);
+    }
+}
+
+static size_t staging_bytes(const sl_type *type)
+{
+    return SL_ROUND_UP(sl_type_bytes(type), (size_t) SL_ALIGN);
+}
+
+size_t sl_run_staging_bytes(const sl_program *program)
+{
+    size_t bytes = 0;
+    for (int kind = 0; kind < SL_INPUT_COUNT; kind++) /* no chunk is longer than the first */
+        bytes += staging_bytes(&program->chunks[0].input[kind]);
+    return bytes;
 }
 
 static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split split, int64_t position,
                             const sl_chunk *chunk)
 {
-    const sl_program_config *config = &side->program->config;
-    int64_t seqlen = config->chunking.seqlen, n = chunk->tokens;
-    bool sliced = config->chunking.chunk_tokens < seqlen;
-    int32_t *tokens = t->staging, *targets = tokens + n, *positions = targets + n, *segments = positions + n;
-    sl_batch batch = {
-        .position = position + chunk->first_sequence,
-        .n_sequences = sliced ? 1 : chunk->n_sequences,
-        .slice_offset = sliced ? chunk->slice_offset : 0,
-        .tokens_each = sliced ? n : seqlen,
-        .tokens = tokens,
-        .targets = targets,
-        .positions = chunk->data[SL_INPUT_POSITIONS] >= 0 ? positions : NULL,
-        /* The slices of a sequence share its segments: written with the first one. */
-        .segments = chunk->data[SL_INPUT_SEGMENTS] >= 0 && (!sliced || chunk->slice_offset == 0) ? segments : NULL,
-        .segment_capacity = config->max_segments,
-    };
-    SL_TRY(sl_loader_fill(t->loader, split, &batch));
+    const sl_chunking *chunking = &side->program->config.chunking;
+    bool sliced = chunking->chunk_tokens < chunking->seqlen;
+    unsigned char *staging = t->staging;
+    sl_batch batch = {.position = position + chunk->first_sequence,
+                      .n_sequences = chunk->n_sequences,
+                      .slice_offset = chunk->slice_offset,
+                      .tokens_each = sliced ? chunk->tokens : chunking->seqlen};
+    for (int kind = 0; kind < SL_INPUT_COUNT; kind++) {
+        sl_input_scope scope = sl_input_of((sl_input_kind) kind)->scope;
+        bool written = scope == SL_PER_STEP || (scope == SL_PER_SEQUENCE && chunk->slice_offset > 0);
+        if (!chunk->input[kind].rank || written)
+            continue;
+        batch.input[kind] = (sl_batch_input){staging, chunk->input[kind]};
+        staging += staging_bytes(&chunk->input[kind]);
+    }
+    SL_TRY(t->source->class->fill(t->source, split, &batch));
     if (split == SL_SPLIT_VALIDATION)
-        ignore_repeated(t, &batch);
-    const struct {
-        const int32_t *from;
-        sl_input_kind kind;
-        int64_t count;
-    } parts[] = {{batch.tokens, SL_INPUT_TOKENS, n},
-                 {batch.targets, SL_INPUT_TARGETS, n},
-                 {batch.positions, SL_INPUT_POSITIONS, n},
-                 {batch.segments, SL_INPUT_SEGMENTS, config->max_segments + 1}};
-    for (int64_t i = 0; i < SL_COUNT(parts); i++)
-        if (parts[i].from && chunk->data[parts[i].kind] >= 0)
-            SL_TRY(sl_engine_write(side->engine, chunk->data[parts[i].kind], 0, parts[i].from,
-                                   (size_t) parts[i].count * sizeof(int32_t)));
+        ignore_repeated(&batch, t->source->sequences[split]);
+    for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
+        if (batch.input[kind].data)
+            SL_TRY(sl_engine_write(side->engine, chunk->data[kind], 0, batch.input[kind].data,
+                                   sl_type_bytes(&batch.input[kind].type)));
     return SL_OK;
 }
 
@@ -237,7 +246,7 @@ sl_status sl_trainer_validate(sl_trainer *t, double *out)
         return sl_fail(SL_E_USAGE, "the job has no validation: give --val-every and --val-data or --val-share");
     double start = sl_clock_s(), sum = 0;
     int64_t each = t->setup.program.chunking.sequences;
-    int64_t sequences = sl_loader_sequences(t->loader, SL_SPLIT_VALIDATION);
+    int64_t sequences = t->source->sequences[SL_SPLIT_VALIDATION];
     int64_t batches = SL_MIN(t->setup.val_steps, SL_DIV_UP(sequences, each));
     int64_t counted = SL_MIN(sequences, batches * each) * t->setup.program.chunking.seqlen;
     for (int64_t b = 0; b < batches; b++) {

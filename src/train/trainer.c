@@ -17,6 +17,7 @@
 #include "core/io_error.h"
 #include "core/log.h"
 #include "core/memory_limit.h"
+#include "data/loader.h"
 #include "train/run.h"
 
 /* A batch of copies has the gradient of its distinct sequences alone, at many times their cost. */
@@ -24,7 +25,7 @@ static void warn_of_little_data(const sl_trainer *t)
 {
     char a[32], b[32], c[32];
     const sl_chunking *chunking = &t->setup.program.chunking;
-    int64_t held = sl_loader_sequences(t->loader, SL_SPLIT_TRAIN), taken = chunking->sequences;
+    int64_t held = t->source->sequences[SL_SPLIT_TRAIN], taken = chunking->sequences;
     if (held < taken)
         sl_warn("the training data holds %s sequence%s of %s tokens, but a step takes %s: every step repeats the same "
                 "ones about %" PRId64 " times; use more data, or --tokens-per-step of at most %" PRId64,
@@ -32,7 +33,7 @@ static void warn_of_little_data(const sl_trainer *t)
                 sl_format_count(taken, c), (taken + held / 2) / held, held * chunking->seqlen);
 }
 
-static sl_status open_data(sl_trainer *t)
+static sl_status open_files(sl_trainer *t)
 {
     const sl_setup *s = &t->setup;
     if (!s->data)
@@ -49,8 +50,17 @@ static sl_status open_data(sl_trainer *t)
         .bytes = s->bytes,
         .seed = s->seed,
     };
-    SL_TRY(sl_loader_open(&config, &t->loader));
-    t->setup.data_bytes = sl_loader_bytes(t->loader);
+    return sl_loader_open(&config, &t->source);
+}
+
+static sl_status open_data(sl_trainer *t)
+{
+    t->source = t->job.hooks.source;
+    if (!t->source)
+        SL_TRY(open_files(t));
+    if (t->setup.val_every && !t->source->sequences[SL_SPLIT_VALIDATION])
+        return sl_fail(SL_E_USAGE, "--val-every needs data to validate on, and there is none");
+    t->setup.data_bytes = t->source->bytes;
     warn_of_little_data(t);
     return SL_OK;
 }
@@ -175,13 +185,22 @@ static void measure_base(sl_trainer *t)
     t->base_bytes = resident > known ? resident - known : 0;
 }
 
+/* Every input that the steps read must be one that the data has. */
+static sl_status check_inputs(const sl_trainer *t, const sl_program *program)
+{
+    for (int kind = 0; kind < SL_INPUT_COUNT; kind++) {
+        const sl_input_def *def = sl_input_of((sl_input_kind) kind);
+        if (program->chunks[0].input[kind].rank && def->scope != SL_PER_STEP && !(t->source->kinds >> kind & 1u))
+            return sl_fail(SL_E_USAGE, "the model reads %s, which the data does not have", def->name);
+    }
+    return SL_OK;
+}
+
 static sl_status allocate(sl_trainer *t)
 {
-    const sl_program *program = t->prepared.program;
-    int64_t tokens = t->setup.program.chunking.chunk_tokens, chunks = program->n_chunks;
-    if (t->prepared.val_program)
-        chunks = SL_MAX(chunks, t->prepared.val_program->n_chunks);
-    SL_TRY(sl_alloc(&t->staging, 3 * tokens + program->config.max_segments + 1, sizeof *t->staging));
+    const sl_program *program = t->prepared.program, *validation = t->prepared.val_program;
+    int64_t chunks = SL_MAX(program->n_chunks, validation ? validation->n_chunks : 0);
+    SL_TRY(sl_alloc_aligned(&t->staging, (int64_t) sl_run_staging_bytes(program), 1, SL_ALIGN));
     SL_TRY(sl_alloc(&t->losses, chunks, sizeof *t->losses));
     SL_TRY(sl_alloc(&t->loss, t->setup.steps, sizeof *t->loss));
     SL_TRY(sl_alloc(&t->times, SL_TIMES_KEPT, sizeof *t->times));
@@ -199,8 +218,8 @@ static sl_status begin_or_resume(sl_trainer *t)
     SL_TRY(sl_store_open(&t->store, t->prepared.program, sl_store_engine(t->train.engine)));
     t->store.progress = weights_progress, t->store.progress_context = t;
     t->identity = (sl_identity){.setup = &t->setup,
-                                .data = sl_loader_fingerprint(t->loader),
-                                .sample = sl_loader_sample(t->loader),
+                                .data = t->source->identity,
+                                .sample = t->source->sample,
                                 .numerics = t->device->class->numerics(t->device),
                                 .weights = t->weights.began};
     if (t->setup.resume)
@@ -247,6 +266,7 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     SL_TRY_GOTO(begin(job, t), fail);
     SL_TRY_GOTO(make_folder(t), fail);
     SL_TRY_GOTO(sl_prepare(&t->setup, &t->prepared), fail);
+    SL_TRY_GOTO(check_inputs(t, t->prepared.program), fail);
     SL_TRY_GOTO(open_folder(t), fail);
     double start = sl_clock_s();
     sl_hooks_progress(&t->job.hooks, SL_STAGE_MEMORY, 0);
@@ -257,6 +277,8 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
     t->memory_s = sl_clock_s() - start;
     sl_hooks_progress(&t->job.hooks, SL_STAGE_WEIGHTS, 0);
     SL_TRY_GOTO(begin_or_resume(t), fail);
+    if (t->source->class->seek)
+        SL_TRY_GOTO(t->source->class->seek(t->source, t->progress.position), fail);
     sl_hooks_progress(&t->job.hooks, SL_STAGE_WEIGHTS, 1);
     t->weights_s = sl_clock_s() - start - t->memory_s;
     if (t->progress.step < t->setup.steps) /* a run that is done keeps the log of its last session */
@@ -277,7 +299,8 @@ void sl_trainer_destroy(sl_trainer *t)
     sl_engine_destroy(t->train.engine);
     sl_device_close(t->device);
     sl_prepared_destroy(&t->prepared);
-    sl_loader_close(t->loader);
+    if (t->source != t->job.hooks.source)
+        sl_source_close(t->source);
     sl_events_close(t->events);
     sl_options_destroy(t->options);
     sl_free(t->staging);

@@ -25,8 +25,8 @@ static inline void open_fixture(fixture *f, const char *model, sl_precision prec
     f->setup.out = out;
     f->setup.keep = 2;
     f->setup.seed = 11;
-    f->identity =
-        (sl_identity){.setup = &f->setup, .data = 0x1234, .numerics = "test kernels", .weights = "random, seed 11"};
+    f->identity = (sl_identity){
+        .setup = &f->setup, .data = "1234", .sample = "5678", .numerics = "test kernels", .weights = "random, seed 11"};
 }
 
 static inline void close_fixture(fixture *f)

@@ -397,14 +397,14 @@ TEST(another_job_is_refused)
     CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
     CHECK_CONTAINS(sl_error_message(), "seed 11, but this one has 12");
     f.setup.seed = 11;
-    f.identity.data++;
+    f.identity.data = "4321";
     CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
     CHECK_CONTAINS(sl_error_message(), "data");
-    f.identity.data--;
-    f.identity.sample++;
+    f.identity.data = "1234";
+    f.identity.sample = "8765";
     CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
     CHECK_CONTAINS(sl_error_message(), "have changed since");
-    f.identity.sample--;
+    f.identity.sample = "5678";
     f.setup.program.precision = SL_PRECISION_BF16;
     CHECK_FAILS(sl_checkpoint_find(&f.memory.store, &f.identity, &found), SL_E_USAGE);
     CHECK_CONTAINS(sl_error_message(), "precision f32");

@@ -258,8 +258,8 @@ TEST(every_fact_of_the_model)
         {.name = "GELU", .flag = &m->gelu_tanh},
         {.name = "dropout", .number = &m->dropout},
     };
-    sl_identity before = {.setup = &then, .data = 1, .numerics = "kernels"};
-    sl_identity after = {.setup = &now, .data = 1, .numerics = "kernels"};
+    sl_identity before = {.setup = &then, .data = "1", .numerics = "kernels"};
+    sl_identity after = {.setup = &now, .data = "1", .numerics = "kernels"};
     for (int64_t i = 0; i < SL_COUNT(facts); i++) {
         now = then;
         CHECK_OK(compare(&after, &before));
@@ -281,9 +281,9 @@ TEST(every_fact_of_the_model)
     CHECK_FAILS(compare(&after, &before), SL_E_USAGE);
     CHECK_CONTAINS(sl_error_message(), "model family");
     now = then;
-    after.data = 2;
+    after.data = "2";
     CHECK_FAILS(compare(&after, &before), SL_E_USAGE);
-    after.data = 1;
+    after.data = "1";
     after.numerics = "other kernels";
     heard[0] = 0;
     sl_log_set(hear, NULL, SL_LOG_INFO);

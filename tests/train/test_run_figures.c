@@ -181,7 +181,7 @@ static void check_start_events(const sl_trainer *t, const event_log *log, int pa
     CHECK(number(run, "parameters") == (double) sl_model_parameters(&t->setup.model));
     CHECK(number(run, "tokens_per_step") == TOKENS && number(run, "seqlen") == SEQLEN);
     CHECK(number(run, "first_step") == (part ? FIRST_PART : 0));
-    CHECK(number(run, "sequences") == (double) sl_loader_sequences(t->loader, SL_SPLIT_TRAIN));
+    CHECK(number(run, "sequences") == (double) t->source->sequences[SL_SPLIT_TRAIN]);
     CHECK(number(sl_json_get(run, "options"), "steps") == STEPS);
 
     const sl_prepared *p = &t->prepared;
