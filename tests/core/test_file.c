@@ -1,12 +1,14 @@
 /* Files: whatever fails, a reader sees the old content or the whole new one, and nothing is left lying about. */
 #include "core/file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "core/events.h"
 #include "core/fault.h"
 #include "core/hash.h"
+#include "core/io_error.h"
 #include "core/rng.h"
 #include "test.h"
 
@@ -291,6 +293,56 @@ TEST(folders)
     static const char *const never[] = {"", "/", "//", ".", "..", "./", "/..", "x/..", "x/."};
     for (int64_t i = 0; i < SL_COUNT(never); i++)
         CHECK_FAILS(sl_dir_remove(never[i]), SL_E_IO);
+    CHECK_FAILS(sl_dir_remove("/proc/self/fdinfo"), SL_E_IO); /* what nobody can remove is not said to be gone */
+}
+
+static int lowest_free_descriptor(void)
+{
+    int fd = dup(STDOUT_FILENO);
+    close(fd);
+    return fd;
+}
+
+/* The folder that holds the name, whether or not the name is there and with any number of slashes behind it. */
+TEST(the_parent_is_synced)
+{
+    char path[512];
+    int before = lowest_free_descriptor();
+    CHECK_OK(sl_dir_create(test_path("parent")));
+    CHECK_OK(sl_io_sync_parent(test_path("parent/absent")));
+    snprintf(path, sizeof path, "%s///", test_path("parent/absent"));
+    CHECK_OK(sl_io_sync_parent(path));
+    CHECK_OK(sl_io_sync_parent("in-this-folder"));
+    CHECK_FAILS(sl_io_sync_parent(test_path("parent/absent/deeper")), SL_E_IO);
+    CHECK_CONTAINS(sl_error_message(), "cannot sync the folder");
+    CHECK_I64(lowest_free_descriptor(), before);
+}
+
+/* Every error that has a way out names it. */
+TEST(errors_say_what_to_do)
+{
+    static const struct {
+        int error;
+        size_t more;
+        const char *message;
+    } cases[] = {
+        {ENOSPC, 7, "cannot do x: no space left on device (needs 7 more bytes); free some space or use another --out"},
+        {EDQUOT, 0, "cannot do x: no space left on device; free some space or use another --out"},
+        {EFBIG, 0, "cannot do x: larger than the largest file allowed here; raise ulimit -f"},
+        {EACCES, 0, "cannot do x: no permission; check its owner and mode, or use another path"},
+        {EPERM, 0, "cannot do x: no permission; check its owner and mode, or use another path"},
+        {EROFS, 0, "cannot do x: the file system is read-only; use another path"},
+        {ENOENT, 0, "cannot do x: no such file or folder; check the path"},
+        {ENOTDIR, 0, "cannot do x: a part of the path is a file, not a folder"},
+        {EISDIR, 0, "cannot do x: it is a folder, not a file"},
+        {EMFILE, 0, "cannot do x: too many open files; raise ulimit -n"},
+        {ENFILE, 0, "cannot do x: too many open files; raise ulimit -n"},
+        {EIO, 0, "cannot do x: the disk reports an error; check it, or use another path"},
+        {EBUSY, 0, "cannot do x: Device or resource busy"}};
+    for (int64_t i = 0; i < SL_COUNT(cases); i++) {
+        CHECK_FAILS(sl_io_failed("do", "x", cases[i].error, cases[i].more), SL_E_IO);
+        CHECK_STR(sl_error_message(), cases[i].message);
+    }
 }
 
 TEST(events_are_whole_lines)
@@ -375,6 +427,8 @@ int main(int argc, char **argv)
     RUN(links_and_devices);
     RUN(only_regular_files_are_read);
     RUN(folders);
+    RUN(the_parent_is_synced);
+    RUN(errors_say_what_to_do);
     RUN(events_are_whole_lines);
     RUN(a_long_half_line_is_cut);
     CHECK_I64(sl_heap_bytes(), 0);

@@ -247,7 +247,11 @@ TEST(help_is_readable)
     CHECK_OK(sl_text_status(&help));
     CHECK_CONTAINS(help.data, "Job\n  --model NAME ");
     CHECK_CONTAINS(help.data, "Optimizer steps to run. [100]\n");
-    CHECK_CONTAINS(help.data, "  --precision f32|bf16|bf16-master\n");
+    const char *steps = strstr(help.data, "  --steps N "), *help_of_steps = strstr(steps, "Optimizer steps");
+    char indented[100]; /* help stands in one column, also below a name that is too long for it */
+    snprintf(indented, sizeof indented, "  --precision f32|bf16|bf16-master\n%*sWhat is kept",
+             (int) (help_of_steps - steps), "");
+    CHECK_CONTAINS(help.data, indented);
     CHECK_CONTAINS(help.data, "\n  --no-progress ");
     CHECK(!strstr(help.data, "[unlimited]")); /* its help tells the default */
     CHECK_CONTAINS(help.data, "Defaults stand in [brackets]");

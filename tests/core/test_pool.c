@@ -150,6 +150,38 @@ TEST(the_caller_sleeps_until_the_last_worker)
     sl_pool_destroy(pool);
 }
 
+typedef struct meeting {
+    atomic_int arrived;
+    int threads;
+} meeting;
+
+static void meet(void *context, int64_t tile, int thread)
+{
+    meeting *m = context;
+    int64_t start = sl_clock_ns();
+    (void) tile, (void) thread;
+    atomic_fetch_add(&m->arrived, 1);
+    while (atomic_load(&m->arrived) < m->threads && sl_clock_ns() - start < 20000000000)
+        usleep(100);
+}
+
+/* Every thread takes part, in the first run of a pool already: tiles that wait for one another end at once. */
+TEST(all_threads_work_at_once)
+{
+    for (int threads = 2; threads <= 4; threads++) {
+        sl_pool *pool;
+        CHECK_OK(sl_pool_create(threads, &pool));
+        for (int run = 0; run < 3; run++) {
+            meeting m = {.threads = threads};
+            int64_t start = sl_clock_ns();
+            sl_pool_run(pool, meet, &m, threads);
+            CHECK_I64(m.arrived, threads);
+            CHECK_MSG(sl_clock_ns() - start < 20000000000, "run %d of %d threads: not all take part", run, threads);
+        }
+        sl_pool_destroy(pool);
+    }
+}
+
 static void count_serially(void *context, int64_t tile, int thread)
 {
     int64_t *next = context;
@@ -202,6 +234,7 @@ int main(int argc, char **argv)
     RUN(nested_runs_stay_in_their_thread);
     RUN(callers_take_turns);
     RUN(the_caller_sleeps_until_the_last_worker);
+    RUN(all_threads_work_at_once);
     RUN(no_pool_is_serial);
     RUN(run_allocates_nothing);
     RUN(failures_leave_nothing_behind);
