@@ -356,6 +356,37 @@ TEST(refused_configs)
     CHECK_FAILS(sl_model_find(test_path("empty"), &model), SL_E_IO);
 }
 
+/* Sizes have no default: a file that leaves one out, or has one that is 0 or too large, is refused by its name. */
+TEST(sizes_must_be_given)
+{
+    static const struct {
+        const char *text, *key;
+        int64_t most;
+    } sizes[] = {{llama31, "hidden_size", SL_MODEL_MAX_DIM},
+                 {llama31, "intermediate_size", SL_MODEL_MAX_DIM},
+                 {llama31, "num_hidden_layers", SL_MODEL_MAX_LAYERS},
+                 {llama31, "num_attention_heads", SL_MODEL_MAX_DIM},
+                 {llama31, "vocab_size", SL_MODEL_MAX_DIM},
+                 {gpt2, "n_embd", SL_MODEL_MAX_DIM},
+                 {gpt2, "n_layer", SL_MODEL_MAX_LAYERS},
+                 {gpt2, "n_head", SL_MODEL_MAX_DIM},
+                 {gpt2, "vocab_size", SL_MODEL_MAX_DIM}};
+    for (int64_t i = 0; i < SL_COUNT(sizes); i++) {
+        const int64_t values[] = {0, -1, sizes[i].most + 1};
+        char key[64], other[128], message[128];
+        snprintf(key, sizeof key, "\"%s\"", sizes[i].key);
+        snprintf(other, sizeof other, "\"_%s\"", sizes[i].key);
+        snprintf(message, sizeof message, "config.json: %s is missing", key);
+        check_refused(with(sizes[i].text, key, other), SL_E_FORMAT, message);
+        for (int64_t k = 0; k < SL_COUNT(values); k++) {
+            snprintf(other, sizeof other, "%s: %" PRId64 ", \"_%s\"", key, values[k], sizes[i].key);
+            snprintf(message, sizeof message, "%s is %" PRId64 "; it must lie between 1 and %" PRId64, key, values[k],
+                     sizes[i].most);
+            check_refused(with(sizes[i].text, key, other), SL_E_FORMAT, message);
+        }
+    }
+}
+
 TEST(checks)
 {
     sl_model model;
@@ -413,6 +444,7 @@ int main(int argc, char **argv)
     RUN(accepted_configs);
     RUN(kept_keys);
     RUN(refused_configs);
+    RUN(sizes_must_be_given);
     RUN(checks);
     RUN(every_preset_becomes_a_program);
     return test_end();
