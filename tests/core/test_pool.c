@@ -176,7 +176,7 @@ TEST(all_threads_work_at_once)
             int64_t start = sl_clock_ns();
             sl_pool_run(pool, meet, &m, threads);
             CHECK_I64(m.arrived, threads);
-            CHECK_MSG(sl_clock_ns() - start < 20000000000, "run %d of %d threads: not all take part", run, threads);
+            REQUIRE(sl_clock_ns() - start < 20000000000);
         }
         sl_pool_destroy(pool);
     }

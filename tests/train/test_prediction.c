@@ -1,0 +1,135 @@
+/* The prediction's JSON holds every figure of the view under its name, and no other. */
+#include "run_job.h"
+
+typedef struct figure {
+    const char *key;
+    double value;
+} figure;
+
+static void check_json(const char *options)
+{
+    sl_job *job = make_job(options);
+    sl_prediction *prediction;
+    sl_prediction_view v;
+    sl_region *region;
+    const sl_json *root;
+    CHECK_OK(sl_prediction_create(job, &prediction));
+    sl_prediction_view_of(prediction, &v);
+    const char *json = sl_prediction_json(prediction);
+    CHECK_OK(sl_region_create(&region));
+    CHECK_OK(sl_json_parse(region, "prediction", json, strlen(json), &root));
+    const double always[] = {(double) v.parameters,   (double) v.seqlen, (double) v.tokens,
+                             (double) v.chunk_tokens, (double) v.chunks, (double) v.chunks_per_round,
+                             (double) v.rounds,       (double) v.tasks,  v.plan_ms};
+    static const char *const always_keys[] = {"parameters",       "seqlen", "tokens_per_step", "chunk_tokens", "chunks",
+                                              "chunks_per_round", "rounds", "tasks",           "plan_ms"};
+    const sl_summary *s = &v.predicted;
+    const double planned[] = {s->step_s,
+                              s->tokens_per_s,
+                              s->tflops,
+                              s->mfu,
+                              s->hfu,
+                              (double) s->peak_bytes[SL_TIER_DEVICE],
+                              (double) s->peak_bytes[SL_TIER_HOST],
+                              s->h2d_bytes,
+                              s->d2h_bytes,
+                              s->recompute_fraction,
+                              v.lower_bound_s,
+                              (double) v.actions};
+    static const char *const planned_keys[] = {"step_s",
+                                               "tokens_per_s",
+                                               "tflops",
+                                               "mfu",
+                                               "hfu",
+                                               "device_peak_bytes",
+                                               "host_peak_bytes",
+                                               "h2d_bytes_per_step",
+                                               "d2h_bytes_per_step",
+                                               "recompute_fraction",
+                                               "lower_bound_s",
+                                               "actions"};
+    /* Bytes: `none` is written as null, and so is a key that may be absent left out. */
+    static const char *const tier[SL_TIER_COUNT] = {"device", "host"};
+    int64_t members = 0, expected = 0;
+    for (int64_t i = 0; i < SL_COUNT(always); i++) {
+        const sl_json *member = sl_json_get(root, always_keys[i]);
+        CHECK_MSG(member && member->kind == SL_JSON_NUMBER && member->number == always[i], "%s: %s is not %.17g",
+                  options, always_keys[i], always[i]);
+        expected++;
+    }
+    for (int64_t i = 0; i < SL_COUNT(planned); i++) {
+        const sl_json *member = sl_json_get(root, planned_keys[i]);
+        CHECK_MSG(v.feasible ? member && member->number == planned[i] : !member, "%s: %s is not %.17g", options,
+                  planned_keys[i], planned[i]);
+        expected += v.feasible;
+    }
+    for (int t = 0; t < SL_TIER_COUNT; t++) {
+        char key[64];
+        const sl_json *member;
+        snprintf(key, sizeof key, "min_%s_bytes", tier[t]);
+        member = sl_json_get(root, key);
+        CHECK(member && (v.min_bytes[t] ? member->number == (double) v.min_bytes[t] : member->kind == SL_JSON_NULL));
+        snprintf(key, sizeof key, "%s_budget_bytes", tier[t]);
+        member = sl_json_get(root, key);
+        CHECK(member && (v.budget_bytes[t] == SIZE_MAX ? member->kind == SL_JSON_NULL
+                                                       : member->number == (double) v.budget_bytes[t]));
+        snprintf(key, sizeof key, "%s_unlimited_bytes", tier[t]);
+        member = sl_json_get(root, key);
+        CHECK(v.unlimited_bytes[t] ? member && member->number == (double) v.unlimited_bytes[t] : !member);
+        snprintf(key, sizeof key, "speed_with_one_gib_more_%s", tier[t]);
+        member = sl_json_get(root, key);
+        CHECK(v.gib_more[t] > 0 ? member && member->number == v.gib_more[t] : !member);
+        expected += 2 + (v.unlimited_bytes[t] > 0) + (v.gib_more[t] > 0);
+    }
+    const char *text;
+    CHECK_OK(sl_json_string_or("prediction", root, "model", "", &text));
+    CHECK_STR(text, v.model->name);
+    CHECK_OK(sl_json_string_or("prediction", root, "device", "", &text));
+    CHECK_STR(text, v.device);
+    CHECK_OK(sl_json_string_or("prediction", root, "precision", "", &text));
+    CHECK_STR(text, v.precision);
+    CHECK_OK(sl_json_string_or("prediction", root, "costs", "", &text));
+    CHECK_STR(text, v.costs);
+    CHECK_OK(sl_json_string_or("prediction", root, v.feasible ? "limit" : "why_not", "", &text));
+    CHECK_STR(text, v.feasible ? v.limit : v.why_not);
+    const sl_json *feasible = sl_json_get(root, "feasible");
+    CHECK(feasible && feasible->kind == SL_JSON_BOOL && feasible->boolean == v.feasible);
+    expected += 6;
+    for (const sl_json *member = root->child; member; member = member->next)
+        members++;
+    CHECK_MSG(members == expected, "%s: %d members, not %d: %s", options, (int) members, (int) expected, json);
+    sl_region_destroy(region);
+    sl_prediction_destroy(prediction);
+    sl_job_destroy(job);
+}
+
+TEST(json_and_view_agree)
+{
+    static const char *const jobs[] = {
+        "precision f32",  "device-mem 3MiB", "device-mem 3MiB host-mem 64MiB", "host-mem 64MiB",
+        "device-mem 60%", "host-mem 90%",    "device-mem 60% host-mem 150%",   "device-mem 1% host-mem 64MiB",
+        "device-mem 1"};
+    for (int64_t i = 0; i < SL_COUNT(jobs); i++)
+        check_json(jobs[i]);
+}
+
+/* What one GiB more brings is what planning with it says. The planner asks only where that takes no time. */
+TEST(one_gib_more)
+{
+    sl_prediction_view tight, more;
+    prediction_job("device-mem 2MiB", &tight);
+    prediction_job("device-mem 1026MiB", &more);
+    REQUIRE(tight.feasible && more.feasible);
+    CHECK(tight.gib_more[SL_TIER_HOST] == 0);
+    if (tight.gib_more[SL_TIER_DEVICE] > 0)
+        CHECK_NEAR(tight.gib_more[SL_TIER_DEVICE], more.predicted.tokens_per_s / tight.predicted.tokens_per_s, 1e-12);
+    CHECK(more.predicted.tokens_per_s >= tight.predicted.tokens_per_s);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(json_and_view_agree);
+    RUN(one_gib_more);
+    return test_end();
+}
