@@ -16,7 +16,8 @@
  * A failed CHECK is printed and counted, and the test goes on; a failed CHECK_OK or REQUIRE ends the program, because what
  * follows builds on it. A warning in the log that the test did not announce with test_expect_warnings() is a failure, and so
  * is an announced one that does not come. `test_x NAME` runs only the tests whose name contains NAME, and fails if there is
- * none. SKIP ends the program with 77, which ctest counts as skipped; tools/run-tests says which reasons CI accepts. */
+ * none. With SLUICE_TEST_STOP in the environment the first failed check ends the program. SKIP ends it with 77, which ctest
+ * counts as skipped; tools/run-tests says which reasons CI accepts. */
 #ifndef SL_TESTS_TEST_H
 #define SL_TESTS_TEST_H
 
@@ -43,6 +44,7 @@ static int test_warnings, test_unexpected; /* in the whole program; since the la
 static test_expected test_expectations[TEST_MOST_EXPECTED];
 static int test_expectation_count;
 static const char *test_filter;
+static bool test_stop; /* at the first failed check */
 static char test_dir_path[256];
 
 #define TEST(name) static void test_case_##name(void)
@@ -57,6 +59,8 @@ static char test_dir_path[256];
             printf(__VA_ARGS__);                   \
             printf("\n");                          \
             fflush(stdout);                        \
+            if (test_stop)                         \
+                exit(1);                           \
         }                                          \
     } while (0)
 
@@ -201,6 +205,7 @@ static inline const char *test_path(const char *name)
 static inline void test_begin(int argc, char **argv)
 {
     test_filter = argc > 1 ? argv[1] : NULL;
+    test_stop = getenv("SLUICE_TEST_STOP") != NULL;
     sl_log_set(test_on_log, NULL, SL_LOG_WARN);
 }
 

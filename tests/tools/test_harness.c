@@ -58,6 +58,12 @@ TEST(skipped)
     SKIP("no reason");
 }
 
+TEST(failed_check_and_on)
+{
+    CHECK(test_checks < 0);
+    _exit(42);
+}
+
 typedef void (*test_case)(void);
 
 /* The exit status of a program of these tests (up to the first NULL) with the given filter. */
@@ -112,6 +118,14 @@ TEST(skips)
     CHECK_I64(run_program(NULL, test_case_failed_check, test_case_skipped), 1);
 }
 
+TEST(stops_where_asked_to)
+{
+    CHECK_I64(run_program(NULL, test_case_failed_check_and_on, NULL), 42);
+    setenv("SLUICE_TEST_STOP", "1", 1);
+    CHECK_I64(run_program(NULL, test_case_failed_check_and_on, NULL), 1);
+    unsetenv("SLUICE_TEST_STOP");
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -119,5 +133,6 @@ int main(int argc, char **argv)
     RUN(an_announcement_ends_with_its_test);
     RUN(a_filter_must_match);
     RUN(skips);
+    RUN(stops_where_asked_to);
     return test_end();
 }
