@@ -237,6 +237,40 @@ TEST(refuses)
     CHECK_FAILS(sl_loader_open(&c, &loader), SL_E_IO);
 }
 
+/* The fingerprint names the sequences: what changes any of them changes it, and nothing else does. */
+TEST(fingerprint)
+{
+    sl_loader_config variants[8];
+    uint64_t prints[SL_COUNT(variants)];
+    make_counting();
+    char text[2 * SEQLEN * SEQUENCES];
+    memset(text, 'x', sizeof text);
+    CHECK_OK(sl_file_write_atomic(test_path("longer"), text, sizeof text));
+    variants[0] = config("counting");
+    for (int64_t i = 1; i < SL_COUNT(variants); i++)
+        variants[i] = variants[0];
+    char longer[512];
+    snprintf(longer, sizeof longer, "%s", test_path("longer"));
+    variants[1].data = longer;
+    variants[2].seqlen = SEQLEN / 2;
+    variants[3].seed++;
+    variants[4].val_share = 0.2;
+    variants[5].max_documents = 2;
+    variants[6].max_documents = 2, variants[6].document_token = 40;
+    variants[7].document_token = 40; /* documents are not kept apart: it does not matter */
+    for (int64_t i = 0; i < SL_COUNT(variants); i++) {
+        sl_loader *loader;
+        for (int again = 0; again < 2; again++) {
+            CHECK_OK(sl_loader_open(&variants[i], &loader));
+            CHECK(!again || sl_loader_fingerprint(loader) == prints[i]);
+            prints[i] = sl_loader_fingerprint(loader);
+            sl_loader_close(loader);
+        }
+        for (int64_t j = 0; j < i; j++)
+            CHECK_MSG((prints[i] == prints[j]) == (i == 7 && j == 0), "variants %d and %d", (int) i, (int) j);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -247,5 +281,6 @@ int main(int argc, char **argv)
     RUN(documents_in_slices);
     RUN(more_documents_than_allowed_merge);
     RUN(refuses);
+    RUN(fingerprint);
     return test_end();
 }

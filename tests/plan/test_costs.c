@@ -1,5 +1,7 @@
 /* What attention's backward is expected to want on a machine that is not here: scores in memory or not, and no more than is needed. */
+#include "cost/cost.h"
 #include "device/device.h"
+#include "model/model.h"
 #include "ops/attention.h"
 #include "test.h"
 
@@ -46,10 +48,41 @@ TEST(sums_in_memory)
     }
 }
 
+/* What is measured or asked for a signature is its example's launch, with types for the operands it has, and no more. */
+TEST(launches_of_signatures)
+{
+    sl_model model;
+    sl_program *program;
+    sl_program_config config = {
+        .chunking = {16, 2, 16}, .max_segments = 1, .gated = true, .norm = true, .workspace_limit = 12345};
+    CHECK_OK(sl_model_find("byte-test", &model));
+    CHECK_OK(sl_program_create(&config, sl_build_model, &model, &program));
+    for (int32_t k = 0; k < program->n_signatures; k++) {
+        const sl_task *task = &program->tasks[program->signatures[k].example];
+        sl_launch launch, want;
+        memset(&want, 0, sizeof want);
+        want.op = task->op;
+        want.accumulate = task->accumulate;
+        want.attrs = sl_signature_attrs(task);
+        want.workspace_bytes = 12345;
+        for (int i = 0; i < SL_MAX_IN; i++)
+            if (task->in[i].object >= 0)
+                want.in[i].type = task->in[i].type;
+        for (int i = 0; i < SL_MAX_OUT; i++)
+            if (task->out[i].object >= 0)
+                want.out[i].type = task->out[i].type;
+        memset(&launch, 0x5a, sizeof launch);
+        sl_costs_launch(program, k, &launch);
+        CHECK_MSG(memcmp(&launch, &want, sizeof want) == 0, "signature %d, %s", k, task->name);
+    }
+    sl_program_destroy(program);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(scores_in_memory);
     RUN(sums_in_memory);
+    RUN(launches_of_signatures);
     return test_end();
 }

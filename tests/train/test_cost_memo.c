@@ -2,6 +2,7 @@
 #include "cost/cost.h"
 #include "run_job.h"
 #include "train/cost_memo.h"
+#include "train/job_costs.h"
 
 static sl_program *make_program(sl_model *model, int64_t seqlen, bool gated)
 {
@@ -116,10 +117,31 @@ TEST(a_machine_asks_once)
     CHECK(second.feasible && !sl_file_exists("costs.json") && !sl_file_exists("/.cache/sluice/costs.json"));
 }
 
+/* A measurement that fails leaves no costs, and nothing in the memo. */
+TEST(a_measurement_can_fail)
+{
+    sl_model model;
+    sl_setup setup;
+    sl_prepared prepared = {.budget = {SIZE_MAX, SIZE_MAX}};
+    sl_costs *costs = NULL;
+    sl_job *job = make_job("costs measured");
+    CHECK_OK(sl_setup_resolve(job, &setup));
+    CHECK_OK(sl_model_find("byte-test", &model));
+    sl_program *program = make_program(&model, 16, false);
+    setup.threads = 100000;
+    CHECK_FAILS(sl_job_costs(&(sl_cost_source){&setup, &prepared}, program, &costs), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "100000");
+    CHECK(!costs && prepared.memo.count == 0);
+    sl_cost_memo_free(&prepared.memo);
+    sl_program_destroy(program);
+    sl_job_destroy(job);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(a_job_asks_once);
     RUN(a_machine_asks_once);
+    RUN(a_measurement_can_fail);
     return test_end();
 }

@@ -242,6 +242,44 @@ TEST(positions_that_a_model_is_made_for)
     sl_job_destroy(job); /* a preset for any length */
 }
 
+/* The folder of a model's weights is kept as it was given, up to the 1023 bytes there is space for. */
+TEST(folders_of_models)
+{
+    static const char config[] =
+        "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 1, "
+        "\"num_attention_heads\": 4, \"vocab_size\": 256}";
+    sl_setup s;
+    sl_job *job;
+    char path[1100];
+    CHECK_OK(sl_dir_create(test_path("model")));
+    CHECK_OK(sl_file_write_atomic(test_path("model/config.json"), config, sizeof config - 1));
+    CHECK_OK(sl_file_write_atomic(test_path("model/other.json"), config, sizeof config - 1));
+    resolve((const char *const[]){"device", "cpu", "model", test_path("model"), NULL}, &s, &job);
+    CHECK_STR(s.model_folder, test_path("model"));
+    sl_job_destroy(job);
+    resolve((const char *const[]){"device", "cpu", "model", test_path("model/config.json"), NULL}, &s, &job);
+    CHECK_STR(s.model_folder, test_path("model"));
+    sl_job_destroy(job);
+    resolve((const char *const[]){"device", "cpu", "model", test_path("model/other.json"), NULL}, &s, &job);
+    CHECK_STR(s.model_folder, "");
+    sl_job_destroy(job);
+    for (size_t length = 1023; length <= 1024; length++) {
+        size_t begin = (size_t) snprintf(path, sizeof path, "%s", test_path("model"));
+        memset(path + begin, '/', length - begin);
+        path[length] = 0;
+        CHECK_OK(sl_job_create(&job));
+        CHECK_OK(sl_job_set(job, "device", "cpu"));
+        CHECK_OK(sl_job_set(job, "model", path));
+        sl_status status = sl_setup_resolve(job, &s);
+        CHECK(status == (length < 1024 ? SL_OK : SL_E_USAGE));
+        if (length < 1024)
+            CHECK_STR(s.model_folder, path);
+        else
+            CHECK_STR(sl_error_message(), "--model has a path of 1024 bytes: use one of at most 1023");
+        sl_job_destroy(job);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -252,5 +290,6 @@ int main(int argc, char **argv)
     RUN(command_line_over_file);
     RUN(every_option_teaches);
     RUN(positions_that_a_model_is_made_for);
+    RUN(folders_of_models);
     return test_end();
 }
