@@ -4,6 +4,7 @@
 #include "core/hash.h"
 #include "core/normal.h"
 #include "memory_store.h"
+#include "train/weights.h"
 
 static void read_param(memory_store *m, int32_t param, sl_part part, void *out)
 {
@@ -214,6 +215,10 @@ TEST(a_write_fails)
     memory_open(&m, "byte-test", SL_PRECISION_BF16_MASTER, SL_OPTIMIZER_ADAMW);
     m.store.access.write = failing_write;
     CHECK_FAILS(sl_store_init_random(&m.store, 1, pool), SL_E_DEVICE);
+    CHECK_CONTAINS(sl_error_message(), "cannot be written");
+    sl_setup setup = {.seed = 1, .threads = 3};
+    sl_weights weights;
+    CHECK_FAILS(sl_weights_begin(&setup, &m.store, &weights), SL_E_DEVICE);
     CHECK_CONTAINS(sl_error_message(), "cannot be written");
     memory_close(&m);
     sl_pool_destroy(pool);
