@@ -70,6 +70,24 @@ TEST(arguments)
     CHECK(!sl_options_flag(options, "json"));
 }
 
+TEST(operands)
+{
+    char a[] = "first", b[] = "--steps", c[] = "3", d[] = "second", *argv[] = {a, b, c, d};
+    const char *found[2] = {NULL, NULL};
+    int64_t count = 77;
+    fresh();
+    CHECK_OK(sl_options_parse_operands(options, 4, argv, found, 2, &count));
+    CHECK_I64(count, 2);
+    CHECK(found[0] == a && found[1] == d);
+    CHECK_I64(sl_options_i64(options, "steps"), 3);
+    count = 77;
+    CHECK_FAILS(sl_options_parse_operands(options, 4, argv, found, 1, &count), SL_E_USAGE);
+    CHECK_STR(sl_error_message(), "\"second\" is one argument too many: give at most 1");
+    count = 77;
+    CHECK_OK(sl_options_parse_operands(options, 2, argv + 1, NULL, 0, &count));
+    CHECK_I64(count, 0);
+}
+
 TEST(wrong_arguments)
 {
     static const struct {
@@ -295,6 +313,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(defaults);
     RUN(arguments);
+    RUN(operands);
     RUN(wrong_arguments);
     RUN(budgets);
     RUN(files);

@@ -238,8 +238,11 @@ TEST(the_culprit_is_found)
     build(&f, device);
     CHECK_OK(sl_engine_create(device, f.p, &f.plan, &engine));
     write_all(engine, &f);
+    CHECK_OK(sl_engine_read(engine, f.param, 0, before, BYTES));
     CHECK_OK(sl_engine_diagnose(engine, &culprit));
     CHECK(!culprit.found);
+    CHECK_OK(sl_engine_read(engine, f.param, 0, after, BYTES));
+    CHECK(memcmp(before, after, BYTES) == 0);
     CHECK_OK(sl_engine_write(engine, f.param, 37 * 4, &bad, 4));
     CHECK_OK(sl_engine_read(engine, f.param, 0, before, BYTES));
     CHECK_OK(sl_engine_diagnose(engine, &culprit));
@@ -315,6 +318,9 @@ TEST(an_issue_error_ends_the_step_cleanly)
     CHECK_FAILS(sl_engine_step(engine), SL_E_INTERNAL);
     CHECK_CONTAINS(sl_error_message(), "scale");
     CHECK_FAILS(sl_engine_step(engine), SL_E_INTERNAL); /* the device is ready for another step */
+    sl_culprit culprit = {.task = 77};
+    CHECK_FAILS(sl_engine_diagnose(engine, &culprit), SL_E_INTERNAL);
+    CHECK(culprit.task == 77 && !culprit.found);
     sl_engine_destroy(engine);
     test_program_destroy(f.p);
     sl_device_close(device);

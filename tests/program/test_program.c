@@ -414,6 +414,36 @@ TEST(attention_knows_its_segments)
         }
 }
 
+/* What one chunk's K/V and their gradients are, by whether later slices of the sequence use them. */
+static void count_classes(int64_t chunk_tokens, int64_t count[SL_CLASS_COUNT], bool forward)
+{
+    sl_model model;
+    sl_program *p;
+    sl_program_config config = {.chunking = {32, 2, chunk_tokens}, .max_segments = 1};
+    CHECK_OK(sl_model_find("byte-test", &model));
+    CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
+    for (int32_t t = 0; t < p->n_tasks; t++)
+        for (int k = 0; k < SL_MAX_OUT; k++) {
+            int32_t object = p->tasks[t].out[k].object;
+            if (object >= 0 && (p->tasks[t].phase == SL_PHASE_FORWARD) == forward)
+                count[p->objects[object].class]++;
+        }
+    sl_program_destroy(p);
+}
+
+TEST(context_is_what_slices_share)
+{
+    int64_t whole[2][SL_CLASS_COUNT] = {{0}}, sliced[2][SL_CLASS_COUNT] = {{0}};
+    for (int forward = 0; forward < 2; forward++) {
+        count_classes(32, whole[forward], forward);
+        count_classes(16, sliced[forward], forward);
+    }
+    CHECK_I64(whole[1][SL_CLASS_CONTEXT] + whole[0][SL_CLASS_CONTEXT], 0);
+    CHECK(sliced[1][SL_CLASS_CONTEXT] > 0 && sliced[0][SL_CLASS_CONTEXT] > 0);
+    CHECK_I64(whole[1][SL_CLASS_HIDDEN], 0); /* what a forward writes is an activation */
+    CHECK_I64(sliced[1][SL_CLASS_HIDDEN], 0);
+}
+
 TEST(wrong_chunkings)
 {
     sl_model model;
@@ -473,6 +503,7 @@ int main(int argc, char **argv)
     RUN(updates_come_early);
     RUN(hardware_flops_count_the_scores_again);
     RUN(attention_knows_its_segments);
+    RUN(context_is_what_slices_share);
     RUN(wrong_chunkings);
     RUN(allocation_faults);
     RUN(default_chunks);
