@@ -205,6 +205,24 @@ static void check_start_events(const sl_trainer *t, const event_log *log, int pa
     CHECK(number(hw, "link_out_bandwidth") == p->costs->link_bytes_per_s[1]);
 }
 
+/* How many tasks of that op the plan runs on that stream, and their measured time. */
+static int64_t count_op(const sl_trainer *t, const char *name, const char *stream, double *measured)
+{
+    const sl_plan *plan = t->prepared.plan;
+    const sl_span *spans = sl_engine_spans(t->train.engine);
+    int64_t count = 0;
+    *measured = 0;
+    for (int32_t i = 0; i < plan->n_actions; i++) {
+        const sl_action *a = &plan->actions[i];
+        if (a->kind != SL_ACTION_TASK || strcmp(sl_stream_name(a->stream), stream) != 0 ||
+            strcmp(sl_op(t->prepared.program->tasks[a->task].op)->name, name) != 0)
+            continue;
+        *measured += spans[i].end - spans[i].start;
+        count++;
+    }
+    return count;
+}
+
 /* The last step by op: all its actions, their times and their work. */
 static void check_ops(const sl_trainer *t, const sl_json *end)
 {
@@ -226,8 +244,10 @@ static void check_ops(const sl_trainer *t, const sl_json *end)
         recomputed += number(op, "recomputed_s");
         flops += number(op, "flops");
         if (strncmp(string(op, "op"), "copy ", 5) != 0) {
+            double seconds;
             CHECK(number(op, "bytes") > 0);
-            CHECK(strcmp(string(op, "stream"), "compute") == 0 || strcmp(string(op, "stream"), "host") == 0);
+            CHECK_I64(number(op, "count"), count_op(t, string(op, "op"), string(op, "stream"), &seconds));
+            CHECK(near(number(op, "measured_s"), seconds));
             continue;
         }
         int way = strcmp(string(op, "op"), "copy out") == 0;
