@@ -299,9 +299,12 @@ TEST(names)
         CHECK_OK(sl_tensors_open(test_path("names"), &tensors));
         for (int32_t p = 0; p < gpt2->n_params; p++)
             CHECK_OK(sl_param_check(tensors, &gpt2->params[p]));
-        if (turn < 2)
+        if (turn < 2) {
+            const char *last = gpt2->params[gpt2->n_params - 1].parts[0].name;
             CHECK_OK(sl_params_check_unused(tensors, gpt2->params, gpt2->n_params));
-        else
+            CHECK_FAILS(sl_params_check_unused(tensors, gpt2->params, gpt2->n_params - 1), SL_E_FORMAT);
+            CHECK_CONTAINS(sl_error_message(), last + (turn ? strlen("transformer.") : 0));
+        } else
             CHECK_FAILS(sl_params_check_unused(tensors, gpt2->params, gpt2->n_params), SL_E_FORMAT);
         CHECK_FAILS(sl_param_check(tensors, &llama->params[0]), SL_E_FORMAT);
         CHECK_CONTAINS(sl_error_message(), "model.embed_tokens.weight");
@@ -361,6 +364,36 @@ TEST(index_files)
     CHECK_FAILS(open_index("{\"a\":\"a.safetensors\",\"b\":\"b.safetensors\"}", &tensors), SL_E_FORMAT);
 }
 
+TEST(more_files_than_at_first)
+{
+    enum { FILES = 30 };
+    sl_tensors *tensors;
+    char map[900] = "{", name[32], file[64];
+    size_t before = sl_heap_bytes();
+    CHECK_OK(sl_dir_create(test_path("many")));
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "t%d", i);
+        snprintf(file, sizeof file, "many/%d.st", i);
+        snprintf(map + strlen(map), sizeof map - strlen(map), "%s\"%s\":\"%d.st\"", i ? "," : "", name, i);
+        CHECK_OK(write_one(test_path(file), name, (float) i));
+    }
+    strcat(map, "}");
+    CHECK_OK(open_index(map, &tensors));
+    CHECK_I64(sl_tensors_count(tensors), FILES);
+    for (int i = 0; i < FILES; i++) {
+        float value = -1;
+        snprintf(name, sizeof name, "t%d", i);
+        snprintf(file, sizeof file, "many/%d.st", i);
+        const sl_tensor *tensor = sl_tensors_find(tensors, name);
+        REQUIRE(tensor != NULL);
+        CHECK_OK(sl_tensors_read(tensors, tensor, 0, 1, SL_F32, &value));
+        CHECK(value == (float) i);
+        CHECK_STR(sl_tensors_file(tensors, tensor), test_path(file));
+    }
+    sl_tensors_close(tensors);
+    CHECK_U64(sl_heap_bytes(), before);
+}
+
 /* ---- faults ---- */
 
 static sl_status round_trip(const sl_graph *graph, unsigned char **memory, unsigned char **back)
@@ -411,6 +444,7 @@ int main(int argc, char **argv)
     RUN(parameters_come_back);
     RUN(names);
     RUN(index_files);
+    RUN(more_files_than_at_first);
     RUN(faults);
     return test_end();
 }
