@@ -274,6 +274,38 @@ TEST(parameters_come_back)
         }
 }
 
+/* A part of more rows than the strip beside it holds: every column is gathered in pieces. */
+TEST(tall_parts_are_transposed)
+{
+    enum { ROWS = 1500, COLUMNS = 3, BYTES = ROWS * COLUMNS * 4 };
+    static float memory[ROWS * COLUMNS], file[ROWS * COLUMNS];
+    static unsigned char buffer[BYTES + 16384];
+    static const size_t sizes[] = {ROWS * 4 + 8, BYTES + 4096, BYTES + 4096 + 100, sizeof buffer};
+    sl_param param = {.name = "w", .type = sl_type_2d(SL_F32, ROWS, COLUMNS), .n_parts = 1};
+    param.parts[0] = (sl_param_part){"w", 0, ROWS, true, 0};
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        memory[i] = (float) i;
+    for (int64_t s = 0; s < SL_COUNT(sizes); s++) {
+        sl_tensors_writer *writer;
+        sl_tensors *tensors;
+        CHECK_OK(sl_tensors_writer_open(test_path("tall"), &writer));
+        CHECK_OK(sl_param_declare(writer, "", &param, SL_F32));
+        CHECK_OK(sl_param_save(writer, &param, SL_F32, buffer, sizes[s], interpret_read, (unsigned char *) memory));
+        CHECK_OK(sl_tensors_writer_commit(writer, NULL));
+        sl_tensors_writer_destroy(writer);
+        CHECK_OK(sl_tensors_open(test_path("tall"), &tensors));
+        const sl_tensor *tensor = sl_tensors_find(tensors, "w");
+        CHECK(tensor && tensor->dim[0] == COLUMNS && tensor->dim[1] == ROWS);
+        CHECK_OK(sl_tensors_read(tensors, tensor, 0, ROWS * COLUMNS, SL_F32, file));
+        int64_t wrong = 0;
+        for (int r = 0; r < ROWS; r++)
+            for (int c = 0; c < COLUMNS; c++)
+                wrong += file[c * ROWS + r] != memory[r * COLUMNS + c];
+        CHECK_I64(wrong, 0);
+        sl_tensors_close(tensors);
+    }
+}
+
 /* Names with and without "transformer."; a tensor too many; another model's file. */
 TEST(names)
 {
@@ -442,6 +474,7 @@ int main(int argc, char **argv)
     RUN(conversion_and_transposition);
     RUN(writer_counts_bytes);
     RUN(parameters_come_back);
+    RUN(tall_parts_are_transposed);
     RUN(names);
     RUN(index_files);
     RUN(more_files_than_at_first);
