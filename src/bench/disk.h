@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "bench/stats.h"
+#include "core/stats.h"
 #include "core/status.h"
 
 typedef struct sl_disk_rates {

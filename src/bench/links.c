@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/stats.h"
+#include "core/stats.h"
 #include "cost/internal.h"
 
 enum { MOST_COPIES = 64, RUNS = 5 };

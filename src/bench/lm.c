@@ -13,8 +13,8 @@
 #include "bench/numerics.h"
 #include "bench/profile.h"
 #include "bench/published.h"
-#include "bench/stats.h"
 #include "core/mem.h"
+#include "core/stats.h"
 
 enum { MOST_CONTEXTS = 16 };
 #define PARTS "sizes,times,warmup,profile"

@@ -9,7 +9,7 @@
 #ifndef SL_BENCH_RIG_H
 #define SL_BENCH_RIG_H
 
-#include "bench/stats.h"
+#include "core/stats.h"
 #include "device/device.h"
 
 enum { SL_RIG_COMMANDS = 4096 };

@@ -5,8 +5,8 @@
 #ifndef SL_BENCH_TRIAL_H
 #define SL_BENCH_TRIAL_H
 
-#include "bench/stats.h"
 #include "bench/watch.h"
+#include "core/stats.h"
 #include "engine/engine.h"
 #include "model/model.h"
 #include "train/store.h"

@@ -1,4 +1,5 @@
-/* How much memory a process uses, and how much it may use: containers and batch systems allow less than the machine has, and kill whoever takes more. */
+/* How much memory a process uses, and how much it may use: containers and batch systems allow less than the machine
+ * has, and kill a process that takes more. */
 #ifndef SL_CORE_MEMORY_LIMIT_H
 #define SL_CORE_MEMORY_LIMIT_H
 

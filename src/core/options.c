@@ -426,6 +426,16 @@ const char *sl_options_string(const sl_options *options, const char *name)
     return value_of(options, find(options, name, -1));
 }
 
+const char *sl_options_string_or(const sl_options *options, const char *name, const char *otherwise)
+{
+    return sl_options_is_set(options, name) ? sl_options_string(options, name) : otherwise;
+}
+
+int64_t sl_options_i64_or(const sl_options *options, const char *name, int64_t otherwise)
+{
+    return sl_options_is_set(options, name) ? sl_options_i64(options, name) : otherwise;
+}
+
 void sl_options_put(const sl_options *options, sl_json_writer *w)
 {
     for (int64_t i = 0; i < options->count; i++) {

@@ -52,7 +52,10 @@ sl_status sl_options_parse_env(sl_options *options);
 
 /* As text; NULL when unset without default. Unknown names are errors here, in the typed getters below they are bugs. */
 sl_status sl_options_get(const sl_options *options, const char *name, const char **value);
-bool sl_options_is_set(const sl_options *options, const char *name);        /* by anyone but the default */
+bool sl_options_is_set(const sl_options *options, const char *name); /* by anyone but the default */
+/* Its value where it was given, else `otherwise`. */
+const char *sl_options_string_or(const sl_options *options, const char *name, const char *otherwise);
+int64_t sl_options_i64_or(const sl_options *options, const char *name, int64_t otherwise);
 const char *sl_options_string(const sl_options *options, const char *name); /* NULL when unset without default */
 int64_t sl_options_i64(const sl_options *options, const char *name);
 double sl_options_f64(const sl_options *options, const char *name);

@@ -7,7 +7,7 @@
 
 #include "core/status.h"
 
-/* Zeros, touched by nobody yet. */
+/* Zeros, not touched yet. */
 sl_status sl_pages_map(size_t bytes, void **out);
 void sl_pages_unmap(void *memory, size_t bytes);
 
@@ -20,7 +20,7 @@ size_t sl_pages_ahead_bytes(const sl_pages_ahead *ahead); /* until they are take
 /* Ends the touching and hands over exactly `bytes` as sl_pages_map does, those that were touched in front. The second time, and of
  * NULL, it is sl_pages_map. */
 sl_status sl_pages_ahead_take(sl_pages_ahead *ahead, size_t bytes, void **out);
-/* Gives back what nobody took. NULL is fine. */
+/* Frees what was not taken. NULL is fine. */
 void sl_pages_ahead_end(sl_pages_ahead *ahead);
 
 #endif

@@ -1,4 +1,5 @@
-/* What crosses the public interface by size. A size below two words names no struct of ours: somebody left struct_size at zero or uninitialized. */
+/* Public structs by size. No public struct is smaller than two words: a smaller struct_size is zero or uninitialized.
+ * */
 #include "core/sized.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The word that somebody probably meant who typed one that is not known: the nearest of the known ones, if it is near.
+/* The word that was probably meant by one that is not known: the nearest of the known ones, if it is near.
  *
  *     sl_suggestion s = {.word = "trian"};
  *     for each known name: sl_suggest(&s, name);

@@ -93,6 +93,30 @@ sl_status sl_text_status(const sl_text *text)
     return SL_OK;
 }
 
+int sl_text_columns(const char *text)
+{
+    int columns = 0;
+    for (; *text; text++)
+        columns += ((unsigned char) *text & 0xc0) != 0x80;
+    return columns;
+}
+
+/* printf counts bytes; a "–" has three. */
+void sl_text_pad(sl_text *out, const char *text, int width, bool right)
+{
+    int blank = SL_MAX(width - sl_text_columns(text), 0);
+    sl_text_printf(out, "%*s%s%*s", right ? blank : 0, "", text, right ? 0 : blank, "");
+}
+
+void sl_text_bar(sl_text *out, double share, int width)
+{
+    static const char *const parts[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    int eighths = (int) lround(8 * width * fmin(fmax(share, 0), 1));
+    for (int i = 0; i < eighths / 8; i++)
+        sl_text_printf(out, "█");
+    sl_text_printf(out, "%s", parts[eighths % 8]);
+}
+
 /* ---- reading numbers ---- */
 
 static const char *skip_spaces(const char *at)

@@ -21,6 +21,12 @@ void sl_text_append(sl_text *text, const char *bytes, size_t length);
 void sl_text_printf(sl_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 sl_status sl_text_status(const sl_text *text);
 
+/* For terminals: the columns that a UTF-8 text takes; the text in `width` columns, with blanks before or behind it; and a bar of this share
+ * of `width` columns, in eighths of a character. */
+int sl_text_columns(const char *text);
+void sl_text_pad(sl_text *out, const char *text, int width, bool right);
+void sl_text_bar(sl_text *out, double share, int width);
+
 /* "24GiB", "1.5 GB", "512MiB", "4096": binary for KiB/MiB/..., decimal for kB/MB/...; plain numbers are bytes.
  * "max" or "unlimited" is SIZE_MAX. */
 sl_status sl_parse_bytes(const char *text, size_t *out);

@@ -11,6 +11,8 @@
 
 /* Text and attribute values: < & > " ' and control characters made harmless. */
 void sl_html(sl_text *out, const char *text);
+/* The same between two pieces of markup, which are appended as they are. */
+void sl_html_in(sl_text *out, const char *open, const char *text, const char *close);
 
 typedef void (*sl_draw_fn)(sl_text *out, const void *what, double width);
 enum { SL_NARROW = 340, SL_HALF = 540, SL_FULL = 1110 };
@@ -57,6 +59,7 @@ typedef struct sl_lines {
     int n_series;
     const sl_event_mark *events;
     int64_t n_events;
+    const char *events_name; /* in the legend */
 } sl_lines;
 void sl_draw_lines(sl_text *out, const void *lines, double width);
 

@@ -54,6 +54,14 @@ sl_status sl_curves_of(const sl_run_log *log, sl_curves *c)
     return SL_OK;
 }
 
+bool sl_curve_is_known(const double *values, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (isfinite(values[i]))
+            return true;
+    return false;
+}
+
 void sl_curves_free(sl_curves *c)
 {
     sl_free(c->memory);

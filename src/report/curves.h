@@ -17,6 +17,8 @@ typedef struct sl_curves {
 
 /* Free them with sl_curves_free. */
 sl_status sl_curves_of(const sl_run_log *log, sl_curves *curves);
+/* Is any of the values finite? */
+bool sl_curve_is_known(const double *values, int64_t n);
 void sl_curves_free(sl_curves *curves);
 
 /* An exponential moving average: each step counts 1 - 1 / window of the one behind it, corrected for the beginning, so the

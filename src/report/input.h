@@ -65,6 +65,7 @@ double sl_tables_fact(const sl_tables *tables, const char *key);
 
 enum { SL_LOG_STREAMS = 4, SL_LOG_PHASES = 5, SL_LOG_CLASSES = 9, SL_LOG_TIERS = 2 };
 extern const char *const sl_log_stream_names[SL_LOG_STREAMS]; /* compute, in, out, host */
+extern const char *const sl_log_lane_names[SL_LOG_STREAMS];   /* the same for people */
 extern const char *const sl_log_phase_names[SL_LOG_PHASES];   /* forward, backward, recompute, optimizer, copy */
 extern const char *const sl_log_class_names[SL_LOG_CLASSES];
 extern const char *const sl_log_tier_names[SL_LOG_TIERS];
@@ -124,9 +125,8 @@ typedef struct sl_log_hardware {
 } sl_log_hardware;
 
 typedef struct sl_run_log {
-    const char *model, *device, *numerics, *precision, *time, *version, *costs, *limit, *reason; /* NULL: not told */
-    int64_t parameters, tokens_per_step, seqlen, steps_wanted, sequences, rounds, chunks;
-    double lower_bound_s, plan_ms;
+    const char *model, *device, *numerics, *precision, *time, *costs, *limit, *reason; /* NULL: not in the log */
+    int64_t parameters, tokens_per_step, seqlen, steps_wanted;
     sl_log_hardware hardware;
     sl_figures predicted, measured;
     double checkpoint_s; /* in all */

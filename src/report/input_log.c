@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/stats.h"
 #include "report/input_internal.h"
+#include "report/scale.h"
 
 const char *const sl_log_stream_names[SL_LOG_STREAMS] = {"compute", "in", "out", "host"};
+const char *const sl_log_lane_names[SL_LOG_STREAMS] = {"compute", "copies in", "copies out", "host"};
 const char *const sl_log_phase_names[SL_LOG_PHASES] = {"forward", "backward", "recompute", "optimizer", "copy"};
 const char *const sl_log_class_names[SL_LOG_CLASSES] = {"parameter", "gradient",  "optimizer", "activation", "context",
                                                         "hidden",    "workspace", "data",      "result"};
@@ -45,7 +48,6 @@ static sl_status the_log(sl_reading *r, sl_run_log **out)
     if (!input->log) {
         SL_TRY(sl_region_alloc(input->region, &input->log, 1, sizeof *input->log));
         input->log->predicted = input->log->measured = no_figures();
-        input->log->lower_bound_s = (double) NAN;
     }
     *out = input->log;
     return SL_OK;
@@ -83,18 +85,16 @@ static sl_status read_run(sl_reading *r, sl_run_log *log, const sl_json *line)
         SL_TRY(sl_reading_count(r, options, "steps", 0, &log->steps_wanted));
         SL_TRY(sl_reading_number(r, options, "clip", 0, &log->clip));
     }
-    SL_TRY(sl_reading_text(r, line, "sluice", &log->version));
     SL_TRY(sl_reading_text(r, line, "time", &log->time));
     SL_TRY(sl_reading_text(r, line, "device", &log->device));
     SL_TRY(sl_reading_text(r, line, "numerics", &log->numerics));
     SL_TRY(sl_reading_text(r, line, "precision", &log->precision));
     SL_TRY(sl_reading_count(r, line, "parameters", 0, &log->parameters));
     SL_TRY(sl_reading_count(r, line, "tokens_per_step", 0, &log->tokens_per_step));
-    SL_TRY(sl_reading_count(r, line, "seqlen", 0, &log->seqlen));
-    return sl_reading_count(r, line, "sequences", 0, &log->sequences);
+    return sl_reading_count(r, line, "seqlen", 0, &log->seqlen);
 }
 
-/* Not limited is written as null, not told as nothing. */
+/* null: not limited. Absent: not known. */
 static sl_status read_budget(sl_reading *r, const sl_json *line, const char *key, double *out)
 {
     const sl_json *value = sl_json_get(line, key);
@@ -141,10 +141,6 @@ static sl_status read_plan(sl_reading *r, sl_run_log *log, const sl_json *line)
     const sl_json *hardware = sl_json_get(line, "hardware");
     SL_TRY(sl_reading_text(r, line, "costs", &log->costs));
     SL_TRY(sl_reading_text(r, line, "limit", &log->limit));
-    SL_TRY(sl_reading_number(r, line, "lower_bound_s", (double) NAN, &log->lower_bound_s));
-    SL_TRY(sl_reading_number(r, line, "plan_ms", (double) NAN, &log->plan_ms));
-    SL_TRY(sl_reading_count(r, line, "rounds", 0, &log->rounds));
-    SL_TRY(sl_reading_count(r, line, "chunks", 0, &log->chunks));
     if (hardware && hardware->kind == SL_JSON_OBJECT) {
         SL_TRY(sl_reading_text(r, hardware, "name", &log->hardware.name));
         SL_TRY(sl_reading_number(r, hardware, "peak_flops", 0, &log->hardware.peak_flops));
@@ -354,25 +350,17 @@ sl_status sl_reading_event(sl_reading *r, const char *event, const sl_json *line
     return SL_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-    return x < y ? -1 : x > y;
-}
-
 double sl_log_median_step(const sl_run_log *log)
 {
-    double *sorted, median = (double) NAN;
+    double *seconds;
     int64_t n = 0;
-    if (log->n_steps == 0 || sl_alloc(&sorted, log->n_steps, sizeof *sorted) != SL_OK)
-        return median;
+    if (log->n_steps == 0 || sl_alloc(&seconds, log->n_steps, sizeof *seconds) != SL_OK)
+        return (double) NAN;
     int64_t first = log->resumed_at < log->n_steps ? log->resumed_at : 0;
     for (int64_t i = first + (log->n_steps - first > 1); i < log->n_steps; i++)
         if (isfinite(log->steps[i].seconds))
-            sorted[n++] = log->steps[i].seconds;
-    qsort(sorted, (size_t) n, sizeof *sorted, ascending);
-    if (n > 0)
-        median = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
-    sl_free(sorted);
+            seconds[n++] = log->steps[i].seconds;
+    double median = sl_median(seconds, n);
+    sl_free(seconds);
     return median;
 }

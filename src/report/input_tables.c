@@ -137,7 +137,7 @@ static sl_status read_grid(sl_reading *r, const sl_json *owner, const char *name
     return SL_OK;
 }
 
-/* What names a file or a table is none, nor is what a file's earlier line has told. */
+/* The names of files and tables are not facts. A fact of an earlier line of the file is kept. */
 static bool is_fact(const sl_tables *t, const char *key)
 {
     static const char *const names[] = {"kind", "name", "table", "title"};

@@ -16,14 +16,10 @@ void sl_panel_begin(sl_text *out, const char *id, bool full, const char *title, 
 {
     sl_text_printf(out, "<section class=\"panel %s\" id=\"", full ? "full" : "half");
     sl_html(out, id);
-    sl_text_printf(out, "\"><h2>");
-    sl_html(out, title);
-    sl_text_printf(out, "</h2>\n");
+    sl_html_in(out, "\"><h2>", title, "</h2>\n");
     if (!sub)
         return;
-    sl_text_printf(out, "<p class=\"sub\">");
-    sl_html(out, sub);
-    sl_text_printf(out, "</p>\n");
+    sl_html_in(out, "<p class=\"sub\">", sub, "</p>\n");
 }
 
 void sl_panel_end(sl_text *out)
@@ -31,17 +27,37 @@ void sl_panel_end(sl_text *out)
     sl_text_printf(out, "</section>\n");
 }
 
+void sl_panel_lines(sl_text *out, const char *id, bool full, const char *title, const char *sub, const sl_lines *lines)
+{
+    sl_panel_begin(out, id, full, title, sub);
+    sl_legend_begin(out);
+    for (int i = 0; i < lines->n_series; i++)
+        if (lines->series[i].style == SL_DOTS)
+            sl_legend_item(out, lines->series[i].color, lines->series[i].name);
+        else
+            sl_legend_line(out, &lines->series[i]);
+    if (lines->n_events)
+        sl_legend_event(out, lines->events_name);
+    sl_legend_end(out);
+    sl_draw_twice(out, sl_draw_lines, lines, full ? SL_FULL : SL_HALF);
+    sl_panel_end(out);
+}
+
+void sl_panel_roof(sl_text *out, const char *id, const char *sub, const sl_roof *roof)
+{
+    sl_panel_begin(out, id, true, roof->name, sub);
+    sl_roof_legend(out, roof->points, roof->n_points);
+    sl_draw_twice(out, sl_draw_roof, roof, SL_FULL);
+    sl_panel_end(out);
+}
+
 void sl_tile(sl_text *out, const char *id, const char *value, const char *name, const char *note)
 {
     sl_text_printf(out, "<div class=\"tile\" id=\"tile-%s\"><b>", id);
     sl_html(out, value);
-    sl_text_printf(out, "</b><span>");
-    sl_html(out, name);
-    sl_text_printf(out, "</span>");
+    sl_html_in(out, "</b><span>", name, "</span>");
     if (note) {
-        sl_text_printf(out, "<small>");
-        sl_html(out, note);
-        sl_text_printf(out, "</small>");
+        sl_html_in(out, "<small>", note, "</small>");
     }
     sl_text_printf(out, "</div>");
 }
@@ -156,9 +172,7 @@ static void append_input(sl_text *out, const sl_input *input, bool first)
     describe(input, title, sub);
     sl_text_printf(out, "<article>\n<header><h1%s>", first ? "" : " class=\"next\"");
     sl_html(out, title);
-    sl_text_printf(out, "</h1><p>");
-    sl_html(out, sub);
-    sl_text_printf(out, "</p></header>\n");
+    sl_html_in(out, "</h1><p>", sub, "</p></header>\n");
     if (input->log)
         sl_panels_run(out, input->log);
     else

@@ -1,5 +1,5 @@
 /*
- * Charts for tables nobody has told us about. What a table is about shows in its columns:
+ * Charts for tables of any kind, chosen by the columns of the table:
  *
  *   - rates of arithmetic and of bytes in the same row (units FLOP/s and B/s): a roofline
  *   - a first whole-number column with three or more values, that others follow: lines over it, one for each column of the same
@@ -174,11 +174,7 @@ static bool draw_roofline(sl_text *out, const sl_tables *t, const sl_grid *g, in
                          "and %sB/s.",
                  sl_show_rate(known ? peak : best_rate, "FLOP/s", a),
                  sl_show_rate(known ? width : best_bytes, "B/s", b));
-        sl_panel_begin(out, id, true, title, sub);
-        sl_roof_legend(out, points, n);
-        sl_draw_twice(out, sl_draw_roof,
-                      &(sl_roof){title, known ? peak : best_rate, known ? width : best_bytes, points, n}, SL_FULL);
-        sl_panel_end(out);
+        sl_panel_roof(out, id, sub, &(sl_roof){title, known ? peak : best_rate, known ? width : best_bytes, points, n});
     }
     sl_free(names);
     sl_free(points);

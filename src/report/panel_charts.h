@@ -6,7 +6,7 @@
 
 enum { SL_MOST_BARS = 24, SL_MOST_POINTS = 400 };
 
-/* "attention_gflop" in "GFLOP" -> "attention": the unit is told once. */
+/* "attention_gflop" in "GFLOP" -> "attention": the unit is printed once. */
 void sl_table_short_name(const sl_table_column *column, char out[64]);
 /* What a row is about: the texts that stand before column `end` and, if `numbers`, the counts among them ("dim 64"). What is the
  * same in all rows tells none apart; nothing may be left. */

@@ -110,7 +110,7 @@ typedef struct line_set {
     double *x[MOST_SERIES], *y[MOST_SERIES];
     int64_t count[MOST_SERIES], room; /* points of each, and what there is place for */
     int n;
-    bool many; /* more than can be told apart */
+    bool many; /* more than can be distinguished */
 } line_set;
 
 static void free_set(line_set *set)
@@ -217,22 +217,15 @@ static void draw_chart(sl_text *out, const sl_grid *g, const walk *w, const line
         sl_table_short_name(&g->columns[w->held], held);
         snprintf(sub, sizeof sub, "With %s %s; the table has the others.", held, sl_show(w->at, value));
     }
-    sl_panel_begin(out, id, full, title, w->held >= 0 ? sub : NULL);
-    sl_legend_begin(out);
-    for (int i = 0; i < set->n; i++)
-        sl_legend_line(out, &series[i]);
-    sl_legend_end(out);
-    sl_draw_twice(out, sl_draw_lines,
-                  &(sl_lines){.name = title,
-                              .x_label = x_name,
-                              .y_label = label,
-                              .log_x = wide_range(set->x, set->count, set->n, 12),
-                              .log_y = wide_range(set->y, set->count, set->n, 40),
-                              .zero_y = true,
-                              .series = series,
-                              .n_series = set->n},
-                  full ? SL_FULL : SL_HALF);
-    sl_panel_end(out);
+    sl_panel_lines(out, id, full, title, w->held >= 0 ? sub : NULL,
+                   &(sl_lines){.name = title,
+                               .x_label = x_name,
+                               .y_label = label,
+                               .log_x = wide_range(set->x, set->count, set->n, 12),
+                               .log_y = wide_range(set->y, set->count, set->n, 40),
+                               .zero_y = true,
+                               .series = series,
+                               .n_series = set->n});
 }
 
 bool sl_draw_table_lines(sl_text *out, const sl_tables *t, const sl_grid *g, int number)

@@ -1,6 +1,6 @@
 /*
- * Several runs in the same charts. A run is told apart by its number, which stands on its line and in the legend, by the pattern
- * of the line and by its colour; any one of the three is enough.
+ * Several runs in the same charts. A run is identified by its number, which is on its line and in the legend, by the
+ * pattern of the line and by its colour; any one of the three is enough.
  */
 #include <math.h>
 #include <stdio.h>
@@ -70,10 +70,7 @@ static void draw_chart(sl_text *out, const compared *c, const char *id, const ch
     int n = 0;
     for (int i = 0; i < c->n; i++) {
         const double *values = *(double *const *) ((const char *) &c->curves[i] + member);
-        bool any = false;
-        for (int64_t k = 0; k < c->curves[i].n; k++)
-            any = any || isfinite(values[k]);
-        if (any)
+        if (sl_curve_is_known(values, c->curves[i].n))
             sl_series_add(series, &n,
                           &(sl_series){.name = c->names[i],
                                        .color = run_color(i),
@@ -85,28 +82,20 @@ static void draw_chart(sl_text *out, const compared *c, const char *id, const ch
     }
     if (n == 0)
         return;
-    sl_panel_begin(out, id, false, title, sub);
-    sl_legend_begin(out);
-    for (int i = 0; i < n; i++)
-        sl_legend_line(out, &series[i]);
-    sl_legend_end(out);
-    sl_draw_twice(out, sl_draw_lines,
-                  &(sl_lines){.name = title,
-                              .x_label = "step",
-                              .x_quantity = SL_WHOLE,
-                              .y_label = y_label,
-                              .zero_y = zero,
-                              .series = series,
-                              .n_series = n},
-                  SL_HALF);
-    sl_panel_end(out);
+    sl_panel_lines(out, id, false, title, sub,
+                   &(sl_lines){.name = title,
+                               .x_label = "step",
+                               .x_quantity = SL_WHOLE,
+                               .y_label = y_label,
+                               .zero_y = zero,
+                               .series = series,
+                               .n_series = n});
 }
 
 static void text_cell(sl_text *out, const char *class, const char *text)
 {
     sl_text_printf(out, "<td class=\"%s\">", class);
-    sl_html(out, text ? text : "–");
-    sl_text_printf(out, "</td>");
+    sl_html_in(out, "", text ? text : "–", "</td>");
 }
 
 static void draw_table(sl_text *out, const compared *c)
@@ -131,9 +120,7 @@ static void draw_table(sl_text *out, const compared *c)
         text_cell(out, "n", sl_show((double) log->tokens_per_step / sl_log_median_step(log), text));
         text_cell(out, "n extra", sl_show_as(log->measured.mfu, SL_SHARE, text));
         text_cell(out, "n extra", sl_show_as(peak, SL_BYTES, text));
-        text_cell(out, "n extra",
-                  isinf(log->predicted.budget_bytes[0]) ? "unlimited"
-                                                        : sl_show_as(log->predicted.budget_bytes[0], SL_BYTES, text));
+        text_cell(out, "n extra", sl_show_budget(log->predicted.budget_bytes[0], text));
         sl_text_printf(out, "</tr>\n");
     }
     sl_text_printf(out, "</tbody></table></div>\n");

@@ -2,60 +2,51 @@
  * their moving average. A resume under another budget is marked in all of them. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "report/curves.h"
 #include "report/panels.h"
 #include "report/sessions.h"
 
-static void draw_chart(sl_text *out, const char *title, const char *y_label, const sl_series *series, int n,
-                       const sl_session_marks *marks, bool zero)
+static void draw_chart(sl_text *out, const char *id, const char *title, const char *sub, const char *y_label,
+                       const sl_series *series, int n, const sl_session_marks *marks)
 {
-    sl_legend_begin(out);
-    for (int i = 0; i < n; i++)
-        if (series[i].style == SL_DOTS)
-            sl_legend_item(out, series[i].color, series[i].name);
-        else
-            sl_legend_line(out, &series[i]);
-    if (marks->n)
-        sl_legend_event(out, "resumed with another budget");
-    sl_legend_end(out);
-    sl_draw_twice(out, sl_draw_lines,
-                  &(sl_lines){.name = title,
-                              .x_label = "step",
-                              .x_quantity = SL_WHOLE,
-                              .y_label = y_label,
-                              .zero_y = zero,
-                              .series = series,
-                              .n_series = n,
-                              .events = marks->marks,
-                              .n_events = marks->n},
-                  SL_HALF);
-    sl_panel_end(out);
+    sl_panel_lines(out, id, false, title, sub,
+                   &(sl_lines){.name = title,
+                               .x_label = "step",
+                               .x_quantity = SL_WHOLE,
+                               .y_label = y_label,
+                               .zero_y = strcmp(id, "loss") != 0, /* a loss stays far from 0 */
+                               .series = series,
+                               .n_series = n,
+                               .events = marks->marks,
+                               .n_events = marks->n,
+                               .events_name = "resumed with another budget"});
 }
 
-/* "Exponential moving average over about 4 steps" */
-static void smoothing_text(const sl_curves *c, char out[128])
+/* Each step and, where there are many, its moving average in front of it. `sub` gets what is drawn and how it is smoothed. */
+static int add_steps(const sl_curves *c, const char *color, const double *values, const double *smooth,
+                     const char *what, sl_series *series, char sub[256])
 {
+    int n = 0;
     char steps[32];
-    snprintf(out, 128, "The bold line is smoothed: an exponential moving average over about %s steps.",
+    snprintf(sub, 256, "%s", what);
+    sl_series_add(series, &n, &(sl_series){.name = "each step", .color = color, .x = c->step, .y = values, .n = c->n});
+    if (c->n < SL_SMOOTHED_FROM)
+        return n;
+    series[0].style = SL_FAINT;
+    sl_series_add(series, &n, &(sl_series){.name = "smoothed", .color = color, .x = c->step, .y = smooth, .n = c->n});
+    snprintf(sub, 256, "%s The bold line is smoothed: an exponential moving average over about %s steps.", what,
              sl_show(nearbyint(c->window), steps));
+    return n;
 }
 
 static void draw_loss(sl_text *out, const sl_curves *c, const sl_session_marks *marks)
 {
     bool smoothed = c->n >= SL_SMOOTHED_FROM;
     sl_series series[3];
-    int n = 0;
-    char title[128], how[128] = "", sub[256], first[32], last[32];
-    sl_series_add(series, &n,
-                  &(sl_series){.name = "each step", .color = "c-loss", .x = c->step, .y = c->loss, .n = c->n});
-    if (smoothed) {
-        series[0].style = SL_FAINT;
-        sl_series_add(
-            series, &n,
-            &(sl_series){.name = "smoothed", .color = "c-loss", .x = c->step, .y = c->smooth_loss, .n = c->n});
-        smoothing_text(c, how);
-    }
+    char title[128], sub[256], first[32], last[32];
+    int n = add_steps(c, "c-loss", c->loss, c->smooth_loss, "Mean loss per token of each step.", series, sub);
     if (c->n_val)
         sl_series_add(series, &n,
                       &(sl_series){.name = "validation",
@@ -66,9 +57,7 @@ static void draw_loss(sl_text *out, const sl_curves *c, const sl_session_marks *
                                    .style = SL_DOTS});
     snprintf(title, sizeof title, smoothed ? "Smoothed loss went from %s to %s" : "Loss went from %s to %s",
              sl_show(c->loss[0], first), sl_show((smoothed ? c->smooth_loss : c->loss)[c->n - 1], last));
-    snprintf(sub, sizeof sub, "Mean loss per token of each step.%s%s", *how ? " " : "", how);
-    sl_panel_begin(out, "loss", false, title, sub);
-    draw_chart(out, title, "loss", series, n, marks, false);
+    draw_chart(out, "loss", title, sub, "loss", series, n, marks);
 }
 
 /* Each session against its own prediction: the segments are separated by a point that is none. */
@@ -107,42 +96,26 @@ static void draw_speed(sl_text *out, const sl_run_log *log, const sl_curves *c, 
         snprintf(title, sizeof title, "%s tokens a second, %s predicted", sl_show(median, a), sl_show(predicted, b));
     else
         snprintf(title, sizeof title, "Tokens a second");
-    sl_panel_begin(out, "throughput", false, title,
-                   log->n_sessions > 1 ? "Throughput of each step. The title is about the steps since the last resume."
-                                       : "Throughput of each step. The first one also warms caches and memory up.");
-    draw_chart(out, title, "tokens per second", series, 1 + known, marks, true);
+    draw_chart(out, "throughput", title,
+               log->n_sessions > 1 ? "Throughput of each step. The title is about the steps since the last resume."
+                                   : "Throughput of each step. The first one also warms caches and memory up.",
+               "tokens per second", series, 1 + known, marks);
     sl_free(memory);
-}
-
-static bool has_values(const double *values, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (isfinite(values[i]))
-            return true;
-    return false;
 }
 
 static void draw_norm(sl_text *out, const sl_run_log *log, const sl_curves *c, const sl_session_marks *marks)
 {
-    bool smoothed = c->n >= SL_SMOOTHED_FROM, clipped = log->clip > 0 && isfinite(log->clip);
+    bool clipped = log->clip > 0 && isfinite(log->clip);
     double ends[2] = {c->step[0], c->step[c->n - 1]}, clip[2] = {log->clip, log->clip};
     sl_series series[3];
     int64_t above = 0;
-    int n = 0;
-    char title[128], how[128] = "", sub[256], a[32], b[32], limit[32];
-    if (!has_values(c->norm, c->n))
+    char title[128], sub[256], a[32], b[32], limit[32];
+    if (!sl_curve_is_known(c->norm, c->n))
         return;
     for (int64_t i = 0; i < c->n; i++)
         above += clipped && c->norm[i] > log->clip;
-    sl_series_add(series, &n,
-                  &(sl_series){.name = "each step", .color = "c-norm", .x = c->step, .y = c->norm, .n = c->n});
-    if (smoothed) {
-        series[0].style = SL_FAINT;
-        sl_series_add(
-            series, &n,
-            &(sl_series){.name = "smoothed", .color = "c-norm", .x = c->step, .y = c->smooth_norm, .n = c->n});
-        smoothing_text(c, how);
-    }
+    int n = add_steps(c, "c-norm", c->norm, c->smooth_norm, "Norm of all gradients together, before clipping.", series,
+                      sub);
     if (clipped)
         sl_series_add(series, &n,
                       &(sl_series){.name = "clipped above",
@@ -157,25 +130,21 @@ static void draw_norm(sl_text *out, const sl_run_log *log, const sl_curves *c, c
                  sl_show((double) c->n, b), sl_show(log->clip, limit));
     else
         snprintf(title, sizeof title, "Gradient norm: %s at the last step", sl_show(c->norm[c->n - 1], a));
-    snprintf(sub, sizeof sub, "Norm of all gradients together, before clipping.%s%s", *how ? " " : "", how);
-    sl_panel_begin(out, "grad-norm", false, title, sub);
-    draw_chart(out, title, "gradient norm", series, n, marks, true);
+    draw_chart(out, "grad-norm", title, sub, "gradient norm", series, n, marks);
 }
 
 static void draw_rate(sl_text *out, const sl_curves *c, const sl_session_marks *marks)
 {
     double most = -(double) INFINITY;
     char title[128], a[32], b[32];
-    if (!has_values(c->rate, c->n))
+    if (!sl_curve_is_known(c->rate, c->n))
         return;
     for (int64_t i = 0; i < c->n; i++)
         most = isfinite(c->rate[i]) ? fmax(most, c->rate[i]) : most;
     snprintf(title, sizeof title, "Learning rate: %s at most, %s at the end", sl_show(most, a),
              sl_show(c->rate[c->n - 1], b));
-    sl_panel_begin(out, "learning-rate", false, title, "The rate each step used.");
-    draw_chart(out, title, "learning rate",
-               &(sl_series){.name = "each step", .color = "c-rate", .x = c->step, .y = c->rate, .n = c->n}, 1, marks,
-               true);
+    draw_chart(out, "learning-rate", title, "The rate each step used.", "learning rate",
+               &(sl_series){.name = "each step", .color = "c-rate", .x = c->step, .y = c->rate, .n = c->n}, 1, marks);
 }
 
 void sl_panel_curves(sl_text *out, const sl_run_log *log)

@@ -117,10 +117,7 @@ static void draw_roofline(sl_text *out, const sl_run_log *log, const sl_log_op *
         snprintf(sub, sizeof sub, "Each circle is an op, as large as its time. The roof is %s and %s%s%.60s.%s",
                  sl_show_rate(hw->peak_flops, "FLOP/s", peak), sl_show_rate(hw->memory_bandwidth, "B/s", band),
                  hw->name ? ": " : "", hw->name ? hw->name : "", left);
-        sl_panel_begin(out, "roofline", true, title, sub);
-        sl_roof_legend(out, points, n);
-        sl_draw_twice(out, sl_draw_roof, &(sl_roof){title, hw->peak_flops, hw->memory_bandwidth, points, n}, SL_FULL);
-        sl_panel_end(out);
+        sl_panel_roof(out, "roofline", sub, &(sl_roof){title, hw->peak_flops, hw->memory_bandwidth, points, n});
     }
     sl_free(points);
 }

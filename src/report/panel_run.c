@@ -42,7 +42,7 @@ static void draw_tiles(sl_text *out, const sl_run_log *log)
     snprintf(note, sizeof note, "HFU %s", sl_show_as(first_known(m->hfu, p->hfu), SL_SHARE, a));
     sl_tile(out, "mfu", sl_show_as(first_known(mfu, p->mfu), SL_SHARE, text), "of peak arithmetic (MFU)",
             isfinite(first_known(m->hfu, p->hfu)) ? note : NULL);
-    snprintf(note, sizeof note, "budget %s", isfinite(budget) ? sl_show_as(budget, SL_BYTES, a) : "unlimited");
+    snprintf(note, sizeof note, "budget %s", sl_show_budget(budget, a));
     sl_tile(out, "device-memory", sl_show_as(peak, SL_BYTES, text), "device memory at most", note);
     if (log->n_steps > 0) {
         snprintf(note, sizeof note, "%s at step %lld", sl_show(log->steps[0].loss, a), (long long) log->steps[0].step);
@@ -64,9 +64,7 @@ static void draw_verdict(sl_text *out, const sl_run_log *log)
     sl_text_printf(out, "<section class=\"panel verdict full\" id=\"limit\" data-limit=\"%s\"><h2>",
                    sl_bound_names[v.limit]);
     sl_html(out, v.sentence);
-    sl_text_printf(out, "</h2>\n<p class=\"sub\">");
-    sl_html(out, v.advice);
-    sl_text_printf(out, "</p>\n");
+    sl_html_in(out, "</h2>\n<p class=\"sub\">", v.advice, "</p>\n");
     for (int i = 0; i < SL_BOUND_COUNT; i++)
         parts[i] = (sl_part){sl_bound_names[i], sl_bound_colors[i], v.seconds[i]};
     sl_draw_twice(out, sl_draw_parts, &(sl_parts){"Where a step's time goes", parts, SL_BOUND_COUNT}, SL_FULL);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/stats.h"
 #include "report/panels.h"
 #include "report/sessions.h"
 
@@ -16,11 +17,6 @@ bool sl_session_changed(const sl_run_log *log, int64_t i)
     const sl_log_session *s = &log->sessions[i];
     return i > 0 && !(same_budget(s->budget_bytes[0], s[-1].budget_bytes[0]) &&
                       same_budget(s->budget_bytes[1], s[-1].budget_bytes[1]));
-}
-
-static const char *budget_text(double bytes, char out[32])
-{
-    return isinf(bytes) ? "unlimited" : isnan(bytes) ? "not logged" : sl_show_as(bytes, SL_BYTES, out);
 }
 
 static const char *short_budget(double bytes, char out[32])
@@ -50,27 +46,19 @@ int64_t sl_session_last_step(const sl_run_log *log, int64_t session)
     return session + 1 < log->n_sessions ? log->sessions[session + 1].first_step : log->steps[log->n_steps - 1].step;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-    return x < y ? -1 : x > y;
-}
-
 double sl_session_speed(const sl_run_log *log, int64_t session)
 {
     int64_t n = 0, first = log->sessions[session].first_step, last = sl_session_last_step(log, session);
-    double *speeds, median = (double) NAN;
+    double *speeds;
     if (sl_alloc(&speeds, log->n_steps, sizeof *speeds) != SL_OK)
-        return median;
+        return (double) NAN;
     for (int64_t i = 0; i < log->n_steps; i++) {
         const sl_log_step *s = &log->steps[i];
         bool counts = s->step <= last && (s->step > first + 1 || (s->step == first + 1 && last == first + 1));
         if (counts && isfinite(s->tokens_per_s))
             speeds[n++] = s->tokens_per_s;
     }
-    qsort(speeds, (size_t) n, sizeof *speeds, ascending);
-    if (n > 0)
-        median = (speeds[(n - 1) / 2] + speeds[n / 2]) / 2;
+    double median = sl_median(speeds, n);
     sl_free(speeds);
     return median;
 }
@@ -98,7 +86,7 @@ void sl_panel_sessions(sl_text *out, const sl_run_log *log)
         for (int tier = 0; tier < SL_LOG_TIERS; tier++) {
             bool changed = i > 0 && !same_budget(s->budget_bytes[tier], s[-1].budget_bytes[tier]);
             sl_text_printf(out, changed ? "<td class=\"n\"><b>%s</b></td>" : "<td class=\"n\">%s</td>",
-                           budget_text(s->budget_bytes[tier], a));
+                           isnan(s->budget_bytes[tier]) ? "not logged" : sl_show_budget(s->budget_bytes[tier], a));
         }
         sl_text_printf(out, "<td class=\"n extra\">%s</td><td class=\"n\">%s</td></tr>\n",
                        sl_show(s->predicted_tokens_per_s, a), sl_show(sl_session_speed(log, i), b));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/stats.h"
 #include "report/panels.h"
 
 enum { MOST_SIDE = 64, MOST_LINES = 8, MOST_GROUPS = 24, WIDE_FROM = 14 };
@@ -27,22 +28,11 @@ static bool is_member(const group *g, int64_t row)
            sl_grid_number(g->grid, row, g->seqlen_at) == g->seqlen;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-    return x < y ? -1 : x > y;
-}
-
 /* Budgets; not limited is null in the file and infinite here. */
 static double budget(const sl_grid *grid, int64_t row, int64_t column)
 {
     double bytes = sl_grid_number(grid, row, column);
     return isfinite(bytes) ? bytes : (double) INFINITY;
-}
-
-static const char *show_budget(double bytes, char out[32])
-{
-    return isfinite(bytes) ? sl_show_as(bytes, SL_BYTES, out) : "unlimited";
 }
 
 static void add_value(double *values, int *n, double value)
@@ -61,8 +51,8 @@ static void find_sides(group *g)
             add_value(g->device, &g->n_device, budget(g->grid, row, g->device_at));
             add_value(g->host, &g->n_host, budget(g->grid, row, g->host_at));
         }
-    qsort(g->device, (size_t) g->n_device, sizeof *g->device, ascending);
-    qsort(g->host, (size_t) g->n_host, sizeof *g->host, ascending);
+    qsort(g->device, (size_t) g->n_device, sizeof *g->device, sl_ascending);
+    qsort(g->host, (size_t) g->n_host, sizeof *g->host, sl_ascending);
 }
 
 static int index_of(const double *values, int n, double value)
@@ -122,8 +112,8 @@ static void draw_map(sl_text *out, const group *g, const char *column, const cha
     if (top >= 0)
         snprintf(title, sizeof title, "%s: best %s (%s device, %s host)", what,
                  sl_show_as(sl_grid_number(g->grid, top, at), quantity, best),
-                 show_budget(budget(g->grid, top, g->device_at), where[0]),
-                 show_budget(budget(g->grid, top, g->host_at), where[1]));
+                 sl_show_budget(budget(g->grid, top, g->device_at), where[0]),
+                 sl_show_budget(budget(g->grid, top, g->host_at), where[1]));
     else
         snprintf(title, sizeof title, "%s: no cell fits", what);
     sl_panel_begin(out, id, g->n_device > WIDE_FROM, title, NULL);
@@ -156,29 +146,21 @@ static void draw_curves(sl_text *out, const group *g, const char *id)
                 }
         if (points == 0)
             continue;
-        snprintf(names[n], sizeof names[n], "%s host",
-                 isfinite(g->host[h]) ? sl_show_as(g->host[h], SL_BYTES, bytes) : "unlimited");
+        snprintf(names[n], sizeof names[n], "%s host", sl_show_budget(g->host[h], bytes));
         series[n] = (sl_series){
             .name = names[n], .color = sl_series_color(n), .x = x[n], .y = y[n], .n = points, .dash = n % SL_DASHES};
         n++;
     }
     if (n == 0)
         return;
-    sl_panel_begin(out, id, true, "Speed over device memory: where a line is flat, more memory brings nothing", NULL);
-    sl_legend_begin(out);
-    for (int i = 0; i < n; i++)
-        sl_legend_line(out, &series[i]);
-    sl_legend_end(out);
-    sl_draw_twice(out, sl_draw_lines,
-                  &(sl_lines){.name = "Speed over device memory",
-                              .x_label = "device memory",
-                              .y_label = "tokens per second",
-                              .x_quantity = SL_BYTES,
-                              .zero_y = true,
-                              .series = series,
-                              .n_series = n},
-                  SL_FULL);
-    sl_panel_end(out);
+    sl_panel_lines(out, id, true, "Speed over device memory: where a line is flat, more memory brings nothing", NULL,
+                   &(sl_lines){.name = "Speed over device memory",
+                               .x_label = "device memory",
+                               .y_label = "tokens per second",
+                               .x_quantity = SL_BYTES,
+                               .zero_y = true,
+                               .series = series,
+                               .n_series = n});
 }
 
 static void draw_tiles(sl_text *out, const group *g)
@@ -229,9 +211,7 @@ static void draw_group(sl_text *out, const group *g, int number)
                 {"hfu", "HFU", SL_SHARE}};
     char title[160], text[32], id[48];
     snprintf(title, sizeof title, "%.80s at %s tokens", g->model, sl_show(g->seqlen, text));
-    sl_text_printf(out, "<h2 class=\"group\">");
-    sl_html(out, title);
-    sl_text_printf(out, "</h2>\n");
+    sl_html_in(out, "<h2 class=\"group\">", title, "</h2>\n");
     draw_tiles(out, g);
     sl_text_printf(out, "<div class=\"panels\">");
     for (int64_t i = 0; i < SL_COUNT(maps); i++) {

@@ -20,8 +20,8 @@ static bool ends_with(const char *name, const char *end)
     return tail > 0 && length > tail && name[length - tail - 1] == '_' && strcasecmp(name + length - tail, end) == 0;
 }
 
-/* A unit that the name repeats is told once: "mean_us" in us -> "mean us", "device_peak_bytes" in B -> "device peak", whose
- * numbers carry theirs. */
+/* A unit that the name repeats is printed once: "mean_us" in us -> "mean us", "device_peak_bytes" in B -> "device
+ * peak", whose numbers carry theirs. */
 static void heading(sl_text *out, const sl_table_column *column)
 {
     bool bytes = strcmp(column->unit, "B") == 0, share = strcmp(column->unit, "share") == 0;
@@ -128,9 +128,7 @@ static void draw_notes(sl_text *out, const sl_tables *t)
     sl_panel_begin(out, "notes", true, "Notes", NULL);
     sl_text_printf(out, "<ul class=\"notes\">");
     for (int64_t i = 0; i < t->n_notes; i++) {
-        sl_text_printf(out, "<li>");
-        sl_html(out, t->notes[i]);
-        sl_text_printf(out, "</li>");
+        sl_html_in(out, "<li>", t->notes[i], "</li>");
     }
     sl_text_printf(out, "</ul>\n");
     sl_panel_end(out);

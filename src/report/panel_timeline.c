@@ -10,18 +10,31 @@
 #include "report/panels.h"
 #include "report/report.h"
 
-enum { DRAWN_ONE_BY_ONE = 1200, LANE = 20, GAP = 4, HEAD = 20, MOST_COLUMNS = 1200, LEVELS = 4, PIECE = 150 };
+enum {
+    DRAWN_ONE_BY_ONE = 1200,
+    LANE = 20,
+    GAP = 4,
+    HEAD = 20,
+    SIDE_GAP = 14,
+    MOST_COLUMNS = 1200,
+    LEVELS = 4,
+    PIECE = 150
+};
 
 static const char *const phase_colors[SL_LOG_PHASES] = {"p-forward", "p-backward", "p-recompute", "p-optimizer",
                                                         "p-copy"};
-static const char *const lane_names[SL_LOG_STREAMS] = {"compute", "copies in", "copies out", "host"};
+
+static const sl_log_span *span_of(const sl_log_action *a, bool predicted)
+{
+    return predicted ? &a->predicted : &a->measured;
+}
 
 int64_t sl_report_busy_ns(const sl_run_log *log, int stream, bool predicted)
 {
     int64_t sum = 0;
     for (int64_t i = 0; i < log->n_actions; i++) {
         const sl_log_action *a = &log->actions[i];
-        const sl_log_span *span = predicted ? &a->predicted : &a->measured;
+        const sl_log_span *span = span_of(a, predicted);
         if (a->stream == stream)
             sum += span->end - span->start;
     }
@@ -39,11 +52,6 @@ static const char *color_of(const sl_log_action *a)
 {
     static const char *const copies[SL_LOG_STREAMS] = {"p-copy", "p-in", "p-out", "p-copy"};
     return a->phase == 4 ? copies[a->stream] : phase_colors[a->phase];
-}
-
-static const sl_log_span *span_of(const sl_log_action *a, bool predicted)
-{
-    return predicted ? &a->predicted : &a->measured;
 }
 
 static void draw_one_by_one(sl_text *out, const timeline *t, int stream, bool predicted, const sl_scale *x, double y)
@@ -144,27 +152,27 @@ static void draw_ticks(sl_text *out, const sl_scale *x, double y, double width)
     sl_svg_text(out, (x->from + x->to) / 2, y + 33, "middle", "lab", text);
 }
 
-/* One of the two: a heading and its lanes. Returns where the next begins. */
-static double draw_side(sl_text *out, const timeline *t, bool predicted, const sl_scale *x, double y, double width)
+/* A heading and the lanes of one side, with their busy shares if `shares`. Returns where the next begins. */
+static double draw_side(sl_text *out, const timeline *t, const char *heading, bool predicted, bool shares,
+                        const sl_scale *x, double y, double width)
 {
-    char text[96], seconds[32], share[32];
-    snprintf(text, sizeof text, "%s: %s", predicted ? "predicted" : "measured",
-             sl_show_as(1e-9 * (double) t->end[predicted], SL_SECONDS, seconds));
-    sl_svg_text(out, 0, y + 12, "start", "lab strong", text);
+    char share[32];
+    sl_svg_text(out, 0, y + 12, "start", "lab strong", heading);
     y += HEAD;
     for (int s = 0; s < SL_LOG_STREAMS; s++) {
         if (!t->lane[s])
             continue;
-        sl_svg_text(out, x->from - 8, y + 14, "end", "lab", lane_names[s]);
+        sl_svg_text(out, x->from - 8, y + 14, "end", "lab", sl_log_lane_names[s]);
         sl_text_printf(out, "<rect class=\"lane\" x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"%d\"/>", x->from, y,
                        x->to - x->from, LANE);
-        if (t->log->n_actions <= DRAWN_ONE_BY_ONE)
+        if (!shares || t->log->n_actions <= DRAWN_ONE_BY_ONE)
             draw_one_by_one(out, t, s, predicted, x, y);
         else
             draw_columns(out, t, s, predicted, x, y);
         double busy = (double) sl_report_busy_ns(t->log, s, predicted) / fmax((double) t->end[predicted], 1);
         snprintf(share, sizeof share, busy < 0.0995 && busy > 0 ? "%.1f %%" : "%.0f %%", 100 * fmin(busy, 99));
-        sl_svg_text(out, width, y + 14, "end", "num", share);
+        if (shares)
+            sl_svg_text(out, width, y + 14, "end", "num", share);
         y += LANE + GAP;
     }
     return y;
@@ -175,7 +183,7 @@ static double height_of(const timeline *t, int sides)
     int lanes = 0;
     for (int s = 0; s < SL_LOG_STREAMS; s++)
         lanes += t->lane[s];
-    return sides * (HEAD + lanes * (LANE + GAP)) + 14 * (sides - 1) + 38;
+    return sides * (HEAD + lanes * (LANE + GAP)) + SIDE_GAP * (sides - 1) + 38;
 }
 
 static void draw_timeline(sl_text *out, const void *what, double width)
@@ -183,8 +191,13 @@ static void draw_timeline(sl_text *out, const void *what, double width)
     const timeline *t = what;
     sl_scale x = {0, (double) SL_MAX(SL_MAX(t->end[0], t->end[1]), 1), 74, width - 42, false};
     sl_svg_begin(out, width, height_of(t, 2), "Timeline of a step: what each stream did, predicted and measured");
-    double y = draw_side(out, t, true, &x, 0, width) + 14;
-    y = draw_side(out, t, false, &x, y, width);
+    double y = 0;
+    for (int predicted = 1; predicted >= 0; predicted--) {
+        char heading[96], seconds[32];
+        snprintf(heading, sizeof heading, "%s: %s", predicted ? "predicted" : "measured",
+                 sl_show_as(1e-9 * (double) t->end[predicted], SL_SECONDS, seconds));
+        y = draw_side(out, t, heading, predicted, true, &x, y + (predicted ? 0 : SIDE_GAP), width);
+    }
     draw_ticks(out, &x, y, width);
     sl_svg_end(out);
 }
@@ -195,20 +208,10 @@ static void draw_piece(sl_text *out, const void *what, double width)
     const timeline *t = what;
     sl_scale x = {t->piece[0], t->piece[1], 74, width - 42, false};
     char text[96], seconds[32];
-    double y = HEAD;
     snprintf(text, sizeof text, "measured, %s of it enlarged",
              sl_show_as(1e-9 * (x.high - x.low), SL_SECONDS, seconds));
     sl_svg_begin(out, width, height_of(t, 1), "A piece of the step, enlarged");
-    sl_svg_text(out, 0, 12, "start", "lab strong", text);
-    for (int s = 0; s < SL_LOG_STREAMS; s++) {
-        if (!t->lane[s])
-            continue;
-        sl_svg_text(out, x.from - 8, y + 14, "end", "lab", lane_names[s]);
-        sl_text_printf(out, "<rect class=\"lane\" x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"%d\"/>", x.from, y,
-                       x.to - x.from, LANE);
-        draw_one_by_one(out, t, s, false, &x, y);
-        y += LANE + GAP;
-    }
+    double y = draw_side(out, t, text, false, false, &x, 0, width);
     draw_ticks(out, &x, y, width);
     sl_svg_end(out);
 }

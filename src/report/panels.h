@@ -10,6 +10,11 @@
 void sl_panel_begin(sl_text *out, const char *id, bool full, const char *title, const char *sub);
 void sl_panel_end(sl_text *out);
 
+/* A whole panel: the legend of the lines and their drawing. */
+void sl_panel_lines(sl_text *out, const char *id, bool full, const char *title, const char *sub, const sl_lines *lines);
+/* The same of a roofline, over the full width; the drawing's name is the title. */
+void sl_panel_roof(sl_text *out, const char *id, const char *sub, const sl_roof *roof);
+
 /* A headline number: value, what it is, what to compare it with (NULL: nothing). */
 void sl_tile(sl_text *out, const char *id, const char *value, const char *name, const char *note);
 

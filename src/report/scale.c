@@ -188,6 +188,11 @@ char *sl_show_as(double value, sl_quantity quantity, char out[32])
     }
 }
 
+const char *sl_show_budget(double bytes, char out[32])
+{
+    return isinf(bytes) ? "unlimited" : sl_show_as(bytes, SL_BYTES, out);
+}
+
 double sl_axis_unit(double largest, sl_quantity quantity, const char **label)
 {
     static const struct {

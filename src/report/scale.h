@@ -36,4 +36,7 @@ char *sl_show_as(double value, sl_quantity quantity, char out[32]);
 /* The unit of an axis that goes up to `largest`: its label ("ms", "GiB", "%", "") and what to multiply with. */
 double sl_axis_unit(double largest, sl_quantity quantity, const char **label);
 
+/* Bytes, or "unlimited" where a budget is infinite. */
+const char *sl_show_budget(double bytes, char out[32]);
+
 #endif

@@ -28,6 +28,13 @@ void sl_html(sl_text *out, const char *text)
     }
 }
 
+void sl_html_in(sl_text *out, const char *open, const char *text, const char *close)
+{
+    sl_text_append(out, open, strlen(open));
+    sl_html(out, text);
+    sl_text_append(out, close, strlen(close));
+}
+
 void sl_draw_twice(sl_text *out, sl_draw_fn draw, const void *what, double wide)
 {
     sl_text_printf(out, "<div class=\"wide\">");
@@ -91,13 +98,9 @@ void sl_legend_line(sl_text *out, const sl_series *series)
                    "<li><svg class=\"key\" viewBox=\"0 0 30 10\"><path class=\"l %s d%d%s\" d=\"M0 5L30 5\"/></svg>",
                    series->color, series->dash, series->style == SL_FAINT ? " faint" : "");
     if (series->mark) {
-        sl_text_printf(out, "<b>");
-        sl_html(out, series->mark);
-        sl_text_printf(out, "</b> ");
+        sl_html_in(out, "<b>", series->mark, "</b> ");
     }
-    sl_text_printf(out, "<span>");
-    sl_html(out, series->name);
-    sl_text_printf(out, "</span></li>");
+    sl_html_in(out, "<span>", series->name, "</span></li>");
 }
 
 void sl_legend_event(sl_text *out, const char *name)

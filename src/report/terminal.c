@@ -9,31 +9,6 @@
 
 enum { BAR = 24, MOST_OPS = 12, MOST_CELLS = 12, CELL = 24 };
 
-/* In characters that take a column. */
-static int columns_of(const char *text)
-{
-    int n = 0;
-    for (; *text; text++)
-        n += ((unsigned char) *text & 0xc0) != 0x80;
-    return n;
-}
-
-/* printf counts bytes; a "–" has three. */
-static void put_padded(sl_text *out, const char *text, int width, bool right)
-{
-    int blank = SL_MAX(width - columns_of(text), 0);
-    sl_text_printf(out, "%*s%s%*s", right ? blank : 0, "", text, right ? 0 : blank, "");
-}
-
-static void put_bar(sl_text *out, double share, int width)
-{
-    static const char *const parts[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-    int eighths = (int) lround(8 * width * fmin(fmax(share, 0), 1));
-    for (int i = 0; i < eighths / 8; i++)
-        sl_text_printf(out, "█");
-    sl_text_printf(out, "%s", parts[eighths % 8]);
-}
-
 static void put_limits(sl_text *out, const sl_run_log *log, int columns)
 {
     sl_verdict v;
@@ -44,11 +19,11 @@ static void put_limits(sl_text *out, const sl_run_log *log, int columns)
     for (int i = 0; i < SL_BOUND_COUNT; i++) {
         double part = v.seconds[i] / v.step_s;
         sl_text_printf(out, "  %-18s", sl_bound_names[i]);
-        put_padded(out, sl_show_as(part, SL_SHARE, share), 8, true);
-        put_padded(out, sl_show_as(v.seconds[i], SL_SECONDS, seconds), 11, true);
+        sl_text_pad(out, sl_show_as(part, SL_SHARE, share), 8, true);
+        sl_text_pad(out, sl_show_as(v.seconds[i], SL_SECONDS, seconds), 11, true);
         sl_text_printf(out, "  ");
         if (columns > 0)
-            put_bar(out, part, BAR);
+            sl_text_bar(out, part, BAR);
         sl_text_printf(out, "\n");
     }
 }
@@ -78,11 +53,11 @@ static void put_ops(sl_text *out, const sl_run_log *log, int columns)
     for (int64_t i = 0; i < log->n_ops && i < MOST_OPS; i++) {
         double share = all > 0 ? ops[i].measured_s / all : 0;
         sl_text_printf(out, "  %-18.18s", ops[i].name);
-        put_padded(out, sl_show_as(share, SL_SHARE, text), 8, true);
-        put_padded(out, sl_show_as(ops[i].measured_s, SL_SECONDS, text), 11, true);
+        sl_text_pad(out, sl_show_as(share, SL_SHARE, text), 8, true);
+        sl_text_pad(out, sl_show_as(ops[i].measured_s, SL_SECONDS, text), 11, true);
         sl_text_printf(out, "%8lld  ", (long long) ops[i].count);
         if (columns > 0)
-            put_bar(out, share, BAR);
+            sl_text_bar(out, share, BAR);
         sl_text_printf(out, "\n");
     }
     if (log->n_ops > MOST_OPS)
@@ -94,8 +69,8 @@ static void put_pair(sl_text *out, const char *name, double predicted, double me
 {
     char text[32];
     sl_text_printf(out, "  %-18s", name);
-    put_padded(out, sl_show_as(predicted, quantity, text), 14, true);
-    put_padded(out, sl_show_as(measured, quantity, text), 14, true);
+    sl_text_pad(out, sl_show_as(predicted, quantity, text), 14, true);
+    sl_text_pad(out, sl_show_as(measured, quantity, text), 14, true);
     sl_text_printf(out, "\n");
 }
 
@@ -138,9 +113,9 @@ static void put_grid(sl_text *out, const sl_grid *g, int columns)
     for (int64_t c = 0; c < g->n_columns && n < MOST_CELLS; c++) {
         if (strcmp(g->columns[c].name, "cell") == 0)
             continue;
-        widths[n] = SL_MIN(columns_of(g->columns[c].name), CELL);
+        widths[n] = SL_MIN(sl_text_columns(g->columns[c].name), CELL);
         for (int64_t row = 0; row < g->n_rows; row++)
-            widths[n] = SL_MAX(widths[n], columns_of(cell_text(g, row, c, text)));
+            widths[n] = SL_MAX(widths[n], sl_text_columns(cell_text(g, row, c, text)));
         total += widths[n] + 2;
         if (total > most && n > 0)
             break;
@@ -153,7 +128,7 @@ static void put_grid(sl_text *out, const sl_grid *g, int columns)
                 snprintf(text, sizeof text, "%.*s", CELL, g->columns[shown[i]].name);
             else
                 cell_text(g, row, shown[i], text);
-            put_padded(out, text, widths[i], g->columns[shown[i]].numeric);
+            sl_text_pad(out, text, widths[i], g->columns[shown[i]].numeric);
             sl_text_printf(out, i + 1 < n ? "  " : "\n");
         }
     if (n > 0 && shown[n - 1] + 1 < g->n_columns)

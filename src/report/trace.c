@@ -12,8 +12,6 @@
 
 enum { MEASURED = 1, PREDICTED = 2, MOMENTS = 400 };
 
-static const char *const track_names[SL_LOG_STREAMS] = {"compute", "copies in", "copies out", "host"};
-
 static void put_us(sl_text *out, const char *key, int64_t ns)
 {
     sl_text_printf(out, ",\"%s\":%" PRId64 ".%03d", key, ns / 1000, (int) (ns % 1000));
@@ -36,7 +34,7 @@ static void put_names(sl_text *out, const sl_run_log *log)
         for (int s = 0; s < SL_LOG_STREAMS; s++)
             for (int64_t i = 0; i < log->n_actions; i++)
                 if (log->actions[i].stream == s) {
-                    put_name(out, "thread_name", process, s + 1, track_names[s]);
+                    put_name(out, "thread_name", process, s + 1, sl_log_lane_names[s]);
                     break;
                 }
     }

@@ -1,6 +1,6 @@
 /* Statistics, the guard, and the three ways results are shown. */
 #include "bench/guard.h"
-#include "bench/stats.h"
+#include "core/stats.h"
 #include "run_bench.h"
 
 TEST(statistics)
