@@ -90,7 +90,7 @@ static sl_status time_case(bench *b, const sl_attention_case *c, cell *out)
     return status;
 }
 
-/* Seconds of a pass, told by the last, shorter one of the same kind; 0: there is none. */
+/* Seconds of a pass, predicted from the last, shorter one of the same kind; 0: there is none. */
 static double foretell(const bench *b, const sl_attention_shape *s, bool naive)
 {
     const sl_attention_shape *had = &b->last[naive].shape;
@@ -432,13 +432,12 @@ static sl_status resolve(bench *b)
 {
     const sl_options *o = b->job->options;
     bool quick = b->job->quick;
-    const char *seqlens = quick ? "128,512" : b->gpu ? "256,1024,4096,8192,16384" : "256,1024,4096";
-    const char *dims = quick ? "16,64" : b->gpu ? "16,32,64,128" : "64";
-    if (sl_options_is_set(o, "seqlens"))
-        seqlens = sl_options_string(o, "seqlens");
-    if (sl_options_is_set(o, "dims"))
-        dims = sl_options_string(o, "dims");
-    b->batch = sl_options_is_set(o, "batch") ? sl_options_i64(o, "batch") : quick ? 2 : 8;
+    const char *seqlens = sl_options_string_or(o, "seqlens",
+                                               quick    ? "128,512"
+                                               : b->gpu ? "256,1024,4096,8192,16384"
+                                                        : "256,1024,4096");
+    const char *dims = sl_options_string_or(o, "dims", quick ? "16,64" : b->gpu ? "16,32,64,128" : "64");
+    b->batch = sl_options_i64_or(o, "batch", quick ? 2 : 8);
     b->cell_s = sl_options_is_set(o, "cell-seconds") ? sl_options_f64(o, "cell-seconds") : quick ? 0.1 : 6;
     if (b->batch < 1 || b->batch > 4096 || !(b->cell_s > 0))
         return sl_fail(SL_E_USAGE, "--batch must be from 1 to 4096, --cell-seconds more than 0");

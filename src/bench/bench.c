@@ -60,7 +60,7 @@ sl_status sl_bench_options(const sl_bench_def *def, sl_option **table, int64_t *
 static sl_status count_option(const sl_options *options, const char *name, int64_t least, int64_t most,
                               int64_t otherwise, int64_t *out)
 {
-    *out = sl_options_is_set(options, name) ? sl_options_i64(options, name) : otherwise;
+    *out = sl_options_i64_or(options, name, otherwise);
     if (*out < least || *out > most)
         return sl_fail(SL_E_USAGE, "--%s %" PRId64 " is out of range: give a number from %" PRId64 " to %" PRId64, name,
                        *out, least, most);

@@ -16,7 +16,7 @@ typedef struct sl_bench_job {
     int threads;        /* 0: one per core */
     int64_t warmup, steps;
     bool quick;                         /* small shapes that end within a minute on two cores */
-    void (*progress)(const char *what); /* NULL, or told what comes next */
+    void (*progress)(const char *what); /* NULL, or called with what comes next */
 } sl_bench_job;
 
 typedef struct sl_bench_def {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "bench/links.h"
+#include "bench/machine.h"
 #include "bench/trial.h"
 #include "core/clock.h"
 #include "ops/fill.h"
@@ -128,35 +129,19 @@ static sl_status run_model(const sl_trial_config *config, sl_rates *rates)
     return status;
 }
 
-/* Gives operands and workspace places in the host's memory; bytes in all. */
-static size_t place_on_host(sl_launch *launch, unsigned char *base, size_t workspace)
+static sl_status time_on_host(sl_timer *timer, size_t bytes, sl_launch *launch, double *seconds)
 {
-    size_t at = 0;
-    for (int i = 0; i < SL_MAX_IN + SL_MAX_OUT; i++) {
-        sl_operand *operand = i < SL_MAX_IN ? &launch->in[i] : &launch->out[i - SL_MAX_IN];
-        operand->data = operand->type.rank && base ? base + at : NULL;
-        at += SL_ROUND_UP(sl_type_bytes(&operand->type), (size_t) SL_ALIGN);
-    }
-    launch->workspace = workspace && base ? base + at : NULL;
-    launch->workspace_bytes = workspace;
-    return at + workspace;
-}
-
-static sl_status time_on_host(sl_link_rig *rig, sl_launch *launch, double *seconds)
-{
-    size_t workspace = rig->class->workspace(rig->device, launch, SL_STREAM_HOST);
-    if (place_on_host(launch, rig->arena[SL_TIER_HOST], workspace) > rig->bytes)
+    size_t workspace = timer->class->workspace(timer->device, launch, SL_STREAM_HOST);
+    if (sl_launch_bytes(launch) + workspace > bytes)
         return sl_fail(SL_E_INTERNAL, "an update's workspace of %zu bytes does not fit", workspace);
+    sl_launch_place(launch, timer->arena[SL_TIER_HOST], workspace);
     SL_TRY(sl_op_fill(launch, 1, NULL)); /* host memory is addressable from here on every device */
     *seconds = INFINITY;
     for (int i = 0; i <= STEPS; i++) {
-        sl_span span = {0};
-        SL_TRY(rig->class->step_begin(rig->device));
-        sl_status issued = rig->class->launch(rig->device, SL_STREAM_HOST, launch, &span);
-        sl_status ended = rig->class->step_end(rig->device);
-        SL_TRY(ended != SL_OK ? ended : issued);
+        double once;
+        SL_TRY(sl_timer_run(timer, launch, 1, SL_STREAM_HOST, &once));
         if (i > 0)
-            *seconds = fmin(*seconds, span.end - span.start);
+            *seconds = fmin(*seconds, once);
     }
     return SL_OK;
 }
@@ -167,7 +152,7 @@ static sl_status host_update(const char *device, int threads, bool quick, sl_dty
     int64_t n = quick ? 4 << 20 : 16 << 20;
     sl_launch launch = {.op = SL_OP_ADAMW};
     sl_work work;
-    sl_link_rig rig;
+    sl_timer timer;
     double seconds = 0;
     sl_adamw_set(&launch.attrs)->beta1 = 0.9f, sl_adamw_set(&launch.attrs)->beta2 = 0.95f,
     sl_adamw_set(&launch.attrs)->eps = 1e-8f;
@@ -176,9 +161,10 @@ static sl_status host_update(const char *device, int threads, bool quick, sl_dty
     launch.in[1].type = sl_type_1d(SL_I32, SL_STEP_WORDS);
     for (int k = 1; k < (dtype == SL_BF16 ? 4 : 3); k++)
         launch.out[k].type = sl_type_1d(SL_F32, n);
-    SL_TRY(sl_link_open(device, threads, place_on_host(&launch, NULL, 0) + ((size_t) 1 << 20), &rig));
-    sl_status status = time_on_host(&rig, &launch, &seconds);
-    sl_link_close(&rig);
+    const size_t bytes = sl_launch_bytes(&launch) + ((size_t) 1 << 20);
+    SL_TRY(sl_link_open(device, threads, bytes, &timer));
+    sl_status status = time_on_host(&timer, bytes, &launch, &seconds);
+    sl_timer_close(&timer);
     sl_op(SL_OP_ADAMW)->work(&launch, &work);
     *bytes_per_s = rate(work.read_bytes + work.write_bytes, seconds);
     return status;
@@ -201,13 +187,9 @@ static sl_status pick_model(bool gpu, bool quick, sl_model *model, sl_trial_conf
 
 sl_status sl_calibrate(const char *device, int threads, bool quick, sl_calibration *calibration)
 {
-    sl_device *bare;
     sl_hardware hardware;
-    sl_device_config none = {.threads = threads, .max_commands = 1, .max_events = 1};
-    SL_TRY(sl_device_open(device, &none, &bare));
-    bare->class->hardware(bare, &hardware);
-    sl_device_close(bare);
     sl_model model;
+    SL_TRY(sl_machine_hardware(device, threads, &hardware));
     sl_trial_config config = {.device = device, .threads = threads, .seed = 1};
     SL_TRY(pick_model(!hardware.shared_cores, quick, &model, &config));
     *calibration = (sl_calibration){0};

@@ -38,8 +38,3 @@ double sl_comm_given_tokens(const sl_comm_mesh *m)
         return INFINITY; /* gathering tokens takes longer at any batch */
     return sl_comm_data_tokens(m) / (double) m->tensor;
 }
-
-double sl_comm_buckets(double bytes, double link, double overhead_s)
-{
-    return sqrt(bytes / (link * overhead_s));
-}

@@ -23,7 +23,4 @@ double sl_comm_tensor_degree(const sl_comm_mesh *mesh);
 /* Tokens per device when both are used, the split chosen best; and with the split as given. */
 double sl_comm_both_tokens(const sl_comm_mesh *mesh);
 double sl_comm_given_tokens(const sl_comm_mesh *mesh);
-/* How many buckets make gradient traffic of `bytes` cost least: (bytes/n)/link exposed + n * overhead. */
-double sl_comm_buckets(double bytes, double link, double overhead_s);
-
 #endif

@@ -2,26 +2,18 @@
 #ifndef SL_BENCH_LINKS_H
 #define SL_BENCH_LINKS_H
 
-#include "device/device.h"
+#include "cost/kernel_timer.h"
 
-typedef struct sl_links {
+typedef struct sl_link_rates {
     double alone[2], both[2]; /* bytes per second towards the device, away from it */
     double latency_s;         /* of a small copy, from the event it waits for to the event behind it */
-} sl_links;
+} sl_link_rates;
 
 /* A device with this much memory in each tier. */
-typedef struct sl_link_rig {
-    sl_device *device;
-    const sl_device_class *class;
-    unsigned char *arena[SL_TIER_COUNT];
-    size_t bytes;
-} sl_link_rig;
-
-sl_status sl_link_open(const char *device, int threads, size_t bytes, sl_link_rig *rig);
-void sl_link_close(sl_link_rig *rig);
-/* Pieces of half the rig's memory at most. */
-sl_status sl_link_measure(sl_link_rig *rig, size_t piece, sl_links *links);
+sl_status sl_link_open(const char *device, int threads, size_t bytes, sl_timer *timer);
+/* Pieces of half that memory at most. */
+sl_status sl_link_measure(sl_timer *timer, size_t piece, sl_link_rates *links);
 /* One copy, the median of a few. */
-sl_status sl_link_copy(sl_link_rig *rig, bool out, size_t bytes, double *seconds);
+sl_status sl_link_copy(sl_timer *timer, bool out, size_t bytes, double *seconds);
 
 #endif

@@ -75,15 +75,10 @@ static sl_status find_policy(const char *name, policy *out)
 static sl_trial_config trial_config(const lm *l, const sl_model *model, int64_t context, sl_precision precision,
                                     bool forward)
 {
-    return (sl_trial_config){.model = model,
-                             .seqlen = context,
-                             .batch = l->batch,
-                             .precision = precision,
-                             .forward_only = forward,
-                             .device = l->job->device,
-                             .threads = l->job->threads,
-                             .seed = 1,
-                             .budget = {l->budget[0], l->budget[1]}};
+    sl_trial_config config = sl_trial_of(l->job, model, context, l->batch, precision);
+    config.forward_only = forward;
+    memcpy(config.budget, l->budget, sizeof config.budget);
+    return config;
 }
 
 /* ---- B3: sizes ---- */
@@ -406,12 +401,14 @@ static sl_status resolve(const sl_bench_job *job, lm *l)
         l->budget[SL_TIER_DEVICE] = sl_options_bytes(job->options, "device-mem");
     if (sl_options_is_set(job->options, "host-mem"))
         l->budget[SL_TIER_HOST] = sl_options_bytes(job->options, "host-mem");
-    const char *contexts = job->quick ? "32,64" : l->gpu ? "128,256,512,1024" : "128,256";
-    l->sizes = job->quick ? "byte-nano" : l->gpu ? "tiny,small,medium,large,xl,2.7b" : "small";
-    if (sl_options_is_set(job->options, "sizes"))
-        l->sizes = sl_options_string(job->options, "sizes");
-    if (sl_options_is_set(job->options, "contexts"))
-        contexts = sl_options_string(job->options, "contexts");
+    const char *contexts = sl_options_string_or(job->options, "contexts",
+                                                job->quick ? "32,64"
+                                                : l->gpu   ? "128,256,512,1024"
+                                                           : "128,256");
+    l->sizes = sl_options_string_or(job->options, "sizes",
+                                    job->quick ? "byte-nano"
+                                    : l->gpu   ? "tiny,small,medium,large,xl,2.7b"
+                                               : "small");
     l->precisions = sl_options_string(job->options, "precisions");
     l->cell_s = sl_options_f64(job->options, "cell-seconds");
     SL_TRY(sl_tf32_offered(job->device, &l->has_tf32));

@@ -154,7 +154,7 @@ static void probe_nodes(sl_machine *m)
             fclose(file);
         m->nodes++;
     }
-    if (m->nodes == 0) { /* not told: one */
+    if (m->nodes == 0) { /* not known: one */
         m->nodes = 1;
         m->node_bytes[0] = m->ram_bytes;
         snprintf(m->node_threads[0], sizeof m->node_threads[0], "0-%d", m->threads - 1);

@@ -18,7 +18,7 @@ typedef struct sl_cache {
 } sl_cache;
 
 typedef struct sl_pci {
-    char name[128]; /* "NVIDIA H200", or "10de:2335" where nobody knows */
+    char name[128]; /* "NVIDIA H200", or "10de:2335" where the name is not known */
     char kind[24];  /* "GPU", "network", "storage" */
     char address[16];
     double link_bytes_per_s; /* as it runs now, one way */

@@ -1,5 +1,5 @@
 /* Topology by hwloc, which knows machines that /sys tells of only in pieces: caches shared unevenly, NUMA nodes without
- * cores, names and links of PCI devices. Without it (SL_HAVE_HWLOC unset) what /sys told stands. */
+ * cores, names and links of PCI devices. Without it (SL_HAVE_HWLOC unset) the figures from /sys are used. */
 #include <stdio.h>
 #include <string.h>
 
@@ -79,7 +79,7 @@ bool sl_machine_probe_hwloc(sl_machine *m)
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0)
         return false;
-    /* The machine is told whole, as /sys tells it, also to a container that may use a part; usable_threads is that part. */
+    /* The whole machine, as in /sys, also in a container that may use a part of it; usable_threads is that part. */
     hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     hwloc_topology_set_icache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL);

@@ -251,15 +251,9 @@ static sl_status one_trial(memory *m, sl_table *t, int64_t context, const char *
     sl_trial trial;
     char title[160];
     double measured = (double) NAN;
-    sl_trial_config config = {.model = &m->model,
-                              .seqlen = context,
-                              .batch = m->batch,
-                              .precision = precision,
-                              .forward_only = forward,
-                              .device = m->job->device,
-                              .threads = m->job->threads,
-                              .seed = 1,
-                              .budget = {m->run ? 0 : SIZE_MAX, m->run ? 0 : SIZE_MAX}};
+    sl_trial_config config = sl_trial_of(m->job, &m->model, context, m->batch, precision);
+    config.forward_only = forward;
+    config.budget[0] = config.budget[1] = m->run ? 0 : SIZE_MAX;
     sl_bench_progress(m->job, "%s, context %lld, %s, %s", m->model.name, (long long) context, precision_name,
                       forward ? "forward" : "step");
     sl_status status = m->run ? sl_trial_open(&config, &trial) : sl_trial_plan(&config, &trial);
@@ -313,12 +307,8 @@ static sl_status run(const sl_bench_job *job, sl_results *results)
 {
     memory m = {.job = job, .results = results, .run = job->quick || sl_options_flag(job->options, "run")};
     const sl_options *o = job->options;
-    const char *model = sl_options_is_set(o, "model") ? sl_options_string(o, "model")
-                        : job->quick                  ? "byte-nano"
-                                                      : "2.7b";
-    const char *contexts = sl_options_is_set(o, "contexts") ? sl_options_string(o, "contexts")
-                           : job->quick                     ? "32,64,128"
-                                                            : "128,256,512";
+    const char *model = sl_options_string_or(o, "model", job->quick ? "byte-nano" : "2.7b");
+    const char *contexts = sl_options_string_or(o, "contexts", job->quick ? "32,64,128" : "128,256,512");
     m.batch = sl_options_i64(o, "batch");
     if (m.batch < 1 || sl_options_i64(o, "top") < 1)
         return sl_fail(SL_E_USAGE, "--batch and --top must be at least 1");

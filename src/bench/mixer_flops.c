@@ -22,12 +22,6 @@ enum { SIREN_WIDTH = 32, SIREN_HIDDEN = 2, FILM_WIDTH = 64, SHORT_TAPS = 9, REGI
 
 const sl_vit sl_vit5_small = {.dim = 384, .ffn = 1536, .patch = 16, .head_dim = 64, .blocks = 12, .classes = 1000};
 
-const char *sl_mixer_name(sl_mixer mixer)
-{
-    static const char *const names[SL_MIXER_COUNT] = {"attention", "hyena", "hyena+film", "hyena inference"};
-    return names[mixer];
-}
-
 static double rmsnorm(double tokens, double dim)
 {
     return 3 * tokens * dim;

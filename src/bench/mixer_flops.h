@@ -18,7 +18,6 @@ typedef enum sl_mixer {
     SL_MIXER_HYENA_INFERENCE, /* the kernel's transform is kept */
     SL_MIXER_COUNT
 } sl_mixer;
-const char *sl_mixer_name(sl_mixer mixer);
 
 /* One mixer over `tokens` (attention), or over a grid of rows x columns tokens (Hyena, CKConv) with `registers` for
  * FiLM. */

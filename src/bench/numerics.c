@@ -42,28 +42,15 @@ static sl_status count_bits(sl_rig *rig, int *bits)
     return SL_OK;
 }
 
-static sl_status count_ones(sl_rig *rig, sl_numerics *n)
+static sl_status count_ones(sl_rig *rig, double *ones_in_bf16)
 {
-    float *x;
-    sl_bf16 *ones, c[SIDE * SIDE];
-    float d[SIDE * SIDE];
-    SL_TRY(sl_alloc(&x, SIDE * DEEP, sizeof *x));
-    sl_status status = sl_alloc(&ones, SIDE * DEEP, sizeof *ones);
-    for (int64_t i = 0; status == SL_OK && i < SIDE * DEEP; i++) {
+    sl_bf16 *ones, c[SIDE * SIDE] = {0};
+    SL_TRY(sl_alloc(&ones, SIDE * DEEP, sizeof *ones));
+    for (int64_t i = 0; i < SIDE * DEEP; i++)
         ones[i] = sl_f32_to_bf16(1);
-        x[i] = sqrtf(0.1f);
-    }
-    if (status == SL_OK)
-        status = product(rig, SL_BF16, DEEP, ones, ones, c);
-    if (status == SL_OK)
-        status = product(rig, SL_F32, DEEP, x, x, d);
-    if (status == SL_OK) {
-        double one = (double) x[0] * (double) x[0];
-        n->bf16_ones = (double) sl_bf16_to_f32(c[0]);
-        n->f32_ones_tenth = fabs((double) d[0] / (DEEP * one) - 1);
-    }
+    sl_status status = product(rig, SL_BF16, DEEP, ones, ones, c);
+    *ones_in_bf16 = (double) sl_bf16_to_f32(c[0]);
     sl_free(ones);
-    sl_free(x);
     return status;
 }
 
@@ -71,7 +58,7 @@ sl_status sl_numerics_probe(sl_rig *rig, sl_numerics *numerics)
 {
     *numerics = (sl_numerics){0};
     SL_TRY(count_bits(rig, &numerics->f32_bits));
-    return count_ones(rig, numerics);
+    return count_ones(rig, &numerics->bf16_ones);
 }
 
 const char *sl_numerics_f32(const sl_numerics *n)

@@ -8,7 +8,6 @@
 typedef struct sl_numerics {
     int f32_bits;     /* of an f32 input's mantissa that reach the product: 23 for f32, 10 for TF32 */
     double bf16_ones; /* 4096 ones added up in a bf16 product: 4096 with f32 sums, 256 with bf16 sums, 2048 with f16 */
-    double f32_ones_tenth; /* 4096 times .1 in an f32 product, relative error */
 } sl_numerics;
 
 sl_status sl_numerics_probe(sl_rig *rig, sl_numerics *numerics);

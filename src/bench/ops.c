@@ -25,18 +25,6 @@ static const sl_option options[] = {
 
 /* ---- the guard: the op's own cases, device against reference ---- */
 
-static size_t layout(sl_launch *launch, unsigned char *base)
-{
-    size_t at = 0;
-    for (int i = 0; i < SL_MAX_IN + SL_MAX_OUT; i++) {
-        sl_operand *operand = i < SL_MAX_IN ? &launch->in[i] : &launch->out[i - SL_MAX_IN];
-        if (base)
-            operand->data = operand->type.rank ? base + at : NULL;
-        at += SL_ROUND_UP(sl_type_bytes(&operand->type), (size_t) SL_ALIGN);
-    }
-    return at;
-}
-
 /* As the conformance test has it: f32 by-products of a bf16 launch are held to ten times f32's figure. */
 static double tolerance_of(const sl_launch *launch, int k)
 {
@@ -80,16 +68,14 @@ static sl_status check_case(sl_rig *rig, sl_op_id op, const sl_op_case *op_case,
     sl_launch want;
     unsigned char *memory;
     SL_TRY(sl_op_case_launch(op, op_case, &want));
-    if (rig->class->supports(rig->device, &want) != SL_OK)
+    if (rig->timer.class->supports(rig->timer.device, &want) != SL_OK)
         return SL_OK;
-    size_t bytes = layout(&want, NULL), workspace = sl_op(op)->workspace ? sl_op(op)->workspace(&want) : 0;
+    size_t bytes = sl_launch_bytes(&want), workspace = sl_op(op)->workspace ? sl_op(op)->workspace(&want) : 0;
     SL_TRY(sl_alloc_aligned(&memory, 2 * bytes + workspace + SL_ALIGN, 1, SL_ALIGN));
-    layout(&want, memory);
-    want.workspace = workspace ? memory + 2 * bytes : NULL;
-    want.workspace_bytes = workspace;
+    sl_launch_place(&want, memory, workspace);
     sl_status status = sl_op_fill(&want, 1, op_case);
     if (status == SL_OK)
-        status = compare(rig, &want, memory + bytes, excess);
+        status = compare(rig, &want, memory + bytes + workspace, excess);
     sl_free(memory);
     *ran = true;
     return status;
@@ -147,7 +133,7 @@ static sl_status time_variant(const sl_bench_job *job, sl_rig *rig, const sl_roo
         return SL_OK;
     }
     SL_TRY(status);
-    SL_TRY(sl_rig_fill(rig, launch, 1));
+    SL_TRY(sl_rig_fill(rig, launch));
     SL_TRY(sl_rig_time(rig, launch, 1, job->warmup, job->steps, job->quick ? 0.15 : 2, &stats));
     def->work(launch, &work);
     double least = sl_roofline_seconds(roofline, dtype == SL_I32 ? SL_F32 : dtype, &work);
@@ -171,10 +157,11 @@ static sl_status bench_op(const sl_bench_job *job, sl_rig *rig, const sl_rooflin
         return SL_OK;
     SL_TRY(check_op(rig, op, dtype, &excess));
     snprintf(what, sizeof what, "%s, %s, %s (in units of its tolerance)", sl_op(op)->name, sl_dtype_name(dtype),
-             rig->class->numerics(rig->device));
+             rig->timer.class->numerics(rig->timer.device));
     bool good = sl_guard(results, what, SL_MAX(excess, 0), 1);
     for (int i = 0; i < shapes.count; i++)
-        SL_TRY(time_variant(job, rig, roofline, &shapes.variants[i], good, rig->class->numerics(rig->device), t));
+        SL_TRY(time_variant(job, rig, roofline, &shapes.variants[i], good,
+                            rig->timer.class->numerics(rig->timer.device), t));
     return SL_OK;
 }
 

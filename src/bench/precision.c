@@ -138,13 +138,7 @@ static sl_status audit_table(const sl_bench_job *job, sl_results *results)
         sl_trial trial;
         if (policies[i].tf32)
             continue; /* the same dtypes */
-        sl_trial_config config = {.model = &model,
-                                  .seqlen = 16,
-                                  .batch = 1,
-                                  .precision = policies[i].precision,
-                                  .device = job->device,
-                                  .threads = job->threads,
-                                  .seed = 1};
+        sl_trial_config config = sl_trial_of(job, &model, 16, 1, policies[i].precision);
         SL_TRY(sl_trial_plan(&config, &trial));
         audit_program(t, policies[i].name, trial.program);
         sl_trial_close(&trial);
@@ -206,7 +200,7 @@ static sl_status device_table(const sl_bench_job *job, sl_results *results)
         if (status == SL_OK) {
             status = sl_numerics_probe(&rig, &n);
             if (status == SL_OK)
-                SL_ROW(t, tf32 ? "SLUICE_TF32=1" : "default", rig.class->numerics(rig.device), n.f32_bits,
+                SL_ROW(t, tf32 ? "SLUICE_TF32=1" : "default", rig.timer.class->numerics(rig.timer.device), n.f32_bits,
                        sl_numerics_f32(&n), n.bf16_ones, sl_numerics_sums(&n));
             sl_rig_close(&rig);
         }
@@ -232,13 +226,7 @@ static sl_status run_policy(const sl_bench_job *job, const sl_model *model, int6
                             precision_run *run)
 {
     sl_trial trial;
-    sl_trial_config config = {.model = model,
-                              .seqlen = seqlen,
-                              .batch = sl_options_i64(job->options, "batch"),
-                              .precision = precision,
-                              .device = job->device,
-                              .threads = job->threads,
-                              .seed = 1};
+    sl_trial_config config = sl_trial_of(job, model, seqlen, sl_options_i64(job->options, "batch"), precision);
     SL_TRY(sl_trial_open(&config, &trial));
     trial.watch.hide_spans = true;
     sl_status status = sl_trial_time(&trial, job->warmup, job->steps, 0, &run->step, &run->first_loss);
@@ -287,12 +275,8 @@ static sl_status speed_rows(const sl_bench_job *job, const char *name, int64_t s
 static sl_status speed_table(const sl_bench_job *job, sl_results *results)
 {
     bool quick = job->quick;
-    const char *models = sl_options_is_set(job->options, "models") ? sl_options_string(job->options, "models")
-                         : quick                                   ? "byte-tiny"
-                                                                   : "small,medium,large";
-    int64_t seqlen = sl_options_is_set(job->options, "seqlen") ? sl_options_i64(job->options, "seqlen")
-                     : quick                                   ? 64
-                                                               : 256;
+    const char *models = sl_options_string_or(job->options, "models", quick ? "byte-tiny" : "small,medium,large");
+    int64_t seqlen = sl_options_i64_or(job->options, "seqlen", quick ? 64 : 256);
     char name[64];
     if (seqlen < 1 || sl_options_i64(job->options, "batch") < 1)
         return sl_fail(SL_E_USAGE, "--seqlen and --batch must be at least 1");

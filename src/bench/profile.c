@@ -60,10 +60,9 @@ double sl_profile_matmul_share(const sl_profile *p)
     return p->busy_s > 0 ? seconds / p->busy_s : 0;
 }
 
-const char *sl_profile_category(int row)
+static const char *category_of(int row)
 {
-    static const char *const names[] = {"elementwise", "reduction", "dot-product", "attention", "optimizer"};
-    return row >= SL_OP_COUNT ? "copy" : names[sl_op((sl_op_id) row)->category];
+    return row >= SL_OP_COUNT ? "copy" : sl_category_name(sl_op((sl_op_id) row)->category);
 }
 
 static const char *name_of(int row)
@@ -89,7 +88,7 @@ void sl_profile_table(const sl_profile *p, const char *name, const char *title, 
         }
     for (int i = 0; i < count; i++) {
         const sl_profile_row *row = &p->rows[order[i]];
-        SL_ROW(t, name_of(order[i]), sl_profile_category(order[i]), row->calls, 1e3 * row->self_s, 1e3 * row->self_s,
+        SL_ROW(t, name_of(order[i]), category_of(order[i]), row->calls, 1e3 * row->self_s, 1e3 * row->self_s,
                1e6 * row->self_s / (double) row->calls, 100 * row->self_s / p->busy_s);
     }
     for (int phase = 0; phase < 3; phase++)

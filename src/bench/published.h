@@ -4,7 +4,7 @@
 
 #include "bench/results.h"
 
-/* The option of benches that have such figures: without it nobody else's stand among ours. */
+/* The option of benches that have such figures: without it the tables hold our own figures only. */
 #define SL_OPTION_PUBLISHED                                                    \
     {                                                                          \
         "published", NULL, SL_OPT_FLAG, "false", "Output",                     \

@@ -9,15 +9,6 @@
 
 enum { GAP = 2, BAR_CHARACTERS = 16, MOST_COLUMNS = 32 };
 
-/* Characters of a UTF-8 text: bytes that do not continue one. */
-static int width_of(const char *text)
-{
-    int width = 0;
-    for (; *text; text++)
-        width += ((unsigned char) *text & 0xc0) != 0x80;
-    return width;
-}
-
 static void format_number(double value, int decimals, char out[64])
 {
     if (decimals >= 0)
@@ -71,35 +62,11 @@ static void heading(const sl_column *column, char out[64])
         snprintf(out + n, (size_t) (64 - n), "%s%s", n ? " " : "", column->unit);
 }
 
-static void pad(sl_text *out, int count)
-{
-    if (count > 0)
-        sl_text_printf(out, "%*s", count, "");
-}
-
 static void end_line(sl_text *out)
 {
     while (out->length && out->data && out->data[out->length - 1] == ' ')
         out->data[--out->length] = 0; /* no blanks before a line's end */
     sl_text_append(out, "\n", 1);
-}
-
-static void put_aligned(sl_text *out, const char *text, int width, bool right)
-{
-    int room = width - width_of(text);
-    pad(out, right ? room : 0);
-    sl_text_append(out, text, strlen(text));
-    pad(out, right ? 0 : room);
-}
-
-static void put_bar(sl_text *out, double share)
-{
-    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-    int units = (int) lround(8 * BAR_CHARACTERS * fmin(fmax(share, 0), 1));
-    sl_text_append(out, "  ", 2);
-    for (int i = 0; i < units / 8; i++)
-        sl_text_append(out, "█", strlen("█"));
-    sl_text_append(out, eighths[units % 8], strlen(eighths[units % 8]));
 }
 
 /* A column with a text in any row stands left, all others right. */
@@ -108,11 +75,11 @@ static void measure(const sl_table *table, int *width, bool *right, double *larg
     char text[64];
     for (int64_t c = 0; c < table->n_columns; c++) {
         heading(&table->columns[c], text);
-        width[c] = width_of(text);
+        width[c] = sl_text_columns(text);
         right[c] = true;
         for (const sl_row *row = table->first; row; row = row->next) {
             const sl_cell *cell = &row->cells[c];
-            width[c] = SL_MAX(width[c], width_of(format_cell(cell, &table->columns[c], text)));
+            width[c] = SL_MAX(width[c], sl_text_columns(format_cell(cell, &table->columns[c], text)));
             right[c] &= cell->kind != SL_CELL_TEXT && cell->kind != SL_CELL_FLAG;
             if (table->columns[c].bar && cell->kind == SL_CELL_NUMBER)
                 *largest = fmax(*largest, cell->as.number);
@@ -131,21 +98,23 @@ static void put_table(const sl_table *table, int columns, sl_text *out)
     sl_text_printf(out, "\n%s\n", table->title);
     for (int64_t c = 0; c < table->n_columns; c++) {
         heading(&table->columns[c], text);
-        pad(out, GAP);
-        put_aligned(out, text, width[c], right[c]);
+        sl_text_pad(out, "", GAP, true);
+        sl_text_pad(out, text, width[c], right[c]);
         total += width[c] + GAP;
     }
     end_line(out);
     for (const sl_row *row = table->first; row; row = row->next) {
         double share = -1;
         for (int64_t c = 0; c < table->n_columns; c++) {
-            pad(out, GAP);
-            put_aligned(out, format_cell(&row->cells[c], &table->columns[c], text), width[c], right[c]);
+            sl_text_pad(out, "", GAP, true);
+            sl_text_pad(out, format_cell(&row->cells[c], &table->columns[c], text), width[c], right[c]);
             if (table->columns[c].bar && row->cells[c].kind == SL_CELL_NUMBER && largest > 0)
                 share = row->cells[c].as.number / largest;
         }
-        if (share >= 0 && columns >= total + BAR_CHARACTERS + GAP)
-            put_bar(out, share);
+        if (share >= 0 && columns >= total + BAR_CHARACTERS + GAP) {
+            sl_text_pad(out, "", GAP, true);
+            sl_text_bar(out, share, BAR_CHARACTERS);
+        }
         end_line(out);
     }
 }
@@ -155,13 +124,13 @@ void sl_results_text(const sl_results *results, int columns, sl_text *out)
     char text[64];
     int widest = 0;
     for (const sl_entry *fact = results->facts.first; fact; fact = fact->next)
-        widest = SL_MAX(widest, width_of(fact->key));
+        widest = SL_MAX(widest, sl_text_columns(fact->key));
     for (const sl_entry *fact = results->facts.first; fact; fact = fact->next) {
         if (fact->value.kind == SL_CELL_NONE)
             continue;
         char key[64];
         heading(&(sl_column){.name = fact->key, .unit = ""}, key);
-        put_aligned(out, key, widest + GAP, false);
+        sl_text_pad(out, key, widest + GAP, false);
         sl_text_printf(out, "%s\n", format_cell(&fact->value, NULL, text));
     }
     for (const sl_table *table = results->first; table; table = table->next)

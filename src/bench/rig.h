@@ -1,36 +1,29 @@
 /*
- * A device with memory to run launches on: operands are placed one behind the other, filled with random values that
- * suit their op, and timed by the device itself.
- *
- * An accelerator that has was idle runs up to a fifth faster than its power allows for long. So a hot rig puts a few
- * milliseconds of matrix products in front of every run, where the device has cores of its own; they take the caches
- * too.
+ * A kernel timer with memory to run launches on: operands are placed one behind the other and filled with random values that suit
+ * their op. A rig under load puts a few milliseconds of matrix products in front of every run, where the device has cores of its own;
+ * they take the caches too.
  */
 #ifndef SL_BENCH_RIG_H
 #define SL_BENCH_RIG_H
 
 #include "core/stats.h"
-#include "device/device.h"
+#include "cost/kernel_timer.h"
 
 enum { SL_RIG_COMMANDS = 4096 };
 
 typedef struct sl_rig {
-    sl_device *device;
-    sl_device *twin; /* of a hot rig: without memory, where algorithms are picked by measuring */
-    const sl_device_class *class;
+    sl_timer timer;
+    sl_device *twin; /* of a rig under load: without memory, where algorithms are picked by measuring */
     sl_hardware hardware;
     unsigned char *base;      /* of the device's memory */
     size_t bytes, used, peak; /* peak: the most that was used at once */
-    bool cold;                /* between runs, other memory is copied through the caches */
     size_t workspace_limit;   /* the most a kernel should take where it has the choice; 0: as it likes */
     bool nondeterministic;    /* attention's backward may add in any order */
-    sl_launch warmup;         /* launched `heats` times before each run; 0: not hot */
-    int heats;
 } sl_rig;
 
 /* `bytes` of device memory; SL_E_MEMORY or SL_E_DEVICE where the machine has less. */
 sl_status sl_rig_open(const char *device, int threads, size_t bytes, sl_rig *rig);
-/* And hot, after a second of load, with algorithms picked as in a run; on a CPU no different. */
+/* And under load, with algorithms picked as in a run; on a CPU no different. */
 sl_status sl_rig_open_warm(const char *device, int threads, size_t bytes, sl_rig *rig);
 void sl_rig_close(sl_rig *rig);
 
@@ -42,8 +35,8 @@ sl_status sl_rig_tensor(sl_rig *rig, sl_type type, sl_operand *out);
 sl_status sl_rig_place(sl_rig *rig, sl_launch *launch);
 /* Whether the device runs the launch, and the workspace it wants. */
 sl_status sl_rig_workspace(sl_rig *rig, const sl_launch *launch, size_t *bytes);
-/* Random content for all inputs, and outputs that are read; `sequences` > 0: attention's. */
-sl_status sl_rig_fill(sl_rig *rig, sl_launch *launch, uint64_t seed);
+/* Random content for all inputs, and outputs that are read. */
+sl_status sl_rig_fill(sl_rig *rig, const sl_launch *launch);
 sl_status sl_rig_write(sl_rig *rig, const sl_operand *to, const void *from);
 sl_status sl_rig_read(sl_rig *rig, const sl_operand *from, void *to);
 

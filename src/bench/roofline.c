@@ -21,7 +21,7 @@ sl_status sl_roofline_product(sl_rig *rig, sl_dtype dtype, double guess, double 
         size_t used = rig->used;
         SL_TRY(sl_rig_matmul(rig, dtype, d, d, d, &launch));
         SL_TRY(sl_rig_time(rig, &launch, 1, 2, 20, 25 * seconds, &stats));
-        double rate = 2.0 * (double) d * (double) d * (double) d / (rig->heats ? stats.median : stats.min);
+        double rate = 2.0 * (double) d * (double) d * (double) d / (rig->timer.n_warmups ? stats.median : stats.min);
         rig->used = used;
         if (rate > *best)
             *best = rate, *side = d;
@@ -43,7 +43,7 @@ sl_status sl_roofline_stream(sl_rig *rig, sl_op_id op, size_t bytes, double seco
         launch.in[1].type = launch.in[0].type;
     sl_work work;
     SL_TRY(sl_rig_place(rig, &launch));
-    SL_TRY(sl_rig_fill(rig, &launch, 1));
+    SL_TRY(sl_rig_fill(rig, &launch));
     SL_TRY(sl_rig_time(rig, &launch, 1, 2, 50, seconds, &stats));
     sl_op(op)->work(&launch, &work);
     *rate = (work.read_bytes + work.write_bytes) / stats.median;

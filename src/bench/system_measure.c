@@ -256,7 +256,7 @@ static sl_status bandwidth_table(const sl_system_config *c, sl_results *results,
 
 /* ---- the link (S4) ---- */
 
-static sl_status size_table(sl_link_rig *rig, bool quick, sl_results *results)
+static sl_status size_table(sl_timer *rig, bool quick, sl_results *results)
 {
     sl_table *t = sl_results_table(results, "link_sizes", "One copy by its size: latency, then bandwidth",
                                    "kib:KiB in_us:us.1 in_gbps:GB/s.2* out_us:us.1 out_gbps:GB/s.2");
@@ -276,8 +276,8 @@ static sl_status link_tables(const sl_system_config *c, const sl_machine *m, sl_
                                    "direction gbps:GB/s.2* nominal:GB/s.2 percent:%.1");
     size_t piece = c->quick ? (size_t) 16 << 20 : (size_t) 64 << 20;
     double nominal = 0;
-    sl_link_rig rig;
-    sl_links figures = {0};
+    sl_timer rig;
+    sl_link_rates figures = {0};
     for (int i = 0; i < m->n_pci && !profile->shared_cores; i++)
         if (strcmp(m->pci[i].kind, "GPU") == 0)
             nominal = SL_MAX(nominal, m->pci[i].link_bytes_per_s);
@@ -285,7 +285,7 @@ static sl_status link_tables(const sl_system_config *c, const sl_machine *m, sl_
     sl_status status = sl_link_measure(&rig, piece, &figures);
     if (status == SL_OK)
         status = size_table(&rig, c->quick, results);
-    sl_link_close(&rig);
+    sl_timer_close(&rig);
     SL_TRY(status);
     SL_ROW(t, "to the device, alone", rate_cell(figures.alone[0], 1e9), rate_cell(nominal, 1e9),
            percent_cell(figures.alone[0], nominal));
@@ -330,7 +330,7 @@ static sl_status alignment_table(const sl_system_config *c, sl_results *results)
             rig.used = 0;
             sl_status status = sl_rig_place(&rig, &launch);
             if (status == SL_OK)
-                status = sl_rig_fill(&rig, &launch, 1);
+                status = sl_rig_fill(&rig, &launch);
             if (status == SL_OK)
                 status = sl_rig_time(&rig, &launch, 1, 1, 20, limit, &stats);
             if (status != SL_OK) {

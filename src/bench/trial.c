@@ -71,16 +71,20 @@ static sl_status make_plan(sl_trial *t, sl_device *bare)
     costs_context costs = {&t->hardware, bare};
     size_t limit[SL_TIER_COUNT], extent[SL_TIER_COUNT];
     find_limits(t, limit);
-    SL_TRY(
-        sl_plan_best(&config, sl_build_model, &t->model, find_costs, &costs, &plan, &t->program, &t->costs, &t->plan));
-    sl_plan_extent(t->plan, extent);
-    if (extent[SL_TIER_DEVICE] <= limit[SL_TIER_DEVICE] && extent[SL_TIER_HOST] <= limit[SL_TIER_HOST])
-        return SL_OK;
-    forget_plan(t);
-    plan.max_evaluations = 0;
-    memcpy(plan.budget, limit, sizeof limit);
-    return sl_plan_best(&config, sl_build_model, &t->model, find_costs, &costs, &plan, &t->program, &t->costs,
-                        &t->plan);
+    sl_program *base;
+    SL_TRY(sl_program_create(&config, sl_build_model, &t->model, &base));
+    sl_status status = sl_plan_best(base, find_costs, &costs, &plan, &t->program, &t->costs, &t->plan);
+    if (status == SL_OK) {
+        sl_plan_extent(t->plan, extent);
+        if (extent[SL_TIER_DEVICE] > limit[SL_TIER_DEVICE] || extent[SL_TIER_HOST] > limit[SL_TIER_HOST]) {
+            forget_plan(t);
+            plan.max_evaluations = 0;
+            memcpy(plan.budget, limit, sizeof limit);
+            status = sl_plan_best(base, find_costs, &costs, &plan, &t->program, &t->costs, &t->plan);
+        }
+    }
+    sl_program_destroy(base);
+    return status;
 }
 
 sl_status sl_trial_plan(const sl_trial_config *config, sl_trial *t)
@@ -262,6 +266,18 @@ sl_status sl_trial_time(sl_trial *trial, int64_t warmup, int64_t steps, double l
     return status;
 }
 
+sl_trial_config sl_trial_of(const sl_bench_job *job, const sl_model *model, int64_t seqlen, int64_t batch,
+                            sl_precision precision)
+{
+    return (sl_trial_config){.model = model,
+                             .seqlen = seqlen,
+                             .batch = batch,
+                             .precision = precision,
+                             .device = job->device,
+                             .threads = job->threads,
+                             .seed = 1};
+}
+
 sl_status sl_trial_loss(sl_trial *t, double *loss)
 {
     double sum = 0;
@@ -273,13 +289,4 @@ sl_status sl_trial_loss(sl_trial *t, double *loss)
     }
     *loss = sum / (double) t->program->tokens;
     return SL_OK;
-}
-
-void sl_trial_phases(const sl_trial *t, double seconds[3])
-{
-    const sl_span *spans = sl_engine_spans(t->engine);
-    memset(seconds, 0, 3 * sizeof *seconds);
-    for (int32_t i = 0; i < t->plan->n_actions; i++)
-        if (t->plan->actions[i].kind == SL_ACTION_TASK)
-            seconds[t->program->tasks[t->plan->actions[i].task].phase] += spans[i].end - spans[i].start;
 }

@@ -5,6 +5,7 @@
 #ifndef SL_BENCH_TRIAL_H
 #define SL_BENCH_TRIAL_H
 
+#include "bench/bench.h"
 #include "bench/watch.h"
 #include "core/stats.h"
 #include "engine/engine.h"
@@ -38,6 +39,10 @@ typedef struct sl_trial {
     int64_t steps; /* run so far */
 } sl_trial;
 
+/* The job's device and threads, without budgets. */
+sl_trial_config sl_trial_of(const sl_bench_job *job, const sl_model *model, int64_t seqlen, int64_t batch,
+                            sl_precision precision);
+
 /* Program, costs and plan only: no memory is taken. SL_E_DOES_NOT_FIT is an ordinary answer. */
 sl_status sl_trial_plan(const sl_trial_config *config, sl_trial *trial);
 /* And the device, with weights and a batch of random tokens in it. */
@@ -52,7 +57,4 @@ sl_status sl_trial_time(sl_trial *trial, int64_t warmup, int64_t steps, double l
                         double *first_loss);
 /* Mean loss of the last step. */
 sl_status sl_trial_loss(sl_trial *trial, double *loss);
-/* Seconds of the last step's tasks by phase, as the device timed them. */
-void sl_trial_phases(const sl_trial *trial, double seconds[3]);
-
 #endif

@@ -120,7 +120,7 @@ static const char *watch_numerics(sl_device *device)
 
 static void watch_close(sl_device *device)
 {
-    (void) device; /* the watched device is somebody else's */
+    (void) device; /* the watched device is not owned */
 }
 
 static const sl_device_class watch_class = {

@@ -1,7 +1,6 @@
 /* `sluice bench NAME`: one command per question. The benches are in src/bench; this shows what they found. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "bench/bench.h"
@@ -46,10 +45,8 @@ sl_status sl_cli_results(const sl_results *results, bool json, const char *path)
     sl_text text = {0};
     sl_results_json(results, &w);
     sl_text_append(&w.text, "\n", 1);
-    struct winsize window = {0};
-    bool terminal = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
     if (!json)
-        sl_results_text(results, terminal ? window.ws_col : 0, &text);
+        sl_results_text(results, sl_cli_columns(STDOUT_FILENO), &text);
     sl_status status = sl_text_status(&w.text);
     if (status == SL_OK)
         status = sl_text_status(&text);

@@ -8,6 +8,7 @@
 
 #include "bench/results.h"
 #include "core/options.h"
+#include "train/job.h"
 
 /* A command: what --help, completion and the manual pages show of it, and what it does. `sl_cli_<name>` in src/cli/<name>.c. */
 typedef struct sl_cli_command {
@@ -16,10 +17,12 @@ typedef struct sl_cli_command {
     int64_t most_operands;
     const sl_option *table;
     int64_t count;
-    const sl_option *(*options)(int64_t *count); /* a table that is made on first use; NULL: it is `table` */
-    /* What it does with its options and operands, or, where parsing is more than that, the whole command: the arguments behind its
-     * name, an exit code. */
+    /* NULL: it is `table`. A table that is made on first use; these options may also stand in the environment and in --config. */
+    const sl_option *(*options)(int64_t *count);
+    /* One of three: what it does with its options and operands; with the job that they describe; or, where neither is enough, with the
+     * arguments behind its name. The last two return an exit code. */
     sl_status (*run)(const sl_options *options, const char *const *operands, int64_t count);
+    int (*run_job)(const sl_job *job);
     int (*run_arguments)(int argc, char **argv);
 } sl_cli_command;
 enum { SL_CLI_OPERANDS = 64 }; /* the most that any command takes */
@@ -70,8 +73,8 @@ int sl_cli_show_plan(const sl_job *job);
 /* The list of commands that `sluice --help` prints. (help.c) */
 void sl_cli_overview(FILE *out);
 
-/* Takes the lock of an open file or folder, for as long as it is open; false: somebody else has it, even after the patience. Where
- * the file system has no locks, nothing is held. (lock.c) */
+/* Takes the lock of an open file or folder, for as long as it is open; false: another process still has it after the
+ * patience. Where the file system has no locks, nothing is held. (lock.c) */
 bool sl_cli_lock(int fd, double patience_s);
 
 /* Can a file of this name be written? Asked before hours of work whose end it is. (lock.c) */
@@ -80,7 +83,9 @@ sl_status sl_cli_check_writable(const char *path);
 /* Tables, or the JSON object, on stdout; with `path` the object goes there too. (bench.c) */
 sl_status sl_cli_results(const sl_results *results, bool json, const char *path);
 
-/* Columns that a line of progress may take. (progress.c) */
+/* Columns of the terminal behind a file descriptor; 0: none, or not known. (progress.c) */
+int sl_cli_columns(int fd);
+/* Columns that a line of progress may take. */
 int sl_cli_width(void);
 
 /* Fields side by side; those of least importance are left out until the rest fits `width` columns, the last one is cut. */

@@ -77,21 +77,59 @@ static int close_output(int code)
     return code ? code : 1;
 }
 
+static int run_job(const sl_cli_command *command, int argc, char **argv)
+{
+    sl_job *job = NULL;
+    int code;
+    sl_status status = sl_job_create(&job);
+    if (status == SL_OK)
+        status = sl_job_parse(job, argc, argv);
+    if (status == SL_OK) {
+        sl_cli_log_level(job->options);
+        code = command->run_job(job);
+    } else
+        code = sl_cli_fail(status);
+    sl_job_destroy(job);
+    return code;
+}
+
+/* The command line wins over the file, the file over the environment. */
+static sl_status parse_everywhere(sl_options *options, int argc, char **argv)
+{
+    SL_TRY(sl_options_parse_env(options));
+    SL_TRY(sl_options_parse_args(options, argc, argv));
+    if (sl_options_string(options, "config"))
+        SL_TRY(sl_options_parse_file(options, sl_options_string(options, "config")));
+    sl_cli_log_level(options);
+    return SL_OK;
+}
+
+static sl_status run_options(const sl_cli_command *command, sl_options *options, int argc, char **argv)
+{
+    const char *operands[SL_CLI_OPERANDS];
+    int64_t count = 0;
+    if (command->options)
+        SL_TRY(parse_everywhere(options, argc, argv));
+    else
+        SL_TRY(sl_options_parse_operands(options, argc, argv, operands, command->most_operands, &count));
+    return command->run(options, operands, count);
+}
+
 int sl_cli_run(const sl_cli_command *command, int argc, char **argv)
 {
     sl_options *options;
-    const char *operands[SL_CLI_OPERANDS];
-    int64_t count;
+    int64_t count = command->count;
     if (command->run_arguments)
         return command->run_arguments(argc, argv);
-    if (sl_cli_explain(command->table, command->count, command->usage, argc, argv))
+    const sl_option *table = command->options ? command->options(&count) : command->table;
+    if (sl_cli_explain(table, count, command->usage, argc, argv))
         return 0;
-    sl_status status = sl_options_create(command->table, command->count, &options);
+    if (command->run_job)
+        return run_job(command, argc, argv);
+    sl_status status = sl_options_create(table, count, &options);
     if (status != SL_OK)
         return sl_cli_fail(status);
-    status = sl_options_parse_operands(options, argc, argv, operands, command->most_operands, &count);
-    if (status == SL_OK)
-        status = command->run(options, operands, count);
+    status = run_options(command, options, argc, argv);
     sl_options_destroy(options);
     return status == SL_OK ? 0 : sl_cli_fail(status);
 }

@@ -93,8 +93,8 @@ static void print_page(const sl_prediction_view *f)
     printf("  speed    %10s tok/s, %s, MFU %.1f %%, HFU %.1f %%\n", sl_cli_speed(p->tokens_per_s, a),
            sl_cli_flops(p->tflops, b), 100 * p->mfu, 100 * p->hfu);
     printf("  traffic  %10s in and %s out a step; %.1f %% of the arithmetic recomputed\n",
-           sl_format_bytes((size_t) p->h2d_bytes, c), sl_format_bytes((size_t) p->d2h_bytes, d),
-           100 * p->recompute_fraction);
+           sl_format_bytes((size_t) p->link_bytes[SL_LINK_IN], c),
+           sl_format_bytes((size_t) p->link_bytes[SL_LINK_OUT], d), 100 * p->recompute_fraction);
     printf("  limited by %s\n", sl_cli_limit(f->limit));
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         if (f->gib_more[tier] > 0)
@@ -136,24 +136,4 @@ int sl_cli_show_plan(const sl_job *job)
     return code;
 }
 
-static int command(int argc, char **argv)
-{
-    int64_t count;
-    const sl_option *table = sl_job_table(&count);
-    if (sl_cli_explain(table, count, usage, argc, argv))
-        return 0;
-    sl_job *job = NULL;
-    int code;
-    sl_status status = sl_job_create(&job);
-    if (status == SL_OK)
-        status = sl_job_parse(job, argc, argv);
-    if (status == SL_OK) {
-        sl_cli_log_level(job->options);
-        code = sl_cli_show_plan(job);
-    } else
-        code = sl_cli_fail(status);
-    sl_job_destroy(job);
-    return code;
-}
-
-const sl_cli_command sl_cli_plan = {.usage = usage, .options = sl_job_table, .run_arguments = command};
+const sl_cli_command sl_cli_plan = {.usage = usage, .options = sl_job_table, .run_job = sl_cli_show_plan};

@@ -8,11 +8,16 @@
 
 #include "cli/cli.h"
 
-int sl_cli_width(void)
+int sl_cli_columns(int fd)
 {
     struct winsize window = {0};
-    bool known = sl_cli_is_terminal() && ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
-    return known ? window.ws_col - 1 : 79;
+    return isatty(fd) && ioctl(fd, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col : 0;
+}
+
+int sl_cli_width(void)
+{
+    int columns = sl_cli_is_terminal() ? sl_cli_columns(STDERR_FILENO) : 0;
+    return (columns ? columns : 80) - 1;
 }
 
 static const char between[] = "  ";

@@ -1,7 +1,6 @@
 /* `sluice report`: what other commands wrote, as a page to look at. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -77,12 +76,10 @@ static sl_status write_csv(const job *j, const char *path)
 
 static sl_status show(const job *j)
 {
-    struct winsize window = {0};
-    bool terminal = isatty(STDOUT_FILENO);
-    int width = terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col : 80;
+    int columns = sl_cli_columns(STDOUT_FILENO), width = columns || !isatty(STDOUT_FILENO) ? columns : 80;
     for (int64_t i = 0; i < j->count; i++) {
         sl_text text = {0};
-        sl_report_terminal(&text, j->inputs[i], terminal ? width : 0);
+        sl_report_terminal(&text, j->inputs[i], width);
         sl_text_append(&text, "\n", 1);
         SL_TRY(sl_cli_write(&text, NULL));
     }

@@ -91,7 +91,7 @@ static void identity(const sl_options *options, char out[17])
     snprintf(out, 17, "%016" PRIx64, hash);
 }
 
-/* Is there a sweep, whole or just begun? Anything else is somebody's file and is left alone. */
+/* Is there a sweep, complete or just begun? Any other file is left alone. */
 static sl_status look_at_file(const char *path, bool *there)
 {
     static const char begin[] = "{\"event\":\"sweep\"";
@@ -169,7 +169,7 @@ static sl_status mark_done(sweep *s, const sl_input *input, const char *id)
 }
 
 /* Two sweeps into one file would do cells twice. The process of a cell has the lock too until it first runs and closes it; where
- * its sweep is killed before that, the lock is nobody's for a moment, so it is worth a little patience. */
+ * its sweep is killed before that, the lock is still held for a moment, so the next sweep waits a little. */
 static sl_status lock(const char *path, int *fd)
 {
     const double patience_s = 3;
@@ -360,8 +360,8 @@ static void check_cells(const sweep *s, check *c)
         snprintf(c->error, sizeof c->error, "%s", sl_error_message());
 }
 
-/* Wrong models and lengths are told before the first cell, not as a hundred failed ones. They are looked for in a child: to find a
- * GPU is to initialise its driver, which no process forked after that could use. */
+/* Wrong models and lengths are reported before the first cell, not as a hundred failed ones. A child checks them: to
+ * find a GPU is to initialise its driver, which no process forked after that could use. */
 static sl_status check_jobs(sweep *s)
 {
     int64_t jobs = sl_options_i64(s->options, "jobs");
@@ -400,8 +400,9 @@ static sl_status write_csv(const char *from, const char *to)
     return sl_cli_write(&csv, to);
 }
 
-static sl_status sweep_all(sl_options *options)
+static sl_status sweep_all(const sl_options *options, const char *const *operands, int64_t n_operands)
 {
+    (void) operands, (void) n_operands;
     sweep *s;
     const char *csv = sl_options_string(options, "csv");
     SL_TRY(sl_alloc(&s, 1, sizeof *s));
@@ -439,27 +440,4 @@ done:
     return status;
 }
 
-static int command(int argc, char **argv)
-{
-    int64_t count;
-    const sl_option *table = sl_sweep_table(&count);
-    if (sl_cli_explain(table, count, usage, argc, argv))
-        return 0;
-    sl_options *options;
-    sl_status status = sl_options_create(table, count, &options);
-    if (status != SL_OK)
-        return sl_cli_fail(status);
-    status = sl_options_parse_env(options);
-    if (status == SL_OK)
-        status = sl_options_parse_args(options, argc, argv);
-    if (status == SL_OK && sl_options_string(options, "config"))
-        status = sl_options_parse_file(options, sl_options_string(options, "config"));
-    if (status == SL_OK) {
-        sl_cli_log_level(options);
-        status = sweep_all(options);
-    }
-    sl_options_destroy(options);
-    return status == SL_OK ? 0 : sl_cli_fail(status);
-}
-
-const sl_cli_command sl_cli_sweep = {.usage = usage, .options = sl_sweep_table, .run_arguments = command};
+const sl_cli_command sl_cli_sweep = {.usage = usage, .options = sl_sweep_table, .run = sweep_all};

@@ -22,6 +22,8 @@ typedef struct sl_sweep_grid {
 
 /* The options of `sluice train`, with lists where a sweep takes them, and a sweep's own. Made on first use. */
 const sl_option *sl_sweep_table(int64_t *count);
+/* A budget as an option takes it: bytes, or "unlimited". */
+const char *sl_sweep_budget(size_t bytes, char out[32]);
 /* Every combination of --model, --seqlen, --device-mem and --host-mem. */
 sl_status sl_sweep_grid_create(const sl_options *options, sl_sweep_grid *grid);
 /* A list of numbers or sizes: "8k,16k", "24GiB", "16GiB:80GiB:8GiB" (from:to:step). The first `most` are kept in out. */

@@ -20,15 +20,11 @@ static sl_status make_job(const sl_options *options, const sl_sweep_cell *cell, 
     sl_status status = SL_OK;
     SL_TRY(sl_job_create(&job));
     snprintf(seqlen, sizeof seqlen, "%lld", (long long) cell->seqlen);
-    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        if (cell->budget[tier] == SIZE_MAX)
-            strcpy(budgets[tier], "unlimited");
-        else
-            snprintf(budgets[tier], sizeof budgets[tier], "%zu", cell->budget[tier]);
-    const char *const own[][2] = {{"model", cell->model},
-                                  {"seqlen", seqlen},
-                                  {"device-mem", budgets[SL_TIER_DEVICE]},
-                                  {"host-mem", budgets[SL_TIER_HOST]}};
+    const char *const own[][2] = {
+        {"model", cell->model},
+        {"seqlen", seqlen},
+        {"device-mem", sl_sweep_budget(cell->budget[SL_TIER_DEVICE], budgets[SL_TIER_DEVICE])},
+        {"host-mem", sl_sweep_budget(cell->budget[SL_TIER_HOST], budgets[SL_TIER_HOST])}};
     int64_t known;
     const sl_option *sweep = sl_sweep_table(&known);
     for (int64_t i = 0; i < count && status == SL_OK; i++) {

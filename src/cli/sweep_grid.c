@@ -130,16 +130,20 @@ sl_status sl_sweep_list(const char *name, const char *text, bool bytes, int64_t 
 
 /* ---- the grid ---- */
 
+const char *sl_sweep_budget(size_t bytes, char out[32])
+{
+    if (bytes == SIZE_MAX)
+        return "unlimited";
+    snprintf(out, 32, "%zu", bytes);
+    return out;
+}
+
 static sl_status name_cell(sl_region *region, sl_sweep_cell *cell)
 {
-    char text[SL_TIER_COUNT][32];
-    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        if (cell->budget[tier] == SIZE_MAX)
-            strcpy(text[tier], "unlimited");
-        else
-            snprintf(text[tier], sizeof text[tier], "%zu", cell->budget[tier]);
+    char device[32], host[32];
     return sl_region_printf(region, &cell->key, "%s seqlen=%" PRId64 " device=%s host=%s", cell->model, cell->seqlen,
-                            text[SL_TIER_DEVICE], text[SL_TIER_HOST]);
+                            sl_sweep_budget(cell->budget[SL_TIER_DEVICE], device),
+                            sl_sweep_budget(cell->budget[SL_TIER_HOST], host));
 }
 
 typedef struct lists {

@@ -33,7 +33,7 @@ static const char usage[] = "usage: sluice train --model M --data D --seqlen S -
 static sl_trainer *volatile running;
 static volatile sig_atomic_t signals, saves; /* saves: a stop writes a checkpoint */
 
-/* The stop comes first: it must not depend on whether anybody can be told of it. */
+/* The stop comes first: it must not depend on whether the message can be written. */
 static void on_signal(int number)
 {
     int before = errno;
@@ -89,8 +89,8 @@ static void print_plan(const sl_trainer_view *v)
            sl_format_bytes(p->peak_bytes[SL_TIER_HOST], c),
            sl_cli_budget(v->budget_bytes[SL_TIER_HOST], v->unlimited_bytes[SL_TIER_HOST], d));
     printf("        %s in and %s out a step, %.1f %% of the arithmetic recomputed\n",
-           sl_format_bytes((size_t) p->h2d_bytes, a), sl_format_bytes((size_t) p->d2h_bytes, b),
-           100 * p->recompute_fraction);
+           sl_format_bytes((size_t) p->link_bytes[SL_LINK_IN], a),
+           sl_format_bytes((size_t) p->link_bytes[SL_LINK_OUT], b), 100 * p->recompute_fraction);
     printf("        limited by %s\n", sl_cli_limit(v->limit));
     printf("        predicted: %s a step, %s tok/s (planned in %s)\n", sl_format_seconds(p->step_s, a),
            sl_cli_speed(p->tokens_per_s, b), sl_format_seconds(v->plan_s, c));
@@ -240,38 +240,20 @@ static void catch_signals(sl_trainer *trainer)
     sigaction(SIGTERM, &action, NULL);
 }
 
-static int dry_run(const sl_job *job)
+static int train(const sl_job *job)
 {
-    sl_cli_log_level(job->options);
-    sl_status status = sl_trainer_check(job);
-    return status == SL_OK ? sl_cli_show_plan(job) : sl_cli_fail(status);
-}
-
-static int command(int argc, char **argv)
-{
-    int64_t count;
-    const sl_option *table = sl_job_table(&count);
-    if (sl_cli_explain(table, count, usage, argc, argv))
-        return 0;
-    sl_job *job = NULL;
     sl_trainer *trainer = NULL;
-    const char *out = NULL;
+    const char *out = NULL, *json;
     int folder = -1;
     bool made = false;
-    sl_status status = sl_job_create(&job);
-    if (status == SL_OK)
-        status = sl_job_parse(job, argc, argv);
-    if (status == SL_OK && sl_options_flag(job->options, "dry-run")) {
-        int code = dry_run(job);
-        sl_job_destroy(job);
-        return code;
+    sl_status status = SL_OK;
+    if (sl_options_flag(job->options, "dry-run")) {
+        status = sl_trainer_check(job);
+        return status == SL_OK ? sl_cli_show_plan(job) : sl_cli_fail(status);
     }
-    if (status == SL_OK) {
-        sl_cli_log_level(job->options);
-        if (sl_options_is_set(job->options, "out"))
-            out = sl_options_string(job->options, "out");
-        if (out)
-            status = hold_folder(out, &folder, &made);
+    if (sl_options_is_set(job->options, "out")) {
+        out = sl_options_string(job->options, "out");
+        status = hold_folder(out, &folder, &made);
     }
     if (status == SL_OK) {
         sl_cli_status_line("measuring and planning ...");
@@ -282,7 +264,6 @@ static int command(int argc, char **argv)
         catch_signals(trainer);
         status = run(trainer, sl_options_flag(job->options, "quiet"));
     }
-    const char *json;
     if (status == SL_OK && sl_options_flag(job->options, "json")) {
         status = sl_trainer_report(trainer, &json);
         if (status == SL_OK)
@@ -293,10 +274,9 @@ static int command(int argc, char **argv)
     sl_trainer_destroy(trainer);
     if (code != 0 && made)
         rmdir(out); /* where nothing came of it: a folder with anything in it stays */
-    sl_job_destroy(job);
     if (folder >= 0)
         close(folder);
     return code;
 }
 
-const sl_cli_command sl_cli_train = {.usage = usage, .options = sl_job_table, .run_arguments = command};
+const sl_cli_command sl_cli_train = {.usage = usage, .options = sl_job_table, .run_job = train};

@@ -3,7 +3,9 @@
  * which works for machines elsewhere, and measurement (measure.c), which times each launch signature once on random data.
  *
  *   signature.c      which launches cost the same, and which times follow from others'
- *   kernel_timer.c   one launch or copy timed on a device, as it would run inside a step
+ *   representative.c which signatures are measured for others
+ *   kernel_timer.c   one launch timed on a device, as it would run inside a step; benchmarks use it too
+ *   links.c          copies, and what runs beside what
  *   cache.c          measured costs on file
  */
 #ifndef SL_COST_COST_H
@@ -18,8 +20,8 @@ typedef struct sl_costs {
     double *host_s;                   /* by signature: beside host memory; infinity where not possible */
     size_t *workspace[SL_TIER_COUNT]; /* by signature */
     int32_t n_signatures;
-    double link_bytes_per_s[2];      /* towards the device, away; while the other is idle */
-    double link_bytes_per_s_both[2]; /* while the other is busy */
+    double link_bytes_per_s[SL_LINK_COUNT];      /* while the opposite one is idle */
+    double link_bytes_per_s_both[SL_LINK_COUNT]; /* while it is busy */
     double link_latency_s;
     double peak_flops;    /* for MFU, of the program's compute dtype */
     double copy_slowdown; /* share of a copy's time that it takes from compute beside it; next to 0 on GPUs */
@@ -46,6 +48,18 @@ typedef struct sl_measure_config {
 /* Times each launch signature once on random data, and the links, one way and both, beside compute. */
 sl_status sl_costs_measure(const sl_program *program, const sl_measure_config *config, sl_costs **costs);
 void sl_costs_destroy(sl_costs *costs);
+
+/* By signature: seconds on the stream that runs ops on that tier's memory. */
+static inline const double *sl_costs_on(const sl_costs *costs, sl_tier tier)
+{
+    return tier == SL_TIER_DEVICE ? costs->device_s : costs->host_s;
+}
+/* Seconds of a copy; `both`: while the opposite link is busy. */
+static inline double sl_costs_copy_s(const sl_costs *costs, sl_link link, size_t bytes, bool both)
+{
+    return costs->link_latency_s +
+           (double) bytes / (both ? costs->link_bytes_per_s_both : costs->link_bytes_per_s)[link];
+}
 
 /* Space for `n_signatures` signatures; host_s is infinite, everything else zero. */
 sl_status sl_costs_new(int32_t n_signatures, sl_costs **costs);

@@ -1,16 +1,11 @@
-/* What the files of measured costs share: measure.c (which signatures), signature.c (what they are), kernel_timer.c (how),
- * cache.c (kept where). */
+/* What the files of measured costs share: measure.c and representative.c (which signatures), signature.c (what they are), scratch.c (on
+ * which memory), kernel_timer.c (how), cache.c (kept where). */
 #ifndef SL_COST_INTERNAL_H
 #define SL_COST_INTERNAL_H
 
 #include "core/text.h"
 #include "cost/cost.h"
-
-/* The machine's figures, apart from signatures. */
-typedef struct sl_measured {
-    double link[2], link_both[2], latency_s, copy_slowdown, host_slowdown;
-} sl_measured;
-#define SL_MEASURED_FIGURES ((int) (sizeof(sl_measured) / sizeof(double)))
+#include "cost/kernel_timer.h"
 
 /* ---- signature.c: what signatures' times depend on ---- */
 
@@ -27,55 +22,33 @@ bool sl_signature_are_slices(const sl_launch *a, const sl_launch *b);
 /* Tokens of the sequence before the slice; 0 for ops whose time does not depend on it. */
 int64_t sl_signature_slice_offset(const sl_launch *launch);
 
-/* ---- kernel_timer.c: a device to measure on ---- */
-
-/* Part of the load that signatures are timed behind. */
-typedef struct sl_warmup {
-    sl_launch launch;
-    size_t workspace;
-    int64_t sequences; /* attention's */
-    double share;      /* of the load's time */
-    int times;         /* launches of it before each timed one */
-} sl_warmup;
-enum { SL_MOST_WARMUPS = 2 };
-
-typedef struct sl_bench {
-    sl_device *device;
-    const sl_device_class *class;
-    unsigned char *arena[SL_TIER_COUNT];
-    size_t scrub;       /* from here on: memory for copies */
-    size_t scrub_bytes; /* copied through to clear the caches */
-    int spread;         /* copies go round so many pieces of each tier, each way */
-    size_t heat;        /* from here on: the operands of the warmups */
-    sl_warmup warmups[SL_MOST_WARMUPS];
-    int n_warmups;    /* 0: signatures are timed as they are */
-    double drawing;   /* bytes of attention's operands drawn in a second, the last time */
-    size_t prefilled; /* bytes from the start of the host arena on that hold any random numbers */
-} sl_bench;
+/* ---- scratch.c: a device to measure on, with operands at the start of both tiers' memory ---- */
 
 /* Memory for the operands and workspace of a signature, and for copies of `piece` bytes. */
-typedef struct sl_bench_config {
+typedef struct sl_scratch_config {
     const char *device;
     int threads;
     size_t signature_bytes, piece;
     const size_t *most; /* by tier, 0: not limited; see sl_measure_config */
-} sl_bench_config;
-sl_status sl_bench_open(sl_bench *bench, const sl_bench_config *config);
-/* The same, and signatures are timed behind a few milliseconds of load, as in a step: an accelerator that has been idle runs its first
- * products up to a fifth faster than its power allows for long. */
-sl_status sl_bench_open_warm(sl_bench *bench, const sl_bench_config *config, const sl_warmup *warmups, int n_warmups);
-size_t sl_bench_operand_bytes(const sl_launch *launch);
-/* Random operands at the start of both tiers' memory. `sequences` > 0: attention's. */
-sl_status sl_bench_fill(sl_bench *bench, sl_launch *launch, int64_t sequences);
-/* Points a launch at a tier's operands, and at `workspace` bytes behind them. */
-void sl_bench_place(const sl_bench *bench, sl_launch *launch, sl_tier tier, size_t workspace);
-sl_status sl_bench_time(sl_bench *bench, const sl_launch *launch, sl_stream stream, double *seconds);
-/* Rates and latency of copies of `piece` bytes, nothing else running. */
-sl_status sl_bench_links(sl_bench *bench, size_t piece, sl_measured *measured);
-/* Compute beside copies and beside host tasks (NULL: none); both launches are prepared and take load_s and host_s alone. The rates
- * of copies become those beside compute, for that is where they run. */
-sl_status sl_bench_slowdowns(sl_bench *bench, const sl_launch *load, double load_s, const sl_launch *host,
-                             double host_s, size_t piece, sl_measured *measured);
+    const sl_warmup
+        *warmups; /* each launch with the bytes of its workspace; signatures are timed behind them, as in a step */
+    int n_warmups;
+} sl_scratch_config;
+sl_status sl_scratch_open(const sl_scratch_config *config, sl_timer *timer);
+
+/* ---- representative.c: signatures that stand for others ---- */
+
+/* Bytes of an object that moves: what a plan copies at a time. The mean over bytes, not over objects. */
+size_t sl_typical_piece(const sl_program *program);
+/* For compute, or for host work: the matrix product, or update, with most time in all; -1: there is none, here and below. */
+int32_t sl_heaviest_signature(const sl_program *program, const sl_costs *costs, bool on_host);
+/* Of the signatures `known`, a matrix product long enough to be timed well. */
+int32_t sl_probe_signature(const sl_program *program, const sl_costs *costs, const bool *known);
+/* What keeps an accelerator as hot as a step does. */
+int sl_choose_warmups(const sl_program *program, const sl_costs *costs, sl_warmup warmups[SL_MOST_WARMUPS]);
+/* Of a sequence in many slices the first and the last stand for those between: the ends of the line a signature is on; false: it is an
+ * end itself, or there is no line. */
+bool sl_slice_ends(const sl_program *program, int32_t signature, int32_t ends[2]);
 
 /* ---- cache.c ---- */
 

@@ -16,7 +16,6 @@
 #define HEAVY_SHARE 0.02                 /* of a step's compute: signatures above this are timed a second time... */
 #define HEAVY_BYTES ((size_t) 128 << 20) /* ...unless drawing their operands or running them takes too long */
 #define HEAVY_SECONDS 0.2
-#define PROBE_SECONDS 0.02 /* a signature of about this time tells whether the cache still holds */
 #define PROBE_TOLERANCE 0.2
 
 typedef struct job {
@@ -31,8 +30,8 @@ typedef struct job {
     bool machine_known;
     char machine_key[32];
     size_t piece;
-    bool hot; /* measured under load */
-    sl_bench bench;
+    bool warm; /* measured under load */
+    sl_timer timer;
 } job;
 
 /* ---- signatures ---- */
@@ -59,8 +58,11 @@ static sl_status look_up(job *j, sl_device *device)
         sl_costs_launch(p, k, &launch);
         bool host = p->tasks[p->signatures[k].example].host_allowed;
         j->costs->host_s[k] = host ? 0 : INFINITY;
-        j->costs->workspace[SL_TIER_DEVICE][k] = device->class->workspace(device, &launch, SL_STREAM_COMPUTE);
-        j->costs->workspace[SL_TIER_HOST][k] = host ? device->class->workspace(device, &launch, SL_STREAM_HOST) : 0;
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+            const sl_stream stream = sl_stream_on((sl_tier) tier);
+            const bool runs = host || stream == SL_STREAM_COMPUTE;
+            j->costs->workspace[tier][k] = runs ? device->class->workspace(device, &launch, stream) : 0;
+        }
         key.length = 0;
         sl_signature_describe(&key, &launch, sl_signature_sequences(p, k));
         if (j->costs->workspace[SL_TIER_DEVICE][k])
@@ -88,23 +90,36 @@ static void keep_quiet(const job *j, bool on)
         j->config->quiet(j->config->context, on);
 }
 
+/* The signature's launch in a tier's memory, a very large update cut down; returns by how much its time must be multiplied. */
+static double place_signature(const job *j, int32_t signature, sl_tier tier, sl_launch *launch)
+{
+    sl_costs_launch(j->program, signature, launch);
+    const double scale = sl_signature_shrink(launch);
+    sl_launch_place(launch, j->timer.arena[tier], j->costs->workspace[tier][signature]);
+    return scale;
+}
+
+/* On the device, with operands; the host's arena has them in the same places. */
+static sl_status load_signature(job *j, int32_t signature, sl_launch *launch, double *scale)
+{
+    *scale = place_signature(j, signature, SL_TIER_DEVICE, launch);
+    return sl_timer_fill(&j->timer, launch, j->timer.arena[SL_TIER_HOST],
+                         sl_signature_sequences(j->program, signature));
+}
+
 static sl_status time_signature(job *j, int32_t signature, double seconds[2])
 {
-    const sl_costs *c = j->costs;
     sl_launch launch;
-    bool host = isfinite(c->host_s[signature]);
-    sl_costs_launch(j->program, signature, &launch);
-    double scale = sl_signature_shrink(&launch);
-    SL_TRY(sl_bench_fill(&j->bench, &launch, sl_signature_sequences(j->program, signature)));
-    sl_bench_place(&j->bench, &launch, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][signature]);
-    SL_TRY(sl_bench_time(&j->bench, &launch, SL_STREAM_COMPUTE, &seconds[0]));
+    double scale;
+    SL_TRY(load_signature(j, signature, &launch, &scale));
+    SL_TRY(sl_timer_time(&j->timer, &launch, SL_STREAM_COMPUTE, &seconds[0]));
     seconds[0] *= scale;
     seconds[1] = INFINITY;
-    if (!host)
+    if (!isfinite(j->costs->host_s[signature]))
         return SL_OK;
-    sl_bench_place(&j->bench, &launch, SL_TIER_HOST, c->workspace[SL_TIER_HOST][signature]);
+    place_signature(j, signature, SL_TIER_HOST, &launch);
     keep_quiet(j, true);
-    sl_status status = sl_bench_time(&j->bench, &launch, SL_STREAM_HOST, &seconds[1]);
+    sl_status status = sl_timer_time(&j->timer, &launch, SL_STREAM_HOST, &seconds[1]);
     keep_quiet(j, false);
     seconds[1] *= scale;
     return status;
@@ -141,58 +156,20 @@ static sl_status measure_signature(job *j, int32_t signature)
 
 /* ---- the machine ---- */
 
-/* Bytes of an object that moves: what a plan copies at a time. The mean over bytes, not over objects. */
-static size_t typical_piece(const sl_program *program)
-{
-    double bytes = 0, squares = 0;
-    for (int32_t i = 0; i < program->n_objects; i++) {
-        double size = (double) program->objects[i].bytes;
-        bytes += size;
-        squares += size * size;
-    }
-    double piece = bytes > 0 ? squares / bytes : 0;
-    int power = (int) log2(SL_MAX(piece, 1)); /* coarse, so that similar programs share a measurement */
-    return (size_t) 1 << SL_MAX(20, SL_MIN(power, 24));
-}
-
-/* The signature that stands for compute, or for host work: the matrix product, or update, with most time in all. */
-static int32_t heaviest(const job *j, bool on_host)
-{
-    int32_t best = -1;
-    double most = 0;
-    for (int32_t k = 0; k < j->program->n_signatures; k++) {
-        double seconds =
-            (on_host ? j->costs->host_s[k] : j->costs->device_s[k]) * (double) j->program->signatures[k].count;
-        sl_launch launch;
-        sl_costs_launch(j->program, k, &launch);
-        bool suits = on_host || sl_op(launch.op)->category == SL_CAT_DOT_PRODUCT;
-        if (!suits || !isfinite(seconds) || sl_signature_shrink(&launch) != 1 || seconds <= most)
-            continue;
-        most = seconds;
-        best = k;
-    }
-    return best;
-}
-
 static sl_status measure_links(job *j)
 {
-    sl_bench *b = &j->bench;
-    sl_costs *c = j->costs;
-    int32_t load_signature = heaviest(j, false), host_signature = heaviest(j, true);
-    sl_launch load, host;
-    SL_TRY(sl_bench_links(b, j->piece, &j->machine));
-    if (load_signature >= 0) {
-        if (host_signature >= 0) { /* an update: any numbers will do, also those the load's operands leave behind */
-            sl_costs_launch(j->program, host_signature, &host);
-            sl_bench_place(b, &host, SL_TIER_HOST, c->workspace[SL_TIER_HOST][host_signature]);
-        }
-        sl_costs_launch(j->program, load_signature, &load);
-        SL_TRY(sl_bench_fill(b, &load, sl_signature_sequences(j->program, load_signature)));
-        sl_bench_place(b, &load, SL_TIER_DEVICE, c->workspace[SL_TIER_DEVICE][load_signature]);
-        SL_TRY(sl_bench_slowdowns(b, &load, c->device_s[load_signature], host_signature >= 0 ? &host : NULL,
-                                  host_signature >= 0 ? c->host_s[host_signature] : 0, j->piece, &j->machine));
-    }
-    return SL_OK;
+    const sl_costs *c = j->costs;
+    const int32_t load = sl_heaviest_signature(j->program, c, false), host = sl_heaviest_signature(j->program, c, true);
+    sl_launch load_launch, host_launch;
+    double scale;
+    SL_TRY(sl_timer_links(&j->timer, j->piece, &j->machine));
+    if (load < 0)
+        return SL_OK;
+    SL_TRY(load_signature(j, load, &load_launch, &scale));
+    if (host >= 0) /* an update: any numbers will do, also those the load's operands leave behind */
+        place_signature(j, host, SL_TIER_HOST, &host_launch);
+    return sl_timer_slowdowns(&j->timer, &load_launch, c->device_s[load], host >= 0 ? &host_launch : NULL,
+                              host >= 0 ? c->host_s[host] : 0, j->piece, &j->machine);
 }
 
 static sl_status measure_machine(job *j)
@@ -214,83 +191,24 @@ static size_t largest_signature(const job *j)
         sl_signature_shrink(&launch);
         size_t workspace = SL_MAX(j->costs->workspace[SL_TIER_DEVICE][k], j->costs->workspace[SL_TIER_HOST][k]);
         if (!j->known[k] || !j->machine_known)
-            most = SL_MAX(most, sl_bench_operand_bytes(&launch) + workspace);
+            most = SL_MAX(most, sl_launch_bytes(&launch) + workspace);
     }
     return most;
 }
 
-/* A matrix product long enough to be timed well: of those known, the one nearest to PROBE_SECONDS. */
-static int32_t probe_signature(const job *j)
-{
-    int32_t best = -1;
-    double nearest = log(10); /* a factor of ten off tells nothing */
-    for (int32_t k = 0; k < j->program->n_signatures; k++) {
-        sl_launch launch;
-        sl_costs_launch(j->program, k, &launch);
-        double distance = fabs(log(j->costs->device_s[k] / PROBE_SECONDS));
-        if (!j->known[k] || sl_op(launch.op)->category != SL_CAT_DOT_PRODUCT || !(distance < nearest))
-            continue;
-        nearest = distance;
-        best = k;
-    }
-    return best;
-}
-
-/* Of the signatures that represent a category the one with most arithmetic in one launch, or with least; -1: there is none. */
-static int32_t extreme_signature(const job *j, sl_category category, bool most)
-{
-    const sl_program *p = j->program;
-    int32_t best = -1;
-    for (int32_t k = 0; k < p->n_signatures; k++) {
-        const sl_op_def *def = sl_op(p->tasks[p->signatures[k].example].op);
-        if (def->representative && def->category == category &&
-            (best < 0 || (p->signatures[k].work.flops > p->signatures[best].work.flops) == most))
-            best = k;
-    }
-    return best;
-}
-
-/* The share of a step's arithmetic that is attention's. */
-static double attention_share(const sl_program *p)
-{
-    double attention = 0, all = 0;
-    for (int32_t k = 0; k < p->n_signatures; k++) {
-        const sl_op_def *def = sl_op(p->tasks[p->signatures[k].example].op);
-        double flops = (double) p->signatures[k].work.flops * (double) p->signatures[k].count;
-        attention += def->category == SL_CAT_ATTENTION ? flops : 0;
-        all += flops;
-    }
-    return all > 0 ? attention / all : 0;
-}
-
-/* What keeps an accelerator as hot as a step does: a large product and, since it gets less hot by it, a short attention. Behind
- * products alone products were predicted up to a tenth too slow. */
-static int choose_warmups(const job *j, sl_warmup warmups[SL_MOST_WARMUPS])
-{
-    const double share = attention_share(j->program);
-    const int32_t signatures[SL_MOST_WARMUPS] = {extreme_signature(j, SL_CAT_DOT_PRODUCT, true),
-                                                 extreme_signature(j, SL_CAT_ATTENTION, false)};
-    int n = 0;
-    for (int i = 0; i < SL_MOST_WARMUPS && signatures[0] >= 0; i++) {
-        if (signatures[i] < 0)
-            continue;
-        sl_costs_launch(j->program, signatures[i], &warmups[n].launch);
-        warmups[n].workspace = j->costs->workspace[SL_TIER_DEVICE][signatures[i]];
-        warmups[n].sequences = sl_signature_sequences(j->program, signatures[i]);
-        warmups[n].share = i ? share : 1 - share;
-        n++;
-    }
-    return n;
-}
-
 /* Memory is mapped and pinned here: with others at that, 3 s became 24. */
-static sl_status open_bench(job *j, size_t signature_bytes, size_t piece, bool hot)
+static sl_status open_scratch(job *j, size_t signature_bytes, size_t piece, bool warm)
 {
-    const sl_bench_config config = {j->config->device, j->config->threads, signature_bytes, piece, j->config->most};
     sl_warmup warmups[SL_MOST_WARMUPS] = {0};
-    int n = hot ? choose_warmups(j, warmups) : 0;
+    const sl_scratch_config config = {.device = j->config->device,
+                                      .threads = j->config->threads,
+                                      .signature_bytes = signature_bytes,
+                                      .piece = piece,
+                                      .most = j->config->most,
+                                      .warmups = warmups,
+                                      .n_warmups = warm ? sl_choose_warmups(j->program, j->costs, warmups) : 0};
     keep_quiet(j, true);
-    sl_status status = n ? sl_bench_open_warm(&j->bench, &config, warmups, n) : sl_bench_open(&j->bench, &config);
+    sl_status status = sl_scratch_open(&config, &j->timer);
     keep_quiet(j, false);
     return status;
 }
@@ -301,7 +219,7 @@ static sl_status doubt_links(job *j)
 {
     sl_measured now;
     keep_quiet(j, true);
-    sl_status status = sl_bench_links(&j->bench, j->piece, &now);
+    sl_status status = sl_timer_links(&j->timer, j->piece, &now);
     keep_quiet(j, false);
     SL_TRY(status);
     for (int d = 0; d < 2; d++)
@@ -334,22 +252,21 @@ static sl_status doubt_signature(job *j, int32_t signature)
  * everything is. */
 static sl_status doubt(job *j)
 {
-    const int32_t signature = probe_signature(j);
-    const bool links = j->hot && j->machine_known;
+    const int32_t signature = sl_probe_signature(j->program, j->costs, j->known);
+    const bool links = j->warm && j->machine_known;
     size_t bytes = 0;
     if (signature < 0 && !links)
         return SL_OK;
     if (signature >= 0) {
         sl_launch launch;
         sl_costs_launch(j->program, signature, &launch);
-        bytes = sl_bench_operand_bytes(&launch) + j->costs->workspace[SL_TIER_DEVICE][signature];
+        bytes = sl_launch_bytes(&launch) + j->costs->workspace[SL_TIER_DEVICE][signature];
     }
-    SL_TRY(open_bench(j, bytes, links ? j->piece : 0, j->hot && signature >= 0));
+    SL_TRY(open_scratch(j, bytes, links ? j->piece : 0, j->warm && signature >= 0));
     sl_status status = signature >= 0 ? doubt_signature(j, signature) : SL_OK;
     if (status == SL_OK && links && j->machine_known)
         status = doubt_links(j);
-    sl_device_close(j->bench.device);
-    j->bench.device = NULL;
+    sl_timer_close(&j->timer);
     return status;
 }
 
@@ -374,7 +291,7 @@ static sl_status measure_heavy(job *j, const bool *fresh)
         sl_costs_launch(p, k, &launch);
         double *known[2] = {&j->costs->device_s[k], &j->costs->host_s[k]};
         if (!fresh[k] || *known[0] * (double) p->signatures[k].count < HEAVY_SHARE * total ||
-            sl_bench_operand_bytes(&launch) > HEAVY_BYTES || *known[0] > HEAVY_SECONDS)
+            sl_launch_bytes(&launch) > HEAVY_BYTES || *known[0] > HEAVY_SECONDS)
             continue;
         SL_TRY(time_signature(j, k, seconds));
         for (int where = 0; where < 2; where++)
@@ -388,34 +305,12 @@ static sl_status measure_heavy(job *j, const bool *fresh)
 
 /* ---- slices: a sequence of 131,072 tokens has 64 of them, of which the first and the last are measured ---- */
 
-/* The ends of the line a signature is on; false: it is an end itself, or there is no line. */
-static bool slice_ends(const job *j, int32_t signature, int32_t ends[2])
-{
-    sl_launch own, other;
-    int64_t alike = 0, least = INT64_MAX, most = -1;
-    sl_costs_launch(j->program, signature, &own);
-    for (int32_t k = 0; k < j->program->n_signatures; k++) {
-        sl_costs_launch(j->program, k, &other);
-        const int64_t before = sl_signature_slice_offset(&other);
-        if (!sl_signature_are_slices(&own, &other) ||
-            sl_signature_sequences(j->program, k) != sl_signature_sequences(j->program, signature))
-            continue;
-        alike++;
-        if (before < least)
-            least = before, ends[0] = k;
-        if (before > most)
-            most = before, ends[1] = k;
-    }
-    const int64_t before = sl_signature_slice_offset(&own);
-    return alike > 3 && before > least && before < most;
-}
-
 static sl_status interpolate_slices(job *j, const bool *fresh)
 {
     for (int32_t k = 0; k < j->program->n_signatures; k++) {
         int32_t ends[2];
         sl_launch at[3];
-        if (!fresh[k] || !slice_ends(j, k, ends))
+        if (!fresh[k] || !sl_slice_ends(j->program, k, ends))
             continue;
         sl_costs_launch(j->program, k, &at[2]);
         for (int e = 0; e < 2; e++)
@@ -438,7 +333,7 @@ static sl_status measure_unknown(job *j)
         all &= j->known[k];
     if (all)
         return SL_OK;
-    SL_TRY(open_bench(j, largest_signature(j), j->piece, j->hot));
+    SL_TRY(open_scratch(j, largest_signature(j), j->piece, j->warm));
     bool *fresh;
     SL_TRY(sl_region_alloc(j->region, &fresh, j->program->n_signatures + 1, sizeof *fresh));
     for (int pass = 0; pass < 2; pass++)
@@ -449,13 +344,13 @@ static sl_status measure_unknown(job *j)
             if (sl_op(launch.op)->any_values != (pass == 0))
                 continue;
             fresh[k] = !j->known[k] && !recall(j, k); /* a signature may look like one measured a moment ago */
-            if (fresh[k] && !slice_ends(j, k, ends))
+            if (fresh[k] && !sl_slice_ends(j->program, k, ends))
                 SL_TRY(measure_signature(j, k));
         }
     SL_TRY(interpolate_slices(j, fresh));
     if (!j->machine_known)
         SL_TRY(measure_machine(j));
-    if (!j->hot)
+    if (!j->warm)
         return measure_heavy(j, fresh);
     recall_alike(j);
     return SL_OK;
@@ -468,12 +363,12 @@ static sl_status measure(job *j, sl_device *device)
     sl_costs *c = j->costs;
     sl_hardware hardware;
     device->class->hardware(device, &hardware);
-    j->hot = !hardware.shared_cores;
+    j->warm = !hardware.shared_cores;
     SL_TRY(look_up(j, device));
     SL_TRY(measure_unknown(j));
-    for (int d = 0; d < 2; d++) {
-        c->link_bytes_per_s[d] = j->machine.link[d];
-        c->link_bytes_per_s_both[d] = j->machine.link_both[d];
+    for (int link = 0; link < SL_LINK_COUNT; link++) {
+        c->link_bytes_per_s[link] = j->machine.link[link];
+        c->link_bytes_per_s_both[link] = j->machine.link_both[link];
     }
     c->link_latency_s = j->machine.latency_s;
     c->copy_slowdown = j->machine.copy_slowdown;
@@ -495,7 +390,7 @@ static sl_status resolve_threads(int *threads)
 
 sl_status sl_costs_measure(const sl_program *program, const sl_measure_config *config, sl_costs **costs)
 {
-    job j = {.program = program, .config = config, .piece = typical_piece(program)};
+    job j = {.program = program, .config = config, .piece = sl_typical_piece(program)};
     sl_device *device;
     sl_status status;
     int threads = config->threads;
@@ -508,7 +403,7 @@ sl_status sl_costs_measure(const sl_program *program, const sl_measure_config *c
     status = measure(&j, device);
     sl_measure_cache_close(j.cache); /* keeps what was measured even if something failed later */
 done:
-    sl_device_close(j.bench.device);
+    sl_timer_close(&j.timer);
     sl_device_close(device);
     sl_region_destroy(j.region);
     if (status == SL_OK)

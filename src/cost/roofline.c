@@ -83,9 +83,9 @@ static double host_seconds(const sl_hardware *hw, const sl_work *work)
 
 static void fill_machine(sl_costs *c, const sl_program *program, const sl_hardware *hw)
 {
-    for (int direction = 0; direction < 2; direction++) {
-        c->link_bytes_per_s[direction] = hw->link_bandwidth[direction];
-        c->link_bytes_per_s_both[direction] = SL_MIN(hw->link_bandwidth_both, hw->link_bandwidth[direction]);
+    for (int link = 0; link < SL_LINK_COUNT; link++) {
+        c->link_bytes_per_s[link] = hw->link_bandwidth[link];
+        c->link_bytes_per_s_both[link] = SL_MIN(hw->link_bandwidth_both, hw->link_bandwidth[link]);
     }
     c->link_latency_s = hw->link_latency_s;
     c->peak_flops = hw->peak_flops[sl_policy_of(program->config.precision)->compute];
@@ -110,8 +110,8 @@ sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardwa
         if (example->host_allowed)
             c->host_s[k] = host_seconds(hardware, work);
         for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
-            sl_stream stream = tier == SL_TIER_DEVICE ? SL_STREAM_COMPUTE : SL_STREAM_HOST;
-            if (stream == SL_STREAM_HOST && !example->host_allowed)
+            const sl_stream stream = sl_stream_on((sl_tier) tier);
+            if (stream != SL_STREAM_COMPUTE && !example->host_allowed)
                 continue;
             c->workspace[tier][k] = device ? device->class->workspace(device, &launch, stream)
                                            : def->estimate_workspace(hardware, &launch, stream);

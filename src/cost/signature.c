@@ -8,7 +8,7 @@
 
 double sl_signature_shrink(sl_launch *launch)
 {
-    size_t bytes = sl_bench_operand_bytes(launch);
+    size_t bytes = sl_launch_bytes(launch);
     if (bytes <= LARGEST_SIGNATURE || !sl_op(launch->op)->linear)
         return 1;
     int64_t whole = launch->in[0].type.dim[0], each = (int64_t) bytes / whole; /* bytes of an element, padding aside */

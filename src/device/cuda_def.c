@@ -2,7 +2,8 @@
  * What is known of the CUDA device without its plugin: plans for a GPU are made on machines that have none, and what a launch works on
  * fixes the bits, so it must not depend on whether the GPU is here.
  *
- * The workspace estimates follow the kernels in device/cuda. A plan for the GPU of this machine asks the plugin instead.
+ * The workspace estimates follow the kernels in device/cuda. A plan for the GPU of this machine queries the plugin
+ * instead.
  */
 #include "device/device.h"
 
@@ -14,7 +15,7 @@
 
 /* Hopper's own kernel (attention_hopper_bwd.cu): dQ in f32 and two f32 per row and head, in tiles of up to 128 rows. cuDNN's deterministic
  * backward (attention.c): an f32 per row and head, dK and dV in bf16 where they are added to what is there, dQ of a slice's second part,
- * and dS in bf16, for all K/V heads or as few as the limit asks for. */
+ * and dS in bf16, for all K/V heads or as few as the limit requires. */
 static size_t attention_bwd_workspace(const sl_hardware *hardware, const sl_launch *launch)
 {
     const struct sl_attention_attrs *attrs = sl_attention_attrs(&launch->attrs);

@@ -51,51 +51,38 @@ int64_t sl_device_chunk_target(const sl_device_def *def, int64_t seqlen)
     return target;
 }
 
-const char *sl_stream_name(sl_stream stream)
+const char *sl_tier_name(sl_tier tier)
 {
-    static const char *const names[SL_STREAM_COUNT] = {"compute", "in", "out", "host"};
-    return names[stream];
+    static const char *const names[SL_TIER_COUNT] = {"device", "host"};
+    return names[tier];
 }
 
-sl_status sl_event_issue(uint64_t *issued, int64_t count, uint64_t step, sl_stream stream, int64_t event, bool record)
+const sl_stream_def sl_streams[SL_STREAM_COUNT] = {
+    [SL_STREAM_COMPUTE] = {"compute", SL_TIER_DEVICE, SL_TIER_DEVICE, SL_LINK_COUNT},
+    [SL_STREAM_IN] = {"in", SL_TIER_HOST, SL_TIER_DEVICE, SL_LINK_IN},
+    [SL_STREAM_OUT] = {"out", SL_TIER_DEVICE, SL_TIER_HOST, SL_LINK_OUT},
+    [SL_STREAM_HOST] = {"host", SL_TIER_HOST, SL_TIER_HOST, SL_LINK_COUNT},
+};
+
+const sl_link_def sl_links[SL_LINK_COUNT] = {
+    [SL_LINK_IN] = {SL_TIER_HOST, SL_TIER_DEVICE, SL_STREAM_IN, SL_LINK_OUT},
+    [SL_LINK_OUT] = {SL_TIER_DEVICE, SL_TIER_HOST, SL_STREAM_OUT, SL_LINK_IN},
+};
+
+sl_stream sl_stream_on(sl_tier tier)
 {
-    if (event < 0 || event >= count)
-        return sl_fail(SL_E_INTERNAL, "event %lld on stream %s: the device was opened for %lld events",
-                       (long long) event, sl_stream_name(stream), (long long) count);
-    if (!record && issued[event] != step)
-        return sl_fail(SL_E_INTERNAL, "stream %s waits for event %lld, which this step has not recorded",
-                       sl_stream_name(stream), (long long) event);
-    if (record && issued[event] == step)
-        return sl_fail(SL_E_INTERNAL, "stream %s records event %lld a second time in one step", sl_stream_name(stream),
-                       (long long) event);
-    if (record)
-        issued[event] = step;
-    return SL_OK;
+    int stream = 0;
+    while (stream < SL_STREAM_COUNT && (sl_stream_copies((sl_stream) stream) || sl_streams[stream].to != tier))
+        stream++;
+    return (sl_stream) stream;
 }
 
-bool sl_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t arena_bytes[SL_TIER_COUNT], const void *at,
-                  size_t bytes)
+sl_link sl_link_between(sl_tier from, sl_tier to)
 {
-    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
-        size_t offset = (size_t) ((uintptr_t) at - (uintptr_t) arena[tier]), size = arena_bytes[tier];
-        if (arena[tier] && offset <= size && bytes <= size - offset)
-            return true;
-    }
-    return false;
-}
-
-bool sl_launch_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t arena_bytes[SL_TIER_COUNT],
-                         const sl_launch *launch)
-{
-    for (int i = 0; i < SL_MAX_IN; i++)
-        if (launch->in[i].data &&
-            !sl_in_arenas(arena, arena_bytes, launch->in[i].data, sl_type_bytes(&launch->in[i].type)))
-            return false;
-    for (int k = 0; k < SL_MAX_OUT; k++)
-        if (launch->out[k].data &&
-            !sl_in_arenas(arena, arena_bytes, launch->out[k].data, sl_type_bytes(&launch->out[k].type)))
-            return false;
-    return !launch->workspace || sl_in_arenas(arena, arena_bytes, launch->workspace, launch->workspace_bytes);
+    int link = 0;
+    while (link < SL_LINK_COUNT && (sl_links[link].from != from || sl_links[link].to != to))
+        link++;
+    return (sl_link) link;
 }
 
 void sl_device_classes(const sl_device_class *classes[SL_DEVICE_CLASSES])

@@ -19,11 +19,39 @@
 
 /* Nearest to the compute first. Code loops over tiers; nothing may assume that there are exactly two. */
 typedef enum sl_tier { SL_TIER_DEVICE, SL_TIER_HOST, SL_TIER_COUNT } sl_tier;
+const char *sl_tier_name(sl_tier tier); /* device, host */
 
-/* COMPUTE runs ops on device memory; HOST runs ops on host memory beside it (the optimizer); IN and OUT carry copies towards
- * and away from the device. */
+/* COMPUTE runs ops on device memory; HOST runs ops on host memory beside it (the optimizer); IN and OUT carry copies towards and away
+ * from the device: see sl_streams. */
 typedef enum sl_stream { SL_STREAM_COMPUTE, SL_STREAM_IN, SL_STREAM_OUT, SL_STREAM_HOST, SL_STREAM_COUNT } sl_stream;
-const char *sl_stream_name(sl_stream stream); /* compute, in, out, host */
+
+/* The ways that bytes go from tier to tier. */
+typedef enum sl_link { SL_LINK_IN, SL_LINK_OUT, SL_LINK_COUNT } sl_link;
+
+/* What a stream does: it runs ops on the memory of a tier, then `from` and `to` are this tier, or it carries a link's copies. Who plans,
+ * runs or reports looks streams and links up here: a further tier is a row for what computes there and two for its links. */
+typedef struct sl_stream_def {
+    const char *name; /* compute, in, out, host */
+    sl_tier from, to;
+    sl_link link; /* SL_LINK_COUNT: it runs ops */
+} sl_stream_def;
+extern const sl_stream_def sl_streams[SL_STREAM_COUNT];
+
+typedef struct sl_link_def {
+    sl_tier from, to;
+    sl_stream stream;
+    sl_link opposite; /* shares the wire: each is slower while the other is busy */
+} sl_link_def;
+extern const sl_link_def sl_links[SL_LINK_COUNT];
+
+static inline bool sl_stream_copies(sl_stream stream)
+{
+    return sl_streams[stream].link != SL_LINK_COUNT;
+}
+/* The stream that runs ops on a tier's memory; SL_STREAM_COUNT: none does. */
+sl_stream sl_stream_on(sl_tier tier);
+/* SL_LINK_COUNT: there is none. */
+sl_link sl_link_between(sl_tier from, sl_tier to);
 
 #define SL_ALIGN 256 /* of every address in every arena */
 
@@ -53,7 +81,7 @@ typedef struct sl_hardware {
     double matmul_efficiency[SL_DTYPE_COUNT]; /* sustained share of peak for large matmuls, by input dtype */
     double attention_efficiency[SL_DTYPE_COUNT][2]; /* forward, backward */
     double memory_bandwidth[SL_TIER_COUNT];         /* read + write, sustained */
-    double link_bandwidth[2];                       /* towards the device, away from it; alone */
+    double link_bandwidth[SL_LINK_COUNT];           /* alone */
     double link_bandwidth_both;                     /* each way while both are busy */
     double link_latency_s, launch_latency_s;
     double host_optimizer_bandwidth; /* bytes of state the host updates per second */
@@ -69,14 +97,16 @@ typedef struct sl_device_class {
     sl_status (*open)(const sl_device_config *config, sl_device **device);
     void (*close)(sl_device *device);
     void *(*arena)(sl_device *device, sl_tier tier); /* base address */
-    /* Bytes of workspace this launch wants, from the arena of the stream's tier (operands' types and attrs are set, data not);
-     * at most launch->workspace_bytes (0: no limit), unless its kernel cannot do with that. May depend on `threads`. */
+    /* Bytes of workspace this launch needs, from the arena of the stream's tier (operands' types and attrs are set,
+     * data not); at most launch->workspace_bytes (0: no limit), unless its kernel cannot do with that. May depend on
+     * `threads`. */
     size_t (*workspace)(sl_device *device, const sl_launch *launch, sl_stream stream);
     /* SL_OK, or SL_E_UNSUPPORTED and why. */
     sl_status (*supports)(sl_device *device, const sl_launch *launch);
-    /* Optional (NULL: not offered). A device that can record a list of commands once and run it again is asked here first, with
-     * a number that no other list has: *started true means it runs already and only step_end remains; otherwise the caller
-     * goes on with step_begin and issues the commands, which the device may record for the next time. */
+    /* Optional (NULL: not offered). A device that can record a list of commands once and run it again gets this call
+     * first, with a number that no other list has: *started true means it runs already and only step_end remains;
+     * otherwise the caller goes on with step_begin and issues the commands, which the device may record for the next
+     * time. */
     sl_status (*replay)(sl_device *device, uint64_t list, bool *started);
     sl_status (*step_begin)(sl_device *device);
     /* *launch outlives the step. The message of what fails names the op and the call; a GPU's its shapes too. */
@@ -86,8 +116,8 @@ typedef struct sl_device_class {
     sl_status (*wait)(sl_device *device, sl_stream stream, int64_t event);
     sl_status (*step_end)(sl_device *device); /* waits; reports the first error, as exactly as the device can tell */
     /* Optional (NULL: no profiler). Opens a scope inside those that are open, all of outer levels (levels may be left out), or
-     * closes the innermost, which is of that level (`name` NULL). False when a step's scope is opened: nobody looks, so the
-     * caller leaves out all others until the next step. */
+     * closes the innermost, which is of that level (`name` NULL). False when a step's scope is opened: no profiler is
+     * attached, so the caller leaves out all others until the next step. */
     bool (*scope)(sl_device *device, sl_scope level, const char *name);
     /* Outside steps: host program's memory to and from any tier, synchronous, from any thread (initialisation, checkpoints,
      * data). `from` NULL writes zeros. */
@@ -120,9 +150,9 @@ typedef struct sl_device_def {
     const char *absent;
     bool computes;          /* false: there to plan for and to test with */
     bool shared_cores;      /* of the hardware profiles that stand for it: see sl_hardware */
-    int64_t chunk_tokens;   /* that a launch works on when nobody says */
+    int64_t chunk_tokens;   /* that a launch works on by default */
     int64_t most_pairs;     /* of query and key in a chunk; longer sequences get smaller chunks. 0: not limited */
-    sl_precision precision; /* when nobody says */
+    sl_precision precision; /* the default */
     /* Bytes of workspace that the launch would want there; as sl_device_class.workspace otherwise. */
     size_t (*estimate_workspace)(const sl_hardware *hardware, const sl_launch *launch, sl_stream stream);
 } sl_device_def;
@@ -139,8 +169,9 @@ const sl_device_def *sl_device_def_at(int64_t row);
 const sl_device_def *sl_device_def_find(const char *name);
 /* The device that a hardware profile stands for. */
 const sl_device_def *sl_device_def_for(const sl_hardware *hardware);
-/* Tokens that a launch works on when nobody says: enough for kernels to run at full speed, few enough that the activations of a chunk
- * are a small part of any budget. They fix the bits, so they follow from the device and the sequence length alone. */
+/* Tokens that a launch works on by default: enough for kernels to run at full speed, few enough that the activations
+ * of a chunk are a small part of any budget. They fix the bits, so they follow from the device and the sequence length
+ * alone. */
 int64_t sl_device_chunk_target(const sl_device_def *def, int64_t seqlen);
 /* Is that a device's name, or "auto", whether or not the device is here? */
 sl_status sl_device_check_name(const char *name);
@@ -150,13 +181,6 @@ sl_status sl_device_find(const char *name, const sl_device_class **class);
 void sl_device_classes(const sl_device_class *classes[SL_DEVICE_CLASSES]);
 sl_status sl_device_open(const char *name, const sl_device_config *config, sl_device **device);
 void sl_device_close(sl_device *device); /* NULL is fine */
-/* A record of an event or a wait for it is issued: within the contract? `issued`: by event, the step in which its record was, last. */
-sl_status sl_event_issue(uint64_t *issued, int64_t count, uint64_t step, sl_stream stream, int64_t event, bool record);
-/* Do these bytes, or all operands and the workspace of a launch, lie inside one arena each? */
-bool sl_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t arena_bytes[SL_TIER_COUNT], const void *at,
-                  size_t bytes);
-bool sl_launch_in_arenas(unsigned char *const arena[SL_TIER_COUNT], const size_t arena_bytes[SL_TIER_COUNT],
-                         const sl_launch *launch);
 /* "matmul bf16[8192,4096] bf16[4096,4096] -> bf16[8192,4096]": for messages. */
 const char *sl_launch_describe(const sl_launch *launch, char out[320]);
 

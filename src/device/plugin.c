@@ -1,8 +1,8 @@
 /*
  * Finding and loading device plugins, libsluice_<name>.so for a row of devices.def. Looked for in $SLUICE_PLUGINS alone where that is set; else beside the library or program that
  * holds this code, and where an installation puts libraries as seen from there. Loaded once, kept until the process ends; not
- * loaded at all where its accelerator is absent and nobody named it. Why a plugin is not there is remembered, so that naming the device
- * and `auto` can report it.
+ * loaded at all where its accelerator is absent and the user did not name it. Why a plugin is not there is remembered,
+ * so that naming the device and `auto` can report it.
  */
 #include "device/plugin.h"
 
@@ -122,7 +122,7 @@ static bool try_beside(const char *file, const char *name, void **library)
     return try_folder(path, "", name, library) || try_folder(path, "/../" SL_LIBDIR, name, library);
 }
 
-/* Of the library that holds this code (somebody else's program may have loaded it), then of the program. */
+/* Of the library that holds this code (another program may have loaded it), then of the program. */
 static bool find_library(const char *name, void **library)
 {
     const char *folder = getenv("SLUICE_PLUGINS");

@@ -36,7 +36,7 @@ typedef struct sl_plugin_host {
 } sl_plugin_host;
 
 /* The plugin's entry, by this name. The table outlives the plugin. SL_E_UNSUPPORTED: there is no such accelerator here, which is
- * nobody's fault; any other failure is something to put right. */
+ * no error; any other failure is something to fix. */
 #define SL_PLUGIN_ENTRY "sluice_plugin"
 typedef sl_status (*sl_plugin_entry)(const sl_plugin_host *host, const sl_device_class **class);
 

@@ -102,8 +102,7 @@ void sl_engine_scopes_enter(const sl_engine *engine, sl_engine_scopes *s, int32_
         enter_task(engine, s, action, task);
         snprintf(name, sizeof name, "Op %s %s", sl_op(task->op)->name, task->name);
     } else
-        snprintf(name, sizeof name, "Op copy %s %s", action->stream == SL_STREAM_IN ? "in" : "out",
-                 p->objects[action->object].name);
+        snprintf(name, sizeof name, "Op copy %s %s", sl_streams[action->stream].name, p->objects[action->object].name);
     scope(engine, SL_SCOPE_OP, name);
 }
 
@@ -142,7 +141,8 @@ sl_status sl_engine_name_failure(const sl_engine *engine, int32_t index, sl_stat
         append_objects(engine, ", which reads", task->in, SL_MAX_IN, text);
         append_objects(engine, ", and writes", task->out, SL_MAX_OUT, text);
     } else
-        snprintf(text, sizeof text, "copy of %s, %zu bytes, %s the device", p->objects[action->object].name,
-                 engine->items[index].bytes, action->stream == SL_STREAM_IN ? "to" : "from");
+        snprintf(text, sizeof text, "copy of %s, %zu bytes, from %s to %s memory", p->objects[action->object].name,
+                 engine->items[index].bytes, sl_tier_name(sl_streams[action->stream].from),
+                 sl_tier_name(sl_streams[action->stream].to));
     return sl_fail_at(status, "%s", text);
 }

@@ -17,14 +17,10 @@
  * that this was handed to. Not across blocks: all chunks of a block run before the next one, and a gradient of that one would have
  * to be available all the while.
  *
- * Rematerialized. Where the graph is to do so, a backward that can also yields what its forward made (`rematerialized_out` of its op), and the
- * gradients of parameters that are products with it come after that backward instead of before it. The forward's own value then ends
- * with the forward: it is neither kept nor recomputed by a pass that reads all its inputs for it.
- *
  * Parameters have one gradient per block that uses them (program.h says why).
  *
- * The loss: HEAD_LOSS_BWD computes the loss itself, so its forward is dropped, and with it the block's forward pass: whatever
- * comes before the loss in its block (the last norm) runs at the beginning of the block's backward, chunk by chunk.
+ * Losses: the backward of a loss yields the loss too, so its forward is dropped. With the last one goes the forward pass of the last
+ * block: whatever comes before the losses there (the last norm) runs at the beginning of the block's backward, chunk by chunk.
  */
 #include <string.h>
 
@@ -214,63 +210,6 @@ static void sum_what_was_there(differentiation *d, sl_node *node, int sums)
     }
 }
 
-/* Whether node i may as well come last: it reads `made`, makes gradients of parameters alone, and nobody writes these or what it reads
- * before then, `place` included, where `made` will be once more. */
-static bool may_come_last(const sl_graph *graph, int32_t i, sl_value made, sl_value place)
-{
-    const sl_node *node = &graph->nodes[i];
-    bool reads = false;
-    for (int k = 0; k < node->n_out; k++)
-        if (node->out[k] != SL_NO_VALUE && (graph->values[node->out[k]].class != SL_VALUE_PARAMETER_GRADIENT ||
-                                            is_written_after(graph, i, node->out[k])))
-            return false;
-    for (int k = 0; k < node->n_in; k++) {
-        if (shares_bytes(graph, node->in[k], place) || is_written_after(graph, i, node->in[k]))
-            return false;
-        reads |= node->in[k] == made;
-    }
-    return reads;
-}
-
-/* Node i becomes the last, and reads `again` for `made`. */
-static void read_last(sl_graph *graph, int32_t i, sl_value made, sl_value again)
-{
-    sl_node node = graph->nodes[i];
-    for (int k = 0; k < node.n_in; k++)
-        if (node.in[k] == made)
-            node.in[k] = again;
-    memmove(&graph->nodes[i], &graph->nodes[i + 1], (size_t) (graph->n_nodes - 1 - i) * sizeof node);
-    graph->nodes[graph->n_nodes - 1] = node;
-}
-
-/* The last node, a backward, also makes its forward's value if somebody can read that afterwards: as output k, in the place of that
- * value's gradient where nobody else has it. */
-static sl_status make_again(differentiation *d, int k)
-{
-    sl_graph *graph = d->graph;
-    const sl_value made = d->node.out[0], gradient = d->gradient_of[made];
-    const sl_graph_value source = graph->values[made];
-    sl_value again = SL_NO_VALUE;
-    for (int32_t i = graph->blocks[d->node.block].first_backward, backward = graph->n_nodes - 1; i < backward;) {
-        if (!may_come_last(graph, i, made, gradient)) {
-            i++;
-            continue;
-        }
-        if (again == SL_NO_VALUE) {
-            const char *name;
-            SL_TRY(sl_region_printf(graph->region, &name, "again.%s", source.name));
-            SL_TRY(sl_graph_add_value(graph, name, SL_VALUE_ACTIVATION, &source.type, &again));
-            graph->values[again].block = d->node.block;
-            if (d->live[storage_of(graph, gradient)] == 1)
-                graph->values[again].storage = storage_of(graph, gradient);
-            graph->nodes[backward].out[k] = again;
-        }
-        read_last(graph, i, made, again);
-        backward--;
-    }
-    return SL_OK;
-}
-
 static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs, const sl_value *in, int n_in,
                       const int *targets, int n_out)
 {
@@ -301,8 +240,6 @@ static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs,
     if (def->sums_before && (node.accumulate & 1u))
         sum_what_was_there(d, &node, def->sums_before);
     SL_TRY(sl_graph_add_node(d->graph, &node));
-    if (d->graph->rematerialize && def->rematerialized_out)
-        SL_TRY(make_again(d, def->rematerialized_out));
     for (int k = 0; k < n_out; k++)
         if (add_later[k])
             SL_TRY(emit_add(d, d->node.in[targets[k]], node.out[k]));
@@ -375,21 +312,47 @@ static sl_status differentiate_node(differentiation *d, const sl_node *node, boo
     return SL_OK;
 }
 
+/* Moves the losses out of the forward, in order. */
+static void take_losses(sl_graph *graph, sl_node losses[SL_MAX_LOSSES])
+{
+    int32_t kept = 0, taken = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const sl_node node = graph->nodes[i];
+        graph->blocks[node.block].n_forward -= sl_op(node.op)->yields_loss;
+        if (sl_op(node.op)->yields_loss)
+            losses[taken++] = node;
+        else
+            graph->nodes[kept++] = node;
+    }
+    graph->n_nodes = kept;
+    for (int32_t b = 1; b < graph->n_blocks; b++)
+        graph->blocks[b].first_forward = graph->blocks[b - 1].first_forward + graph->blocks[b - 1].n_forward;
+}
+
+static sl_status differentiate_losses(differentiation *d, const sl_node losses[SL_MAX_LOSSES], int32_t block)
+{
+    for (int32_t i = d->graph->n_losses - 1; i >= 0; i--) {
+        int32_t before = d->graph->n_nodes;
+        if (losses[i].block != block)
+            continue;
+        SL_TRY(differentiate_node(d, &losses[i], true));
+        if (d->graph->n_nodes == before)
+            return sl_fail(SL_E_USAGE, "%s depends on no parameter that is trained", losses[i].name);
+    }
+    return SL_OK;
+}
+
 static sl_status differentiate_blocks(differentiation *d)
 {
     sl_graph *graph = d->graph;
+    sl_node losses[SL_MAX_LOSSES];
+    take_losses(graph, losses);
     int32_t n_forward = graph->n_nodes;
     for (int32_t b = graph->n_blocks - 1; b >= 0; b--) {
         sl_block *block = &graph->blocks[b];
         bool has_loss = b == graph->n_blocks - 1;
-        sl_node loss = {0};
-        if (has_loss) {
-            loss = graph->nodes[--graph->n_nodes];
-            n_forward--, block->n_forward--;
-        }
         block->first_backward = has_loss ? block->first_forward : graph->n_nodes;
-        if (has_loss)
-            SL_TRY(differentiate_node(d, &loss, true));
+        SL_TRY(differentiate_losses(d, losses, b));
         for (int32_t i = block->first_forward + block->n_forward - 1; i >= block->first_forward; i--) {
             sl_node node = graph->nodes[i];
             SL_TRY(differentiate_node(d, &node, false));
@@ -409,12 +372,9 @@ static sl_status differentiate_blocks(differentiation *d)
 
 sl_status sl_graph_differentiate(sl_graph *graph)
 {
-    const sl_node *last = graph->n_nodes ? &graph->nodes[graph->n_nodes - 1] : NULL;
     differentiation d = {.graph = graph};
     sl_status status;
     int32_t capacity = graph->n_nodes * (SL_MAX_IN + SL_MAX_OUT) * 3; /* more values than rules can make */
-    if (!last || last->out[0] != graph->loss)
-        return sl_fail(SL_E_INTERNAL, "the loss must be the last thing a model computes");
     SL_TRY(sl_graph_input(graph, SL_INPUT_STEP, &d.rule.step));
     d.n_forward_values = graph->n_values;
     SL_TRY(sl_alloc(&d.gradient_of, d.n_forward_values, sizeof *d.gradient_of));

@@ -5,6 +5,7 @@
  */
 #include "graph/graph.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "graph/internal.h"
@@ -36,8 +37,7 @@ sl_status sl_graph_create(const sl_graph_config *config, sl_graph **out)
     graph->frozen = config->frozen;
     graph->training = config->training;
     graph->sliced = config->sliced;
-    graph->rematerialize = config->rematerialize;
-    graph->loss = SL_NO_VALUE;
+    graph->token_weights = config->token_weights;
     for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
         graph->inputs[kind] = SL_NO_VALUE;
     *out = graph;
@@ -72,7 +72,8 @@ sl_status sl_graph_add_value(sl_graph *graph, const char *name, sl_value_class c
     SL_TRY(GROW(graph, values));
     sl_value index = graph->n_values;
     sl_graph_value *value = &graph->values[index];
-    *value = (sl_graph_value){.class = class, .type = *type, .param = -1, .gradient_of = SL_NO_VALUE, .storage = index};
+    *value = (sl_graph_value){
+        .class = class, .type = *type, .param = -1, .gradient_of = SL_NO_VALUE, .loss = -1, .storage = index};
     value->block = graph->n_blocks - 1;
     SL_TRY(sl_region_strdup(graph->region, name, &value->name));
     graph->n_values++;
@@ -135,6 +136,30 @@ sl_status sl_graph_input_of(sl_graph *graph, sl_input_kind kind, const int64_t *
 sl_status sl_graph_input(sl_graph *graph, sl_input_kind kind, sl_value *out)
 {
     return sl_graph_input_of(graph, kind, NULL, 0, out);
+}
+
+static int32_t count_removed(const uint8_t *removed, int32_t first, int32_t count)
+{
+    int32_t sum = 0;
+    for (int32_t i = first; i < first + count; i++)
+        sum += removed[i];
+    return sum;
+}
+
+void sl_graph_remove_nodes(sl_graph *graph, const uint8_t *removed)
+{
+    int32_t kept = 0;
+    for (int32_t b = graph->n_blocks - 1; b >= 0; b--) {
+        sl_block *block = &graph->blocks[b];
+        block->n_forward -= count_removed(removed, block->first_forward, block->n_forward);
+        block->n_backward -= count_removed(removed, block->first_backward, block->n_backward);
+        block->first_forward -= count_removed(removed, 0, block->first_forward);
+        block->first_backward -= count_removed(removed, 0, block->first_backward);
+    }
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (!removed[i])
+            graph->nodes[kept++] = graph->nodes[i];
+    graph->n_nodes = kept;
 }
 
 /* ---- parameters ---- */
@@ -244,14 +269,61 @@ sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_a
     return SL_OK;
 }
 
+/* ---- losses ---- */
+
+static sl_node *node_of_loss(const sl_graph *graph, sl_value value)
+{
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (sl_op(graph->nodes[i].op)->yields_loss && graph->nodes[i].out[0] == value)
+            return &graph->nodes[i];
+    return NULL;
+}
+
+/* A step counts targets and their weights before it runs, so they must be inputs. */
+static bool is_input(const sl_graph *graph, sl_value value)
+{
+    return value != SL_NO_VALUE && graph->values[value].class == SL_VALUE_INPUT;
+}
+
+sl_status sl_graph_loss(sl_graph *graph, sl_value value, double weight, const char *name)
+{
+    sl_node *node = node_of_loss(graph, value);
+    const sl_op_def *def = node ? sl_op(node->op) : NULL;
+    if (!node || graph->values[value].loss >= 0 || graph->n_losses == SL_MAX_LOSSES || !isfinite(weight))
+        return sl_fail(
+            SL_E_USAGE,
+            "loss %s of weight %g: a model has at most %d, each given once, the result of an op that yields one", name,
+            weight, SL_MAX_LOSSES);
+    sl_value targets = node->in[def->loss_targets], weights = node->in[def->loss_weights];
+    if (!is_input(graph, targets) || (weights != SL_NO_VALUE && !is_input(graph, weights)))
+        return sl_fail(SL_E_USAGE, "loss %s: its targets and weights must be inputs, so that a step can count them",
+                       name);
+    sl_loss *loss = &graph->losses[graph->n_losses];
+    *loss = (sl_loss){.weight = weight, .value = value, .targets = graph->values[targets].input, .weights = -1};
+    if (graph->sliced && sl_input_of(loss->targets)->scope != SL_PER_CHUNK)
+        return sl_fail(SL_E_USAGE, "loss %s has a target for each sequence: use chunks of whole sequences", name);
+    if (weights != SL_NO_VALUE)
+        loss->weights = (int32_t) graph->values[weights].input;
+    SL_TRY(sl_region_strdup(graph->region, name, &loss->name));
+    def->number_loss(&node->attrs, graph->n_losses);
+    graph->values[value].loss = graph->n_losses++;
+    return SL_OK;
+}
+
 sl_status sl_graph_finish(sl_graph *graph, sl_value loss)
 {
-    SL_ASSERT(loss >= 0 && loss < graph->n_values && graph->values[loss].class == SL_VALUE_LOSS);
-    graph->loss = loss;
+    const sl_node *last = graph->n_nodes ? &graph->nodes[graph->n_nodes - 1] : NULL;
+    if (loss != SL_NO_VALUE)
+        SL_TRY(sl_graph_loss(graph, loss, 1, "loss"));
+    for (sl_value v = 0; v < graph->n_values; v++)
+        if (graph->values[v].class == SL_VALUE_LOSS && graph->values[v].loss < 0)
+            return sl_fail(SL_E_INTERNAL, "%s is a loss without a weight", graph->values[v].name);
+    if (!last || !sl_op(last->op)->yields_loss)
+        return sl_fail(SL_E_INTERNAL, "a loss must be the last thing a model computes");
+    SL_TRY(sl_graph_fuse(graph));
     SL_TRY(sl_graph_split_frozen(graph));
     SL_TRY(sl_graph_layout(graph));
     if (graph->training)
         SL_TRY(sl_graph_differentiate(graph));
-    sl_graph_make_views(graph);
-    return SL_OK;
+    return sl_graph_make_views(graph);
 }

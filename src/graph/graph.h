@@ -21,7 +21,7 @@ typedef enum sl_value_class {
     SL_VALUE_PARAMETER,
     SL_VALUE_INPUT,    /* graph/inputs.h */
     SL_VALUE_CONTEXT,  /* K/V: a slice writes its own rows, attention reads the rows of all slices so far */
-    SL_VALUE_LOSS,     /* one f32 per chunk */
+    SL_VALUE_LOSS,     /* one f32 per chunk and loss */
     SL_VALUE_GRADIENT, /* of an activation */
     SL_VALUE_CONTEXT_GRADIENT,
     SL_VALUE_PARAMETER_GRADIENT,
@@ -76,6 +76,7 @@ typedef struct sl_graph_value {
     sl_value_class class;
     int32_t param; /* parameters and their gradients */
     sl_input_kind input;
+    int32_t loss;         /* losses: which one of the graph's; -1: none yet */
     sl_value gradient_of; /* gradients: of which value */
     sl_value
         storage; /* the value whose bytes it shares (gradient passed through a residual addition, view); else itself */
@@ -105,6 +106,15 @@ typedef struct sl_block {
         n_backward; /* nodes; the head's forward is part of its backward (n_forward is 0 there when training) */
 } sl_block;
 
+/* A model is trained on the sum of its losses, each a mean over what its targets count in the step, times its weight. */
+typedef struct sl_loss {
+    const char *name;
+    double weight;
+    sl_value value;
+    sl_input_kind targets;
+    int32_t weights; /* the kind of input that says what each target counts; -1: 1 */
+} sl_loss;
+
 typedef struct sl_graph sl_graph;
 struct sl_graph {
     sl_region *region;  /* owns every name and array below */
@@ -114,7 +124,6 @@ struct sl_graph {
     const char *frozen; /* names of parameters to freeze: patterns with *, ?, [...], between commas; NULL: none */
     bool training;      /* differentiate and keep dropout */
     bool sliced;        /* chunks are slices: context gradients are f32 */
-    bool rematerialize; /* backwards make what the forward made once more where they can: nobody needs to keep it */
     sl_graph_value *values;
     sl_node *nodes;
     sl_block *blocks;
@@ -123,8 +132,10 @@ struct sl_graph {
     int32_t n_values, n_nodes, n_blocks, n_params, n_groups;
     int32_t capacity_values, capacity_nodes, capacity_blocks, capacity_params, capacity_groups;
     sl_value inputs[SL_INPUT_COUNT]; /* SL_NO_VALUE until asked for */
-    sl_value loss;
+    sl_loss losses[SL_MAX_LOSSES];
+    int32_t n_losses;
     int64_t max_segments;
+    bool token_weights; /* the data says what each token counts: losses over tokens read it */
 };
 
 typedef struct sl_graph_config {
@@ -132,7 +143,7 @@ typedef struct sl_graph_config {
     int64_t samples; /* 0: 1 */
     sl_dtype dtype;
     const char *frozen; /* as in sl_graph; outlives the graph */
-    bool training, sliced, rematerialize;
+    bool training, sliced, token_weights;
 } sl_graph_config;
 
 sl_status sl_graph_create(const sl_graph_config *config, sl_graph **graph);
@@ -150,8 +161,14 @@ sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out);
  * as context becomes class CONTEXT. */
 sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
                       int n_in, sl_value *out);
-/* Gives frozen parameters groups of their own, lays out the groups and, when training, differentiates: backward nodes block by block in reverse. `loss` is the output of an
- * op that yields one. */
+/* Adds `weight` times a loss, the output of an op that yields one, to what the model is trained on. */
+sl_status sl_graph_loss(sl_graph *graph, sl_value value, double weight, const char *name);
+/* Gives frozen parameters groups of their own, lays out the groups and, when training, differentiates: backward nodes block by block in
+ * reverse. The last node must yield a loss. `loss`: the only one, of weight 1; SL_NO_VALUE where sl_graph_loss has named them. */
 sl_status sl_graph_finish(sl_graph *graph, sl_value loss);
+
+/* A copy of a finished graph whose backwards make what the forward made once more where they can: nobody needs to keep it. Nodes keep
+ * their number and their blocks, values theirs. Names, parameters and blocks are those of `graph`, which outlives the copy. */
+sl_status sl_graph_rematerialize(const sl_graph *graph, sl_graph **out);
 
 #endif

@@ -13,10 +13,14 @@ sl_status sl_graph_add_node(sl_graph *graph, const sl_node *node);
 bool sl_graph_freezes(const sl_graph *graph, const char *name);
 /* Frozen parameters into groups of their own; every pattern must name one. */
 sl_status sl_graph_split_frozen(sl_graph *graph);
+/* Forward nodes that others can do as well go into these. */
+sl_status sl_graph_fuse(sl_graph *graph);
+/* Without the marked nodes; the blocks' ranges follow. */
+void sl_graph_remove_nodes(sl_graph *graph, const uint8_t *removed);
 /* Offsets of the parameters in their groups. */
 sl_status sl_graph_layout(sl_graph *graph);
 /* Outputs that are parts of inputs share their bytes, and the nodes that would copy them go. */
-void sl_graph_make_views(sl_graph *graph);
+sl_status sl_graph_make_views(sl_graph *graph);
 /* Backward nodes of the whole graph; blocks get their backward ranges. */
 sl_status sl_graph_differentiate(sl_graph *graph);
 

@@ -10,8 +10,6 @@
  * rows of it from chunk to chunk. A view begins at a multiple of the alignment that kernels count on; elsewhere the op copies. So do
  * columns of a matrix, which have other bytes between their rows: operands are dense.
  */
-#include <string.h>
-
 #include "graph/internal.h"
 
 enum { VIEW_ALIGN = 256 };
@@ -33,36 +31,21 @@ static int64_t offset_of(const sl_graph *graph, const sl_node *node)
     return offset % VIEW_ALIGN == 0 ? offset : -1;
 }
 
-static void leave_out(int32_t node, int32_t *first, int32_t *count)
+sl_status sl_graph_make_views(sl_graph *graph)
 {
-    if (node < *first)
-        --*first;
-    else if (node < *first + *count)
-        --*count;
-}
-
-static void remove_node(sl_graph *graph, int32_t node)
-{
-    memmove(&graph->nodes[node], &graph->nodes[node + 1], (size_t) (--graph->n_nodes - node) * sizeof *graph->nodes);
-    for (int32_t b = 0; b < graph->n_blocks; b++) {
-        leave_out(node, &graph->blocks[b].first_forward, &graph->blocks[b].n_forward);
-        leave_out(node, &graph->blocks[b].first_backward, &graph->blocks[b].n_backward);
-    }
-}
-
-void sl_graph_make_views(sl_graph *graph)
-{
-    for (int32_t i = 0; i < graph->n_nodes;) {
+    uint8_t *removed;
+    SL_TRY(sl_region_alloc(graph->region, &removed, graph->n_nodes, sizeof *removed));
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
         int64_t offset = offset_of(graph, &graph->nodes[i]);
-        if (offset < 0) {
-            i++;
+        if (offset < 0)
             continue;
-        }
         const sl_graph_value *of = &graph->values[graph->nodes[i].in[0]];
         sl_graph_value *view = &graph->values[graph->nodes[i].out[0]];
         view->storage = of->storage;
         view->offset = of->offset + (size_t) offset;
         view->is_view = true;
-        remove_node(graph, i);
+        removed[i] = 1;
     }
+    sl_graph_remove_nodes(graph, removed);
+    return SL_OK;
 }

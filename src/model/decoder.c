@@ -50,15 +50,15 @@ sl_value sl_decoder_qkv(sl_forward *f, sl_value x)
                           (const sl_param_part[]){{"self_attn.q_proj.weight", 0, a, false, pair_rows},
                                                   {"self_attn.k_proj.weight", a, k, false, pair_rows},
                                                   {"self_attn.v_proj.weight", a + k, k, false, 0}});
-    return sl_forward_linear(f, "qkv", x, qkv, SL_NO_VALUE, SL_NO_VALUE);
+    return sl_forward_linear(f, "qkv", x, qkv, SL_NO_VALUE);
 }
 
-sl_value sl_decoder_output(sl_forward *f, sl_value x, sl_value residual)
+sl_value sl_decoder_output(sl_forward *f, sl_value x)
 {
     int64_t d = f->model->dim, a = f->model->heads * f->model->head_dim;
     sl_value o =
         matrix(f, "o", d, a, glorot(a, d), 1, (const sl_param_part[]){{"self_attn.o_proj.weight", 0, d, false, 0}});
-    return sl_forward_linear(f, "o", x, o, SL_NO_VALUE, residual);
+    return sl_forward_linear(f, "o", x, o, SL_NO_VALUE);
 }
 
 sl_value sl_decoder_mlp(sl_forward *f, sl_value x)
@@ -70,9 +70,10 @@ sl_value sl_decoder_mlp(sl_forward *f, sl_value x)
                                                       {"mlp.up_proj.weight", ffn, ffn, false, 0}});
     sl_value down =
         matrix(f, "down", d, ffn, glorot(ffn, d), 1, (const sl_param_part[]){{"mlp.down_proj.weight", 0, d, false, 0}});
-    h = sl_forward_linear(f, "gate_up", h, gate_up, SL_NO_VALUE, SL_NO_VALUE);
+    h = sl_forward_linear(f, "gate_up", h, gate_up, SL_NO_VALUE);
     h = sl_forward_op(f, SL_OP_SWIGLU, "swiglu", NULL, &h, 1, NULL);
-    return sl_forward_linear(f, "down", h, down, SL_NO_VALUE, x);
+    h = sl_forward_linear(f, "down", h, down, SL_NO_VALUE);
+    return sl_forward_add(f, "mlp_add", x, h);
 }
 
 sl_status sl_decoder_build(const sl_model *model, sl_graph *graph, sl_value (*layer)(sl_forward *f, sl_value x),

@@ -91,12 +91,16 @@ sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_at
     return out[0];
 }
 
-sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias,
-                           sl_value residual)
+sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias)
 {
     sl_attrs attrs = {.raw = {0}};
     sl_matmul_set(&attrs)->trans_b = 1;
-    return sl_forward_op(f, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, weight, bias, residual}, 4, NULL);
+    return sl_forward_op(f, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, weight, bias}, 3, NULL);
+}
+
+sl_value sl_forward_add(sl_forward *f, const char *name, sl_value a, sl_value b)
+{
+    return sl_forward_op(f, SL_OP_ADD, name, NULL, (const sl_value[]){a, b}, 2, NULL);
 }
 
 sl_value sl_forward_attention(sl_forward *f, sl_value qkv)
@@ -117,10 +121,6 @@ sl_value sl_forward_attention(sl_forward *f, sl_value qkv)
     }
     sl_attention_set(&attention)->causal = 1;
     sl_attention_set(&attention)->scale = (float) (1.0 / sqrt((double) model->head_dim));
-    if (model->rope_style == SL_ROPE_NONE &&
-        !f->graph->sliced) /* nothing to turn, no context to keep: where they lie */
-        return sl_forward_op(f, SL_OP_ATTENTION, "attention", &attention,
-                             (const sl_value[]){qkv, SL_NO_VALUE, sl_forward_input(f, SL_INPUT_SEGMENTS)}, 3, NULL);
     q = sl_forward_op(f, SL_OP_ROPE, "rope", &rope, (const sl_value[]){qkv, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2,
                       &kv);
     return sl_forward_op(f, SL_OP_ATTENTION, "attention", &attention,
@@ -140,6 +140,7 @@ sl_value sl_forward_head(sl_forward *f, sl_value x, sl_value weight)
         block /= 2;
     sl_head_set(&attrs)->block = SL_MIN(f->graph->tokens, SL_MIN(most, block));
     sl_head_set(&attrs)->ignore = SL_TARGET_IGNORED;
-    return sl_forward_op(f, SL_OP_HEAD_LOSS, "loss", &attrs,
-                         (const sl_value[]){x, weight, sl_forward_input(f, SL_INPUT_TARGETS)}, 3, NULL);
+    sl_value targets = sl_forward_input(f, SL_INPUT_TARGETS);
+    sl_value counts = f->graph->token_weights ? sl_forward_input(f, SL_INPUT_TOKEN_WEIGHTS) : SL_NO_VALUE;
+    return sl_forward_op(f, SL_OP_HEAD_LOSS, "loss", &attrs, (const sl_value[]){x, weight, targets, counts}, 4, NULL);
 }

@@ -5,7 +5,7 @@
  *     x = x + attention(qkv) Wo^T + b
  *     h = layernorm(x)       x = x + gelu(h Wfc^T + b) Wproj^T + b
  *
- * With dropout the two residual additions become  x + dropout(...); without it they are the multiply's residual operand.
+ * With dropout the two residual additions become  x + dropout(...).
  * Hugging Face stores these matrices as [in, out] (Conv1D): transposed here. Projections back into the residual stream start
  * smaller by sqrt(2 layers), as in the paper.
  */
@@ -32,9 +32,9 @@ static sl_value norm(sl_forward *f, const char *name, const char *file_name, sl_
     return sl_forward_op(f, SL_OP_LAYERNORM, name, &attrs, (const sl_value[]){x, w, b}, 3, NULL);
 }
 
-/* x W^T + b [+ residual], with W and b declared on the way. */
+/* x W^T + b, with W and b declared on the way. */
 static sl_value linear(sl_forward *f, const char *name, const char *file_name, int64_t out, int64_t in, float std,
-                       sl_value x, sl_value residual)
+                       sl_value x)
 {
     char bias[64], file_weight[64], file_bias[64];
     snprintf(bias, sizeof bias, "%s.bias", name);
@@ -50,7 +50,7 @@ static sl_value linear(sl_forward *f, const char *name, const char *file_name, i
                               .parts = {{file_weight, 0, out, true, 0}}};
     sl_value w = sl_forward_parameter(f, &param);
     sl_value b = sl_forward_vector(f, bias, file_bias, out, SL_INIT_ZEROS);
-    return sl_forward_linear(f, name, x, w, b, residual);
+    return sl_forward_linear(f, name, x, w, b);
 }
 
 static sl_value dropout(sl_forward *f, const char *name, uint32_t stream, sl_value x)
@@ -73,14 +73,13 @@ static sl_value project(sl_forward *f, const char *name, const char *file_name, 
 {
     const sl_model *model = f->model;
     float std = model->init_std / (float) sqrt(2.0 * (double) model->layers);
-    if (!drops(f))
-        return linear(f, name, file_name, model->dim, in, std, h, x);
-    h = linear(f, name, file_name, model->dim, in, std, h, SL_NO_VALUE);
     char node[48];
+    h = linear(f, name, file_name, model->dim, in, std, h);
     snprintf(node, sizeof node, "%s_dropout", name);
-    h = dropout(f, node, stream, h);
+    if (drops(f))
+        h = dropout(f, node, stream, h);
     snprintf(node, sizeof node, "%s_add", name);
-    return sl_forward_op(f, SL_OP_ADD, node, NULL, (const sl_value[]){x, h}, 2, NULL);
+    return sl_forward_add(f, node, x, h);
 }
 
 static sl_value layer(sl_forward *f, uint32_t index, sl_value x)
@@ -90,12 +89,12 @@ static sl_value layer(sl_forward *f, uint32_t index, sl_value x)
     sl_gelu_set(&gelu)->tanh = model->gelu_tanh;
     sl_forward_group(f, "attention");
     sl_value h = norm(f, "attention_norm", "ln_1", x);
-    h = linear(f, "qkv", "attn.c_attn", 3 * model->dim, model->dim, model->init_std, h, SL_NO_VALUE);
+    h = linear(f, "qkv", "attn.c_attn", 3 * model->dim, model->dim, model->init_std, h);
     h = sl_forward_attention(f, h);
     x = project(f, "o", "attn.c_proj", model->dim, 2 * index + 1, h, x);
     sl_forward_group(f, "mlp");
     h = norm(f, "mlp_norm", "ln_2", x);
-    h = linear(f, "up", "mlp.c_fc", model->ffn, model->dim, model->init_std, h, SL_NO_VALUE);
+    h = linear(f, "up", "mlp.c_fc", model->ffn, model->dim, model->init_std, h);
     h = sl_forward_op(f, SL_OP_GELU, "gelu", &gelu, &h, 1, NULL);
     return project(f, "down", "mlp.c_proj", model->ffn, 2 * index + 2, h, x);
 }
@@ -121,7 +120,7 @@ static sl_value embed(sl_forward *f, sl_value *tokens_table)
     sl_value position =
         sl_forward_op(f, SL_OP_EMBEDDING, "positions", NULL,
                       (const sl_value[]){positions_table, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2, NULL);
-    sl_value x = sl_forward_op(f, SL_OP_ADD, "embedding_add", NULL, (const sl_value[]){token, position}, 2, NULL);
+    sl_value x = sl_forward_add(f, "embedding_add", token, position);
     return drops(f) ? dropout(f, "embedding_dropout", 0, x) : x;
 }
 

@@ -52,10 +52,10 @@ sl_value sl_forward_vector(sl_forward *f, const char *name, const char *file_nam
 /* Appends an op and returns its first output; `second` (may be NULL) gets the next one. */
 sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
                        int n_in, sl_value *second);
-/* x W^T [+ bias] [+ residual] */
-sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias,
-                           sl_value residual);
-/* Rotation (or only the split, where slices of a long sequence need it), then causal attention. */
+/* x W^T [+ bias] */
+sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias);
+sl_value sl_forward_add(sl_forward *f, const char *name, sl_value a, sl_value b);
+/* Rotation, or the split alone, then causal attention. */
 sl_value sl_forward_attention(sl_forward *f, sl_value qkv);
 /* Next-token loss against `weight` [V, d]. */
 sl_value sl_forward_head(sl_forward *f, sl_value x, sl_value weight);
@@ -68,9 +68,9 @@ sl_status sl_decoder_build(const sl_model *model, sl_graph *graph, sl_value (*la
 sl_value sl_decoder_norm(sl_forward *f, const char *name, const char *file_name, sl_value x);
 /* q, k and v of all heads, side by side: [n, a + 2k]. */
 sl_value sl_decoder_qkv(sl_forward *f, sl_value x);
-/* The attention's way back onto the residual stream. */
-sl_value sl_decoder_output(sl_forward *f, sl_value x, sl_value residual);
-/* The feed-forward half of a layer, norm and residual addition included. */
+/* The attention's way back into the residual stream. */
+sl_value sl_decoder_output(sl_forward *f, sl_value x);
+/* The feed-forward half of a layer, with the residual addition. */
 sl_value sl_decoder_mlp(sl_forward *f, sl_value x);
 int64_t sl_decoder_parameters(const sl_model *model);
 

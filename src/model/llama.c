@@ -17,7 +17,7 @@ static sl_value layer(sl_forward *f, sl_value x)
     sl_value h = sl_decoder_norm(f, "attention_norm", "input_layernorm.weight", x);
     h = sl_decoder_qkv(f, h);
     h = sl_forward_attention(f, h);
-    x = sl_decoder_output(f, h, x);
+    x = sl_forward_add(f, "attention_add", x, sl_decoder_output(f, h));
     sl_forward_group(f, "mlp");
     return sl_decoder_mlp(f, x);
 }

@@ -44,7 +44,7 @@ int64_t sl_model_presets(const sl_model **presets);
 bool sl_model_is_preset(const char *name);
 sl_status sl_model_check(const sl_model *model); /* dimensions that make sense; names the offending key */
 sl_status sl_model_build(const sl_model *model, sl_graph *graph); /* ends with sl_graph_finish */
-sl_status sl_build_model(void *model, sl_graph *graph); /* the same, as sl_program_create and sl_plan_best take it */
+sl_status sl_build_model(void *model, sl_graph *graph);           /* the same, as sl_program_create takes it */
 sl_status sl_model_write_config(const sl_model *model, const char *path);
 int64_t sl_model_parameters(const sl_model *model);
 /* DESIGN.md's metric formulas: arithmetic of a training step over `sequences` sequences of `seqlen`. */

@@ -1,220 +1,32 @@
 /*
- * Reading safetensors. A file is
- *
- *     | u64 n | JSON header of n bytes | data ........ |
- *               {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {...}}
- *
- * The header is checked whole when the file is opened: offsets in order of place leave no gap, do not overlap, end with the file
- * and match dtype and shape. After that a tensor's numbers can be trusted by everything below. Data is read with pread in
- * pieces of at most STAGING bytes and converted on the way.
+ * A set of safetensors files: one, or those of an index. Opening reads and checks all headers (safetensors_header.c). Data is read with
+ * pread in pieces of at most STAGING bytes and converted on the way.
  */
-#include "model/safetensors.h"
+#include "model/safetensors_header.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/bf16.h"
-#include "core/file.h"
-#include "core/json.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor data is little-endian and is read as it stands");
 
-enum {
-    STAGING = 1 << 18,
-    HEADER_LIMIT = 100 << 20,
-    INDEX_LIMIT = 64 << 20,
-    FILES_LIMIT = 4096,
-    CONFIG_LIMIT = 1 << 20
-};
+enum { STAGING = 1 << 18, INDEX_LIMIT = 64 << 20, FILES_LIMIT = 4096, CONFIG_LIMIT = 1 << 20 };
 
 struct sl_tensors {
     sl_region *region; /* names, paths, tensors */
     sl_reader **readers;
     const char **paths;
     int32_t n_files, capacity_files;
-    sl_tensor *tensors; /* by name once opened */
-    int64_t count, capacity;
-    const sl_json *metadata;
+    sl_tensor_list list; /* by name once opened */
     bool in_pairs;
     void *staging;
 };
 
-static const struct {
-    const char *name;
-    size_t bytes;
-} dtypes[SL_FILE_DTYPE_COUNT] = {
-#define X(name, bytes) {#name, bytes},
-    SL_FILE_DTYPES(X)
-#undef X
-};
-
-const char *sl_file_dtype_name(sl_file_dtype dtype)
-{
-    return dtypes[dtype].name;
-}
-
-size_t sl_file_dtype_bytes(sl_file_dtype dtype)
-{
-    return dtypes[dtype].bytes;
-}
-
-sl_file_dtype sl_file_dtype_of(sl_dtype dtype)
-{
-    int file = 0;
-    while (file < SL_FILE_DTYPE_COUNT && strcmp(dtypes[file].name, sl_dtype_file_name(dtype)) != 0)
-        file++;
-    SL_ASSERT(file < SL_FILE_DTYPE_COUNT);
-    return (sl_file_dtype) file;
-}
-
-/* ---- header ---- */
-
-static sl_status bad_tensor(const char *path, const char *name, const char *what)
-{
-    return sl_fail(SL_E_FORMAT, "%s: tensor \"%s\" %s; the file is damaged or no safetensors file", path, name, what);
-}
-
-static sl_status parse_shape(const char *path, const sl_json *shape, sl_tensor *tensor)
-{
-    if (!shape || shape->kind != SL_JSON_ARRAY || shape->count > SL_FILE_MAX_RANK)
-        return bad_tensor(path, tensor->name, "has no shape of at most 8 numbers");
-    tensor->count = 1;
-    for (const sl_json *dim = shape->child; dim; dim = dim->next) {
-        if (dim->kind != SL_JSON_NUMBER || !dim->is_integer || dim->integer < 0 ||
-            __builtin_mul_overflow(tensor->count, dim->integer, &tensor->count))
-            return bad_tensor(path, tensor->name, "has a shape that is negative, not whole or too large");
-        tensor->dim[tensor->rank++] = dim->integer;
-    }
-    if (__builtin_mul_overflow(tensor->count, (int64_t) dtypes[tensor->dtype].bytes, &tensor->bytes))
-        return bad_tensor(path, tensor->name, "has a shape that is too large");
-    return SL_OK;
-}
-
-static sl_status parse_tensor(const char *path, const sl_json *member, int64_t data_bytes, sl_tensor *tensor)
-{
-    const sl_json *dtype = sl_json_get(member, "dtype"), *offsets = sl_json_get(member, "data_offsets");
-    int found = -1;
-    if (member->kind != SL_JSON_OBJECT || member->count != 3 || !dtype || dtype->kind != SL_JSON_STRING)
-        return bad_tensor(path, tensor->name, "is not described by dtype, shape and data_offsets");
-    for (int i = 0; i < SL_FILE_DTYPE_COUNT; i++)
-        if (strcmp(dtypes[i].name, dtype->string) == 0)
-            found = i;
-    if (found < 0)
-        return sl_fail(SL_E_UNSUPPORTED, "%s: tensor \"%s\" has the unknown dtype \"%s\"", path, tensor->name,
-                       dtype->string);
-    tensor->dtype = (sl_file_dtype) found;
-    SL_TRY(parse_shape(path, sl_json_get(member, "shape"), tensor));
-    if (!offsets || offsets->kind != SL_JSON_ARRAY || offsets->count != 2 || !offsets->child->is_integer ||
-        !offsets->child->next->is_integer)
-        return bad_tensor(path, tensor->name, "has no two data_offsets");
-    int64_t begin = offsets->child->integer, end = offsets->child->next->integer;
-    if (begin < 0 || end < begin || end > data_bytes)
-        return bad_tensor(path, tensor->name, "lies outside the file");
-    if (end - begin != tensor->bytes)
-        return bad_tensor(path, tensor->name, "has data_offsets that do not match its shape");
-    tensor->offset = begin;
-    return SL_OK;
-}
-
-static int by_place(const void *a, const void *b)
-{
-    const sl_tensor *x = a, *y = b;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
-    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes; /* empty ones first */
-}
-
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const sl_tensor *) a)->name, ((const sl_tensor *) b)->name);
-}
-
-/* The data is covered exactly once. Offsets become places in the file. */
-static sl_status check_cover(const char *path, sl_tensor *tensors, int64_t count, int64_t data_start,
-                             int64_t data_bytes)
-{
-    int64_t end = 0;
-    qsort(tensors, (size_t) count, sizeof *tensors, by_place);
-    for (int64_t i = 0; i < count; i++) {
-        if (tensors[i].offset != end)
-            return bad_tensor(path, tensors[i].name,
-                              tensors[i].offset < end ? "overlaps another" : "begins behind a gap");
-        end += tensors[i].bytes;
-        tensors[i].offset += data_start;
-    }
-    if (end != data_bytes)
-        return sl_fail(SL_E_FORMAT, "%s: %lld bytes of data belong to no tensor; the file is damaged", path,
-                       (long long) (data_bytes - end));
-    return SL_OK;
-}
-
-static sl_status check_metadata(const char *path, const sl_json *metadata)
-{
-    if (metadata->kind != SL_JSON_OBJECT)
-        return sl_fail(SL_E_FORMAT, "%s: \"__metadata__\" is no object", path);
-    for (const sl_json *entry = metadata->child; entry; entry = entry->next)
-        if (entry->kind != SL_JSON_STRING)
-            return sl_fail(SL_E_FORMAT, "%s: \"__metadata__\" entry \"%s\" is no string", path, entry->key);
-    return SL_OK;
-}
-
-static sl_status reserve(sl_tensors *set, int64_t more)
-{
-    if (set->tensors && set->count + more <= set->capacity)
-        return SL_OK;
-    int64_t capacity = SL_MAX(SL_MAX(set->capacity * 2, 64), set->count + more);
-    SL_TRY(sl_grow(&set->tensors, set->count, capacity, sizeof *set->tensors));
-    set->capacity = capacity;
-    return SL_OK;
-}
-
-static sl_status parse_header(sl_tensors *set, int32_t file, const char *text, size_t length, int64_t data_bytes)
-{
-    const char *path = set->paths[file];
-    const sl_json *root;
-    int64_t first = set->count;
-    SL_TRY(sl_json_parse(set->region, path, text, length, &root));
-    if (root->kind != SL_JSON_OBJECT)
-        return sl_fail(SL_E_FORMAT, "%s: the header is no JSON object", path);
-    SL_TRY(reserve(set, root->count));
-    for (const sl_json *member = root->child; member; member = member->next) {
-        if (strcmp(member->key, "__metadata__") == 0) {
-            SL_TRY(check_metadata(path, member));
-            if (file == 0)
-                set->metadata = member;
-            continue;
-        }
-        sl_tensor *tensor = &set->tensors[set->count];
-        *tensor = (sl_tensor){.name = member->key, .file = file};
-        SL_TRY(parse_tensor(path, member, data_bytes, tensor));
-        set->count++;
-    }
-    return check_cover(path, set->tensors + first, set->count - first, (int64_t) length + 8, data_bytes);
-}
-
-static sl_status read_header(sl_tensors *set, int32_t file)
-{
-    const char *path = set->paths[file];
-    sl_reader *reader = set->readers[file];
-    int64_t size = sl_reader_size(reader);
-    uint64_t length;
-    char *text;
-    if (size < 8)
-        return sl_fail(SL_E_FORMAT, "%s: %lld bytes are too few for a safetensors file", path, (long long) size);
-    SL_TRY(sl_reader_read(reader, 0, &length, 8));
-    if (length < 2 || length > HEADER_LIMIT || (int64_t) length > size - 8)
-        return sl_fail(SL_E_FORMAT,
-                       "%s: the header claims %llu bytes of a file of %lld; it is truncated or no safetensors file",
-                       path, (unsigned long long) length, (long long) size);
-    SL_TRY(sl_alloc(&text, length + 1, 1));
-    sl_status status = sl_reader_read(reader, 8, text, length);
-    if (status == SL_OK && text[0] != '{')
-        status = sl_fail(SL_E_FORMAT, "%s: the header does not begin with '{'; this is no safetensors file", path);
-    if (status == SL_OK)
-        status = parse_header(set, file, text, length, size - 8 - (int64_t) length);
-    sl_free(text);
-    return status;
 }
 
 static sl_status add_file(sl_tensors *set, const char *path)
@@ -231,13 +43,13 @@ static sl_status add_file(sl_tensors *set, const char *path)
     SL_TRY(sl_region_strdup(set->region, path, &set->paths[file]));
     SL_TRY(sl_reader_open(path, &set->readers[file]));
     set->n_files++;
-    return read_header(set, file);
+    return sl_tensor_list_read(set->readers[file], path, file, set->region, &set->list);
 }
 
 static void sort(sl_tensors *set)
 {
-    if (set->count > 1) /* without any there is no array either */
-        qsort(set->tensors, (size_t) set->count, sizeof *set->tensors, by_name);
+    if (set->list.count > 1) /* without any there is no array either */
+        qsort(set->list.tensors, (size_t) set->list.count, sizeof *set->list.tensors, by_name);
 }
 
 /* ---- index ---- */
@@ -321,10 +133,10 @@ static sl_status open_path(sl_tensors *set, const char *path)
 static sl_status check_names(sl_tensors *set)
 {
     sort(set);
-    for (int64_t i = 1; i < set->count; i++)
-        if (strcmp(set->tensors[i - 1].name, set->tensors[i].name) == 0)
-            return sl_fail(SL_E_FORMAT, "%s: tensor \"%s\" is there twice", set->paths[set->tensors[i].file],
-                           set->tensors[i].name);
+    for (int64_t i = 1; i < set->list.count; i++)
+        if (strcmp(set->list.tensors[i - 1].name, set->list.tensors[i].name) == 0)
+            return sl_fail(SL_E_FORMAT, "%s: tensor \"%s\" is there twice", set->paths[set->list.tensors[i].file],
+                           set->list.tensors[i].name);
     return SL_OK;
 }
 
@@ -376,7 +188,7 @@ void sl_tensors_close(sl_tensors *set)
         sl_reader_close(set->readers[i]);
     sl_free(set->readers);
     sl_free(set->paths);
-    sl_free(set->tensors);
+    sl_free(set->list.tensors);
     sl_free(set->staging);
     sl_region_destroy(set->region);
     sl_free(set);
@@ -384,23 +196,23 @@ void sl_tensors_close(sl_tensors *set)
 
 int64_t sl_tensors_count(const sl_tensors *set)
 {
-    return set->count;
+    return set->list.count;
 }
 
 const sl_tensor *sl_tensors_at(const sl_tensors *set, int64_t index)
 {
-    return &set->tensors[index];
+    return &set->list.tensors[index];
 }
 
 const sl_tensor *sl_tensors_find(const sl_tensors *set, const char *name)
 {
     sl_tensor key = {.name = name};
-    return set->count ? bsearch(&key, set->tensors, (size_t) set->count, sizeof key, by_name) : NULL;
+    return set->list.count ? bsearch(&key, set->list.tensors, (size_t) set->list.count, sizeof key, by_name) : NULL;
 }
 
 const char *sl_tensors_metadata(const sl_tensors *set, const char *key)
 {
-    const sl_json *entry = set->metadata ? sl_json_get(set->metadata, key) : NULL;
+    const sl_json *entry = set->list.metadata ? sl_json_get(set->list.metadata, key) : NULL;
     return entry ? entry->string : NULL;
 }
 
@@ -457,14 +269,14 @@ static sl_status check_dtype(const sl_tensors *set, const sl_tensor *tensor, sl_
     bool is_float = tensor->dtype == SL_FILE_F32 || tensor->dtype == SL_FILE_BF16 || tensor->dtype == SL_FILE_F16;
     if (dtype == SL_I32 ? tensor->dtype != SL_FILE_I32 : !is_float)
         return sl_fail(SL_E_UNSUPPORTED, "%s: tensor \"%s\" is %s; F32, BF16 and F16 can be read as weights",
-                       set->paths[tensor->file], tensor->name, dtypes[tensor->dtype].name);
+                       set->paths[tensor->file], tensor->name, sl_file_dtype_name(tensor->dtype));
     return SL_OK;
 }
 
 sl_status sl_tensors_read(sl_tensors *set, const sl_tensor *tensor, int64_t first, int64_t count, sl_dtype dtype,
                           void *out)
 {
-    int64_t size = (int64_t) dtypes[tensor->dtype].bytes, most = STAGING / size;
+    int64_t size = (int64_t) sl_file_dtype_bytes(tensor->dtype), most = STAGING / size;
     SL_TRY(check_dtype(set, tensor, dtype));
     SL_ASSERT(first >= 0 && count >= 0 && first <= tensor->count - count);
     if (sl_file_dtype_of(dtype) == tensor->dtype)
@@ -483,7 +295,7 @@ sl_status sl_tensors_read(sl_tensors *set, const sl_tensor *tensor, int64_t firs
 sl_status sl_tensors_read_transposed(sl_tensors *set, const sl_tensor *tensor, int64_t first, int64_t count,
                                      sl_dtype dtype, void *out)
 {
-    int64_t size = (int64_t) dtypes[tensor->dtype].bytes, columns = tensor->dim[0], rows = tensor->dim[1];
+    int64_t size = (int64_t) sl_file_dtype_bytes(tensor->dtype), columns = tensor->dim[0], rows = tensor->dim[1];
     SL_TRY(check_dtype(set, tensor, dtype));
     SL_ASSERT(tensor->rank == 2 && first >= 0 && count >= 0 && first <= rows - count);
     bool whole = rows * size <= STAGING && count * 8 >= rows;

@@ -17,11 +17,13 @@
  *     dv_j = sum_i p_ij do_i     ds_ij = p_ij (do_i . v_j - D_i)     dq_i = scale sum_j ds_ij k_j     dk_j = scale sum_i ds_ij q_i
  * and ds_ij times 1 - tanh^2 where there is a soft cap.
  * dkv covers all m rows: with accumulate it is added to (slices taken in reverse add into their context), without it every
- * row is written, zeros where no query looks. It may be f32 beside bf16 operands, so that many slices sum without rounding.
+ * row is written, zeros where no query attends. It may be f32 beside bf16 operands, so that many slices sum without
+ * rounding.
  *
  * Cost. Causal attention counts half of the square: a slice is n*(2*q_offset + n) half-pairs, and the slices of a sequence of S
- * sum to S*S exactly. A window counts the pairs inside it, so that work falls with it. Of packed sequences types show neither number (boundaries are padded) nor lengths, and documents inside a
- * sequence are not to change the metric: so the program says how long a sequence is (attrs.sequence).
+ * sum to S*S exactly. A window counts the pairs inside it, so that work falls with it. The types of packed sequences give neither
+ * their number (boundaries are padded) nor their lengths, and documents inside a sequence must not change the metric, so the
+ * program sets the length of a sequence (attrs.sequence).
  */
 #include "ops/attention.h"
 
@@ -244,18 +246,15 @@ static sl_status attention_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_attention = {
-    .name = "attention",
+    SL_OP_PARTS(attention),
     .category = SL_CAT_ATTENTION,
     .n_in = 3,
     .n_out = 2,
     .attrs_bytes = sizeof(struct sl_attention_attrs),
     .optional_in = 1u << 1,
-    .infer = attention_infer,
     .work = attention_work,
-    .reference = attention_reference,
     .gradient = attention_gradient,
-    .cases = attention_cases,
-    .n_cases = SL_COUNT(attention_cases),
+    .joined_in = 1,
     .tolerance = {5e-6, 0.01},
     .segments = 2,
     .context_in = 1u << 1,
@@ -406,7 +405,7 @@ static sl_status attention_bwd_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_attention_bwd = {
-    .name = "attention_bwd",
+    SL_OP_PARTS(attention_bwd),
     .category = SL_CAT_ATTENTION,
     .n_in = 6,
     .n_out = 2,
@@ -414,11 +413,7 @@ const sl_op_def sl_op_attention_bwd = {
     .optional_in = 1u << 2,
     .optional_out = 1u << 1,
     .can_accumulate = 2,
-    .infer = attention_bwd_infer,
     .work = attention_bwd_work,
-    .reference = attention_bwd_reference,
-    .cases = attention_bwd_cases,
-    .n_cases = SL_COUNT(attention_bwd_cases),
     .tolerance = {1e-5, 0.012},
     .backward = true,
     .segments = 5,

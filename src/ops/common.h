@@ -25,6 +25,13 @@
             rows, columns           \
         }                           \
     }
+#define SL_T3(dtype, a, b, c) \
+    {                         \
+        dtype, 3,             \
+        {                     \
+            a, b, c           \
+        }                     \
+    }
 #define SL_STEP_TYPE      \
     {                     \
         SL_I32, 1,        \
@@ -32,6 +39,10 @@
             SL_STEP_WORDS \
         }                 \
     }
+
+/* What carries the op's own name in its descriptor. */
+#define SL_OP_PARTS(op) \
+    .name = #op, .infer = op##_infer, .reference = op##_reference, .cases = op##_cases, .n_cases = SL_COUNT(op##_cases)
 
 /* One bf16 rounding that falls the other way: an ulp is at most 2^-7 of the value. */
 #define SL_BF16_ULP 0.0079
@@ -59,6 +70,12 @@ static inline void sl_put(const sl_operand *y, int64_t i, float value)
 static inline bool sl_accumulates(const sl_launch *launch, int k)
 {
     return launch->accumulate >> k & 1u;
+}
+
+/* What a row of a loss counts: 1 where nothing else is said. */
+static inline float sl_get_weight(const sl_operand *weights, int64_t i)
+{
+    return sl_present(weights) ? sl_get(weights, i) : 1;
 }
 
 /* out[k][i] = value, or += where the launch accumulates; one rounding either way. Nothing where out[k] is absent. */
@@ -89,6 +106,13 @@ sl_status sl_expect_float(const char *op, const char *operand, const sl_type *ty
 /* i32 of rank 1. */
 sl_status sl_expect_index(const char *op, const char *operand, const sl_type *type, int64_t least);
 sl_status sl_expect_step(const char *op, const sl_type *type);
+/* What each of a loss's rows counts: absent, or f32 [rows]. */
+sl_status sl_expect_weights(const char *op, const sl_type *type, int64_t rows);
+
+/* A gradient rule of one launch: its outputs are the gradients of the first `n_out` inputs, absent where none is needed. Emits nothing
+ * where none of them is, or where out[0] has no gradient. */
+sl_status sl_gradient_emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs, const sl_value *in, int n_in,
+                           int n_out);
 
 /* As estimate_workspace of a sum over rows: two sums of each of in[0]'s columns for every block of threads, in f32. */
 size_t sl_estimate_column_sums(const sl_launch *launch);

@@ -59,18 +59,7 @@ static const sl_op_case concat_cases[] = {
 };
 
 const sl_op_def sl_op_concat = {
-    .name = "concat",
-    .category = SL_CAT_ELEMENTWISE,
-    .n_in = MOST_INPUTS,
-    .n_out = 1,
-    .optional_in = 0xc,
-    .infer = concat_infer,
-    .work = sl_work_bytes,
-    .reference = concat_reference,
-    .gradient = concat_gradient,
-    .cases = concat_cases,
-    .n_cases = SL_COUNT(concat_cases),
-    .tolerance = {0, 0},
-    .any_values = true,
-    .shapes = sl_shapes_binary,
+    SL_OP_PARTS(concat), .category = SL_CAT_ELEMENTWISE, .n_in = MOST_INPUTS,         .n_out = 1,
+    .optional_in = 0xc,  .work = sl_work_bytes,          .gradient = concat_gradient, .tolerance = {0, 0},
+    .any_values = true,  .shapes = sl_shapes_binary,
 };

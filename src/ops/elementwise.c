@@ -4,8 +4,9 @@
  *   scale    y = x * value             accumulating: y = fma(x, value, y)
  *   cast     f32 to bf16 (to nearest) or bf16 to f32 (exact)
  *   dropout  y = keep ? x * (1 / (1 - p)) : 0        accumulating: y = fma(x, 1 / (1 - p), y), or y as it is
- * The noise of dropout belongs to the element's place in the whole batch (first_row) and not in its chunk: see ops/noise.h. It
- * is linear in x with a mask that can be drawn again, so it is its own gradient and no mask is stored.
+ * The noise of dropout depends on the element's index in the whole batch (first_row) and not in its chunk: see
+ * ops/noise.h. It is linear in x with a mask that can be generated again, so it is its own gradient and no mask is
+ * stored.
  */
 #include <math.h>
 
@@ -55,20 +56,9 @@ static const sl_op_case add_cases[] = {
 };
 
 const sl_op_def sl_op_add = {
-    .name = "add",
-    .category = SL_CAT_ELEMENTWISE,
-    .n_in = 2,
-    .n_out = 1,
-    .infer = add_infer,
-    .work = sl_work_bytes,
-    .reference = add_reference,
-    .gradient = add_gradient,
-    .cases = add_cases,
-    .n_cases = SL_COUNT(add_cases),
-    .tolerance = {0, 0},
-    .any_values = true,
-    .role = SL_ROLE_ADD,
-    .shapes = sl_shapes_binary,
+    SL_OP_PARTS(add),      .category = SL_CAT_ELEMENTWISE, .n_in = 2,           .n_out = 1,
+    .work = sl_work_bytes, .gradient = add_gradient,       .tolerance = {0, 0}, .any_values = true,
+    .role = SL_ROLE_ADD,   .shapes = sl_shapes_binary,
 };
 
 static sl_status scale_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -87,9 +77,7 @@ static void scale_reference(const sl_launch *launch)
 
 static sl_status scale_gradient(sl_gradient *gradient)
 {
-    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
-        return SL_OK;
-    return gradient->emit(gradient, SL_OP_SCALE, gradient->attrs, &gradient->d_out[0], 1, (const int[]){0}, 1);
+    return sl_gradient_emit(gradient, SL_OP_SCALE, gradient->attrs, &gradient->d_out[0], 1, 1);
 }
 
 static const sl_op_case scale_cases[] = {
@@ -113,18 +101,14 @@ static sl_status scale_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_scale = {
-    .name = "scale",
+    SL_OP_PARTS(scale),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 1,
     .n_out = 1,
     .attrs_bytes = sizeof(struct sl_scale_attrs),
     .can_accumulate = 1,
-    .infer = scale_infer,
     .work = sl_work_bytes,
-    .reference = scale_reference,
     .gradient = scale_gradient,
-    .cases = scale_cases,
-    .n_cases = SL_COUNT(scale_cases),
     .tolerance = {0, 0},
     .any_values = true,
     .role = SL_ROLE_ACCUMULATE,
@@ -149,9 +133,7 @@ static void cast_reference(const sl_launch *launch)
 
 static sl_status cast_gradient(sl_gradient *gradient)
 {
-    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
-        return SL_OK;
-    return gradient->emit(gradient, SL_OP_CAST, &(const sl_attrs){0}, &gradient->d_out[0], 1, (const int[]){0}, 1);
+    return sl_gradient_emit(gradient, SL_OP_CAST, &(const sl_attrs){0}, &gradient->d_out[0], 1, 1);
 }
 
 static const sl_op_case cast_cases[] = {
@@ -169,18 +151,8 @@ static sl_status cast_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_cast = {
-    .name = "cast",
-    .category = SL_CAT_ELEMENTWISE,
-    .n_in = 1,
-    .n_out = 1,
-    .infer = cast_infer,
-    .work = sl_work_bytes,
-    .reference = cast_reference,
-    .gradient = cast_gradient,
-    .cases = cast_cases,
-    .n_cases = SL_COUNT(cast_cases),
-    .tolerance = {0, 0},
-    .any_values = true,
+    SL_OP_PARTS(cast),     .category = SL_CAT_ELEMENTWISE, .n_in = 1,           .n_out = 1,
+    .work = sl_work_bytes, .gradient = cast_gradient,      .tolerance = {0, 0}, .any_values = true,
     .shapes = cast_shapes,
 };
 
@@ -211,10 +183,8 @@ static void dropout_reference(const sl_launch *launch)
 
 static sl_status dropout_gradient(sl_gradient *gradient)
 {
-    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
-        return SL_OK;
     sl_value in[] = {gradient->d_out[0], gradient->in[1]};
-    return gradient->emit(gradient, SL_OP_DROPOUT, gradient->attrs, in, 2, (const int[]){0}, 1);
+    return sl_gradient_emit(gradient, SL_OP_DROPOUT, gradient->attrs, in, 2, 1);
 }
 
 static const sl_op_case dropout_cases[] = {
@@ -255,18 +225,14 @@ static sl_status dropout_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_dropout = {
-    .name = "dropout",
+    SL_OP_PARTS(dropout),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
     .n_out = 1,
     .attrs_bytes = sizeof(struct sl_dropout_attrs),
     .can_accumulate = 1,
-    .infer = dropout_infer,
     .work = sl_work_bytes,
-    .reference = dropout_reference,
     .gradient = dropout_gradient,
-    .cases = dropout_cases,
-    .n_cases = SL_COUNT(dropout_cases),
     .tolerance = {0, 0},
     .place = dropout_place,
     .clear_stream = dropout_clear_stream,

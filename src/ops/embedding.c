@@ -23,7 +23,7 @@ static sl_status embedding_infer(const sl_attrs *attrs, const sl_type *in, sl_ty
 static void embedding_work(const sl_launch *launch, sl_work *work)
 {
     sl_work_bytes(launch, work);
-    /* Of W only the rows asked for. */
+    /* Of W only the gathered rows. */
     work->read_bytes += (double) sl_type_bytes(&launch->out[0].type) - (double) sl_type_bytes(&launch->in[0].type);
 }
 
@@ -39,19 +39,15 @@ static void embedding_reference(const sl_launch *launch)
 static sl_status embedding_bwd_gradient(sl_gradient *gradient)
 {
     const sl_value in[] = {gradient->d_out[0], gradient->in[1]};
-    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
-        return SL_OK;
-    return gradient->emit(gradient, SL_OP_EMBEDDING, &(const sl_attrs){0}, in, 2, (const int[]){0}, 1);
+    return sl_gradient_emit(gradient, SL_OP_EMBEDDING, &(const sl_attrs){0}, in, 2, 1);
 }
 
 static sl_status embedding_gradient(sl_gradient *gradient)
 {
-    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
-        return SL_OK;
     sl_attrs attrs = {0};
     sl_embedding_set(&attrs)->rows = gradient->in_type[0].dim[0];
     sl_value in[] = {gradient->d_out[0], gradient->in[1]};
-    return gradient->emit(gradient, SL_OP_EMBEDDING_BWD, &attrs, in, 2, (const int[]){0}, 1);
+    return sl_gradient_emit(gradient, SL_OP_EMBEDDING_BWD, &attrs, in, 2, 1);
 }
 
 static const sl_op_case embedding_cases[] = {
@@ -84,17 +80,13 @@ static sl_status embedding_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_embedding = {
-    .name = "embedding",
+    SL_OP_PARTS(embedding),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
     .n_out = 1,
     .can_accumulate = 1,
-    .infer = embedding_infer,
     .work = embedding_work,
-    .reference = embedding_reference,
     .gradient = embedding_gradient,
-    .cases = embedding_cases,
-    .n_cases = SL_COUNT(embedding_cases),
     .tolerance = {0, 0},
     .fill = embedding_fill,
     .shapes = embedding_shapes,
@@ -151,37 +143,19 @@ static void embedding_bwd_reference(const sl_launch *launch)
 }
 
 static const sl_op_case embedding_bwd_cases[] = {
-    {.name = "f32",
-     .in = {SL_T2(SL_F32, 19, 33), SL_T1(SL_I32, 19)},
-     .attrs = SL_ATTRS(embedding, .rows = 50),
-     .index_range = 50},
-    {.name = "f32 accumulate, repeated tokens",
-     .in = {SL_T2(SL_F32, 67, 20), SL_T1(SL_I32, 67)},
-     .attrs = SL_ATTRS(embedding, .rows = 9),
-     .index_range = 5,
-     .accumulate = 1},
-    {.name = "bf16",
-     .in = {SL_T2(SL_BF16, 19, 33), SL_T1(SL_I32, 19)},
-     .attrs = SL_ATTRS(embedding, .rows = 50),
-     .index_range = 50},
-    {.name = "bf16 accumulate, repeated tokens",
-     .in = {SL_T2(SL_BF16, 300, 64), SL_T1(SL_I32, 300)},
-     .attrs = SL_ATTRS(embedding, .rows = 256),
-     .index_range = 20,
-     .accumulate = 1},
-    {.name = "one row",
-     .in = {SL_T2(SL_F32, 1, 1), SL_T1(SL_I32, 1)},
-     .attrs = SL_ATTRS(embedding, .rows = 3),
-     .index_range = 3},
-    {.name = "f32 accumulate, few words of many places",
-     .in = {SL_T2(SL_F32, 1000, 24), SL_T1(SL_I32, 1000)},
-     .attrs = SL_ATTRS(embedding, .rows = 70000),
-     .index_range = 5,
-     .accumulate = 1},
-    {.name = "bf16 one word",
-     .in = {SL_T2(SL_BF16, 200, 40), SL_T1(SL_I32, 200)},
-     .attrs = SL_ATTRS(embedding, .rows = 7),
-     .index_range = 1},
+#define CASE(label, t, n, d, vocabulary, range, acc)                                                               \
+    {                                                                                                              \
+        .name = label, .in = {SL_T2(t, n, d), SL_T1(SL_I32, n)}, .attrs = SL_ATTRS(embedding, .rows = vocabulary), \
+        .index_range = range, .accumulate = acc                                                                    \
+    }
+    CASE("f32", SL_F32, 19, 33, 50, 50, 0),
+    CASE("f32 accumulate, repeated tokens", SL_F32, 67, 20, 9, 5, 1),
+    CASE("bf16", SL_BF16, 19, 33, 50, 50, 0),
+    CASE("bf16 accumulate, repeated tokens", SL_BF16, 300, 64, 256, 20, 1),
+    CASE("one row", SL_F32, 1, 1, 3, 3, 0),
+    CASE("f32 accumulate, few words of many tokens", SL_F32, 1000, 24, 70000, 5, 1),
+    CASE("bf16 one word", SL_BF16, 200, 40, 7, 1, 0),
+#undef CASE
 };
 
 static void embedding_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
@@ -206,19 +180,15 @@ static size_t embedding_bwd_estimate(const sl_launch *launch)
 }
 
 const sl_op_def sl_op_embedding_bwd = {
-    .name = "embedding_bwd",
+    SL_OP_PARTS(embedding_bwd),
     .category = SL_CAT_REDUCTION,
     .n_in = 2,
     .n_out = 1,
     .attrs_bytes = sizeof(struct sl_embedding_attrs),
     .can_accumulate = 1,
-    .infer = embedding_bwd_infer,
     .work = embedding_bwd_work,
-    .reference = embedding_bwd_reference,
     .estimate_workspace = embedding_bwd_estimate,
     .gradient = embedding_bwd_gradient,
-    .cases = embedding_bwd_cases,
-    .n_cases = SL_COUNT(embedding_bwd_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
     .fill = embedding_bwd_fill,
     .shapes = embedding_bwd_shapes,

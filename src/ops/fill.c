@@ -87,6 +87,21 @@ void sl_fill_index(const sl_operand *x, uint64_t seed, int operand, int64_t rang
         ((int32_t *) x->data)[i] = (int32_t) (random_words(seed, operand, i).v[0] % (uint64_t) range);
 }
 
+void sl_fill_weights(const sl_operand *x, uint64_t seed, int operand)
+{
+    if (!sl_present(x))
+        return;
+    sl_fill_squares(x, seed, operand, 1);
+    for (int64_t i = 1; i < sl_type_count(&x->type); i += 4)
+        sl_put(x, i, 0);
+}
+
+static void fill_bytes(const sl_operand *x, uint64_t seed, int operand)
+{
+    for (int64_t i = 0; i < sl_type_count(&x->type); i++)
+        ((uint8_t *) x->data)[i] = (uint8_t) random_words(seed, operand, i).v[0];
+}
+
 void sl_fill_step(const sl_operand *x, uint64_t seed, int64_t tokens)
 {
     sl_step_params step = {
@@ -98,6 +113,7 @@ void sl_fill_step(const sl_operand *x, uint64_t seed, int64_t tokens)
         .step = 3,
         .seed_lo = (uint32_t) seed * 2654435761u + 1,
         .seed_hi = (uint32_t) (seed >> 32) + 5,
+        .further_loss_scales = {0.5f / (float) tokens, 2.0f / (float) tokens, 3.0f / (float) tokens},
     };
     memcpy(x->data, &step, sizeof step);
 }
@@ -133,8 +149,10 @@ static sl_status fill(sl_launch *launch, const sl_fill_rule *how)
     for (int i = 0; i < def->n_in; i++) {
         if (launch->in[i].type.rank && !launch->in[i].data)
             return sl_fail(SL_E_INTERNAL, "%s: input %d has a type but no data to fill", def->name, i);
-        if (launch->in[i].type.rank && launch->in[i].type.dtype != SL_I32)
+        if (launch->in[i].type.rank && sl_dtype_is_float(launch->in[i].type.dtype))
             sl_fill_normal(&launch->in[i], how->seed, i, 1);
+        if (launch->in[i].type.rank && launch->in[i].type.dtype == SL_U8)
+            fill_bytes(&launch->in[i], how->seed, i);
     }
     for (int k = 0; k < def->n_out; k++) {
         if (launch->out[k].type.rank && !launch->out[k].data)

@@ -23,6 +23,8 @@ void sl_fill_normal(const sl_operand *x, uint64_t seed, int operand, float scale
 void sl_fill_squares(const sl_operand *x, uint64_t seed, int operand, float scale);
 /* Uniform in [0, range). */
 void sl_fill_index(const sl_operand *x, uint64_t seed, int operand, int64_t range);
+/* What the rows of a loss count: positive numbers and some zeros; nothing where it is absent. */
+void sl_fill_weights(const sl_operand *x, uint64_t seed, int operand);
 /* Step parameters of a third step, for a loss over this many tokens. */
 void sl_fill_step(const sl_operand *x, uint64_t seed, int64_t tokens);
 /* A gate that scales, or one that skips the step; nothing where it is absent. */

@@ -32,19 +32,18 @@ static void gelu_reference(const sl_launch *launch)
 
 static sl_status gelu_gradient(sl_gradient *gradient)
 {
-    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
-        return SL_OK;
     sl_value in[] = {gradient->d_out[0], gradient->in[0]};
-    return gradient->emit(gradient, SL_OP_GELU_BWD, gradient->attrs, in, 2, (const int[]){0}, 1);
+    return sl_gradient_emit(gradient, SL_OP_GELU_BWD, gradient->attrs, in, 2, 1);
 }
 
+#define TANH .attrs = SL_ATTRS(gelu, .tanh = 1)
 static const sl_op_case gelu_cases[] = {
     {.name = "f32 exact", .in = {SL_T2(SL_F32, 5, 64)}},
     {.name = "f32 exact, tail", .in = {SL_T2(SL_F32, 7, 37)}},
-    {.name = "f32 tanh", .in = {SL_T2(SL_F32, 5, 64)}, .attrs = SL_ATTRS(gelu, .tanh = 1)},
-    {.name = "f32 tanh, one element", .in = {SL_T2(SL_F32, 1, 1)}, .attrs = SL_ATTRS(gelu, .tanh = 1)},
+    {.name = "f32 tanh", .in = {SL_T2(SL_F32, 5, 64)}, TANH},
+    {.name = "f32 tanh, one element", .in = {SL_T2(SL_F32, 1, 1)}, TANH},
     {.name = "bf16 exact", .in = {SL_T2(SL_BF16, 33, 512)}},
-    {.name = "bf16 tanh, tail", .in = {SL_T2(SL_BF16, 7, 333)}, .attrs = SL_ATTRS(gelu, .tanh = 1)},
+    {.name = "bf16 tanh, tail", .in = {SL_T2(SL_BF16, 7, 333)}, TANH},
 };
 
 static sl_status gelu_shapes(sl_op_shapes *shapes)
@@ -53,17 +52,13 @@ static sl_status gelu_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_gelu = {
-    .name = "gelu",
+    SL_OP_PARTS(gelu),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 1,
     .n_out = 1,
     .attrs_bytes = sizeof(struct sl_gelu_attrs),
-    .infer = gelu_infer,
     .work = sl_work_bytes,
-    .reference = gelu_reference,
     .gradient = gelu_gradient,
-    .cases = gelu_cases,
-    .n_cases = SL_COUNT(gelu_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
     .any_values = true,
     .shapes = gelu_shapes,
@@ -102,35 +97,36 @@ static void gelu_bwd_reference(const sl_launch *launch)
     }
 }
 
+#define PAIR(t, n, d)                  \
+    {                                  \
+        SL_T2(t, n, d), SL_T2(t, n, d) \
+    }
 static const sl_op_case gelu_bwd_cases[] = {
-    {.name = "f32 exact", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 64)}},
-    {.name = "f32 exact, tail, accumulate", .in = {SL_T2(SL_F32, 7, 37), SL_T2(SL_F32, 7, 37)}, .accumulate = 1},
-    {.name = "f32 tanh", .in = {SL_T2(SL_F32, 5, 64), SL_T2(SL_F32, 5, 64)}, .attrs = SL_ATTRS(gelu, .tanh = 1)},
-    {.name = "f32 tanh, one element",
-     .in = {SL_T2(SL_F32, 1, 1), SL_T2(SL_F32, 1, 1)},
-     .attrs = SL_ATTRS(gelu, .tanh = 1)},
-    {.name = "bf16 exact", .in = {SL_T2(SL_BF16, 33, 512), SL_T2(SL_BF16, 33, 512)}},
-    {.name = "bf16 tanh, tail, accumulate",
-     .in = {SL_T2(SL_BF16, 7, 333), SL_T2(SL_BF16, 7, 333)},
-     .attrs = SL_ATTRS(gelu, .tanh = 1),
-     .accumulate = 1},
-    {.name = "f32 exact, sums", .in = {SL_T2(SL_F32, 37, 64), SL_T2(SL_F32, 37, 64)}, .optional_out = true},
+    {.name = "f32 exact", .in = PAIR(SL_F32, 5, 64)},
+    {.name = "f32 exact, tail, accumulate", .in = PAIR(SL_F32, 7, 37), .accumulate = 1},
+    {.name = "f32 tanh", .in = PAIR(SL_F32, 5, 64), TANH},
+    {.name = "f32 tanh, one element", .in = PAIR(SL_F32, 1, 1), TANH},
+    {.name = "bf16 exact", .in = PAIR(SL_BF16, 33, 512)},
+    {.name = "bf16 tanh, tail, accumulate", .in = PAIR(SL_BF16, 7, 333), TANH, .accumulate = 1},
+    {.name = "f32 exact, sums", .in = PAIR(SL_F32, 37, 64), .optional_out = true},
     {.name = "f32 tanh, tail, sums, accumulate both",
-     .in = {SL_T2(SL_F32, 530, 101), SL_T2(SL_F32, 530, 101)},
-     .attrs = SL_ATTRS(gelu, .tanh = 1),
+     .in = PAIR(SL_F32, 530, 101),
+     TANH,
      .optional_out = true,
      .accumulate = 3},
-    {.name = "f32 one element, sums", .in = {SL_T2(SL_F32, 1, 1), SL_T2(SL_F32, 1, 1)}, .optional_out = true},
+    {.name = "f32 one element, sums", .in = PAIR(SL_F32, 1, 1), .optional_out = true},
     {.name = "bf16 tanh, sums, accumulated",
-     .in = {SL_T2(SL_BF16, 2100, 776), SL_T2(SL_BF16, 2100, 776)},
-     .attrs = SL_ATTRS(gelu, .tanh = 1),
+     .in = PAIR(SL_BF16, 2100, 776),
+     TANH,
      .optional_out = true,
      .accumulate = 2},
     {.name = "bf16 exact, tail, sums, dx accumulates",
-     .in = {SL_T2(SL_BF16, 70, 333), SL_T2(SL_BF16, 70, 333)},
+     .in = PAIR(SL_BF16, 70, 333),
      .optional_out = true,
      .accumulate = 1},
 };
+#undef PAIR
+#undef TANH
 
 static sl_status gelu_bwd_shapes(sl_op_shapes *shapes)
 {
@@ -141,7 +137,7 @@ static sl_status gelu_bwd_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_gelu_bwd = {
-    .name = "gelu_bwd",
+    SL_OP_PARTS(gelu_bwd),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
     .n_out = 2,
@@ -149,11 +145,7 @@ const sl_op_def sl_op_gelu_bwd = {
     .optional_out = 1u << 1,
     .can_accumulate = 3,
     .sums_after = 1,
-    .infer = gelu_bwd_infer,
     .work = sl_work_bytes,
-    .reference = gelu_bwd_reference,
-    .cases = gelu_bwd_cases,
-    .n_cases = SL_COUNT(gelu_bwd_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
     .shapes = gelu_bwd_shapes,

@@ -7,6 +7,7 @@
 struct SL_ATTRS_TYPE sl_head_attrs {
     int64_t block;  /* tokens whose logits exist at once */
     int32_t ignore; /* target that counts for nothing */
+    int32_t loss;   /* which of the model's losses it is */
 };
 SL_ATTRS_OF(head)
 

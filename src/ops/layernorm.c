@@ -3,7 +3,7 @@
  *
  * Backward, with u = dy * w and xhat = (x - mean) * rstd:
  *     dx = rstd * (u - mean(u) - xhat * mean(u * xhat))        dw = sum of dy * xhat        db = sum of dy
- * Where dx is added to, the sums of what its columns held before are one more result, for whom it was a gradient of.
+ * Where dx accumulates, the sums of what its columns held before are another result: the gradient of an earlier bias.
  * The variance is taken around the mean in a second pass; E[x^2] - mean^2 cancels where the mean is large.
  */
 #include <math.h>
@@ -44,47 +44,37 @@ static void layernorm_reference(const sl_launch *launch)
 
 static sl_status layernorm_gradient(sl_gradient *gradient)
 {
-    const bool *need = gradient->need;
-    if (gradient->d_out[0] == SL_NO_VALUE || (!need[0] && !need[1] && !need[2]))
-        return SL_OK;
     sl_value in[] = {gradient->d_out[0], gradient->in[0], gradient->in[1], gradient->out[1], gradient->out[2]};
-    int targets[] = {need[0] ? 0 : SL_TARGET_NONE, need[1] ? 1 : SL_TARGET_NONE, need[2] ? 2 : SL_TARGET_NONE};
-    return gradient->emit(gradient, SL_OP_LAYERNORM_BWD, gradient->attrs, in, 5, targets, 3);
+    return sl_gradient_emit(gradient, SL_OP_LAYERNORM_BWD, gradient->attrs, in, 5, 3);
 }
 
+#define EPS .attrs = SL_ATTRS(norm, .eps = 1e-5f)
 #define FWD(dtype, n, d)                                     \
     {                                                        \
         SL_T2(dtype, n, d), SL_T1(dtype, d), SL_T1(dtype, d) \
     }
 static const sl_op_case layernorm_cases[] = {
-    {.name = "f32", .in = FWD(SL_F32, 5, 64), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "f32 tail", .in = FWD(SL_F32, 7, 101), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "f32 one row", .in = FWD(SL_F32, 1, 3), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "bf16", .in = FWD(SL_BF16, 33, 256), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "bf16 tail", .in = FWD(SL_BF16, 7, 77), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "bf16 wide", .in = FWD(SL_BF16, 3, 4096), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "f32", .in = FWD(SL_F32, 5, 64), EPS},        {.name = "f32 tail", .in = FWD(SL_F32, 7, 101), EPS},
+    {.name = "f32 one row", .in = FWD(SL_F32, 1, 3), EPS}, {.name = "bf16", .in = FWD(SL_BF16, 33, 256), EPS},
+    {.name = "bf16 tail", .in = FWD(SL_BF16, 7, 77), EPS}, {.name = "bf16 wide", .in = FWD(SL_BF16, 3, 4096), EPS},
 };
 #undef FWD
 
 static sl_status layernorm_shapes(sl_op_shapes *shapes)
 {
     const sl_type w = sl_type_1d(shapes->dtype, shapes->sizes.d);
-    const sl_op_case op_case = {.in = {sl_shapes_wide(shapes), w, w}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)};
+    const sl_op_case op_case = {.in = {sl_shapes_wide(shapes), w, w}, EPS};
     return sl_shapes_add(shapes, "", &op_case);
 }
 
 const sl_op_def sl_op_layernorm = {
-    .name = "layernorm",
+    SL_OP_PARTS(layernorm),
     .category = SL_CAT_REDUCTION,
     .n_in = 3,
     .n_out = 3,
     .attrs_bytes = sizeof(struct sl_norm_attrs),
-    .infer = layernorm_infer,
     .work = sl_work_bytes,
-    .reference = layernorm_reference,
     .gradient = layernorm_gradient,
-    .cases = layernorm_cases,
-    .n_cases = SL_COUNT(layernorm_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
     .shapes = layernorm_shapes,
@@ -142,62 +132,20 @@ static void layernorm_bwd_reference(const sl_launch *launch)
         SL_T2(dtype, n, d), SL_T2(dtype, n, d), SL_T1(dtype, d), SL_T1(SL_F32, n), SL_T1(SL_F32, n) \
     }
 static const sl_op_case layernorm_bwd_cases[] = {
-    {.name = "f32", .in = BWD(SL_F32, 5, 64), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "f32 tail, accumulate all",
-     .in = BWD(SL_F32, 70, 101),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .accumulate = 7},
-    {.name = "f32 one row, accumulate dw",
-     .in = BWD(SL_F32, 1, 3),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .accumulate = 2},
-    {.name = "bf16, accumulate dw and db",
-     .in = BWD(SL_BF16, 300, 256),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .accumulate = 6},
-    {.name = "bf16 tail, accumulate dx",
-     .in = BWD(SL_BF16, 7, 77),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .accumulate = 1},
-    {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "bf16 many rows, accumulate all",
-     .in = BWD(SL_BF16, 6500, 72),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .accumulate = 7},
-    {.name = "f32 tail, sums",
-     .in = BWD(SL_F32, 70, 101),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .optional_out = true,
-     .accumulate = 1},
-    {.name = "f32 sums, accumulate all",
-     .in = BWD(SL_F32, 530, 64),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .optional_out = true,
-     .accumulate = 15},
-    {.name = "f32 sums of nothing",
-     .in = BWD(SL_F32, 5, 64),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .optional_out = true},
-    {.name = "bf16 sums, accumulated",
-     .in = BWD(SL_BF16, 3300, 768),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .optional_out = true,
-     .accumulate = 15},
-    {.name = "bf16 tail, sums",
-     .in = BWD(SL_BF16, 70, 77),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .optional_out = true,
-     .accumulate = 9},
-    {.name = "bf16 teams, sums",
-     .in = BWD(SL_BF16, 300, 1536),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .optional_out = true,
-     .accumulate = 1},
-    {.name = "bf16 wide, sums",
-     .in = BWD(SL_BF16, 40, 8192),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .optional_out = true,
-     .accumulate = 1},
+    {.name = "f32", .in = BWD(SL_F32, 5, 64), EPS},
+    {.name = "f32 tail, accumulate all", .in = BWD(SL_F32, 70, 101), EPS, .accumulate = 7},
+    {.name = "f32 one row, accumulate dw", .in = BWD(SL_F32, 1, 3), EPS, .accumulate = 2},
+    {.name = "bf16, accumulate dw and db", .in = BWD(SL_BF16, 300, 256), EPS, .accumulate = 6},
+    {.name = "bf16 tail, accumulate dx", .in = BWD(SL_BF16, 7, 77), EPS, .accumulate = 1},
+    {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), EPS},
+    {.name = "bf16 many rows, accumulate all", .in = BWD(SL_BF16, 6500, 72), EPS, .accumulate = 7},
+    {.name = "f32 tail, sums", .in = BWD(SL_F32, 70, 101), EPS, .optional_out = true, .accumulate = 1},
+    {.name = "f32 sums, accumulate all", .in = BWD(SL_F32, 530, 64), EPS, .optional_out = true, .accumulate = 15},
+    {.name = "f32 sums of nothing", .in = BWD(SL_F32, 5, 64), EPS, .optional_out = true},
+    {.name = "bf16 sums, accumulated", .in = BWD(SL_BF16, 3300, 768), EPS, .optional_out = true, .accumulate = 15},
+    {.name = "bf16 tail, sums", .in = BWD(SL_BF16, 70, 77), EPS, .optional_out = true, .accumulate = 9},
+    {.name = "bf16 teams, sums", .in = BWD(SL_BF16, 300, 1536), EPS, .optional_out = true, .accumulate = 1},
+    {.name = "bf16 wide, sums", .in = BWD(SL_BF16, 40, 8192), EPS, .optional_out = true, .accumulate = 1},
 };
 #undef BWD
 
@@ -211,15 +159,17 @@ static sl_status layernorm_bwd_shapes(sl_op_shapes *shapes)
 {
     const sl_op_sizes *s = &shapes->sizes;
     const sl_type x = sl_shapes_wide(shapes), w = sl_type_1d(shapes->dtype, s->d), row = sl_type_1d(SL_F32, s->n);
-    sl_op_case op_case = {.in = {x, x, w, row, row}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)};
+    sl_op_case op_case = {.in = {x, x, w, row, row}, EPS};
     SL_TRY(sl_shapes_add(shapes, "", &op_case));
     op_case.optional_out = true;
     op_case.accumulate = 1;
     return sl_shapes_add(shapes, "added, with sums", &op_case);
 }
 
+#undef EPS
+
 const sl_op_def sl_op_layernorm_bwd = {
-    .name = "layernorm_bwd",
+    SL_OP_PARTS(layernorm_bwd),
     .category = SL_CAT_REDUCTION,
     .n_in = 5,
     .n_out = 4,
@@ -227,12 +177,8 @@ const sl_op_def sl_op_layernorm_bwd = {
     .optional_out = 1u << 3,
     .can_accumulate = 15,
     .sums_before = 3,
-    .infer = layernorm_bwd_infer,
     .work = sl_work_bytes,
-    .reference = layernorm_bwd_reference,
     .estimate_workspace = sl_estimate_column_sums,
-    .cases = layernorm_bwd_cases,
-    .n_cases = SL_COUNT(layernorm_bwd_cases),
     .tolerance = {5e-6, SL_BF16_ULP},
     .any_values = true,
     .fill = layernorm_bwd_fill,

@@ -5,7 +5,7 @@
  *
  * A linear layer y = x W^T with W[out,in] is trans_b = 1. The gradient is two more matrix multiplies:
  *     d op(A) = dC op(B)^T        d op(B) = op(A)^T dC
- * and a transposed operand takes the transpose of its line, so no matrix is ever transposed in memory.
+ * and a transposed operand uses the transpose of its equation, so no matrix is ever transposed in memory.
  */
 #include "ops/matmul.h"
 #include "ops/common.h"
@@ -153,19 +153,16 @@ static sl_status matmul_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_matmul = {
-    .name = "matmul",
+    SL_OP_PARTS(matmul),
     .category = SL_CAT_DOT_PRODUCT,
     .n_in = 4,
     .n_out = 1,
     .attrs_bytes = sizeof(struct sl_matmul_attrs),
     .optional_in = 1u << 2 | 1u << 3,
     .can_accumulate = 1,
-    .infer = matmul_infer,
     .work = matmul_work,
-    .reference = matmul_reference,
     .gradient = matmul_gradient,
-    .cases = matmul_cases,
-    .n_cases = SL_COUNT(matmul_cases),
+    .adds_in = 3,
     .tolerance = {5e-6, SL_BF16_ULP},
     .any_values = true,
     .representative = true,
@@ -202,17 +199,13 @@ static const sl_op_case bias_grad_cases[] = {
 };
 
 const sl_op_def sl_op_bias_grad = {
-    .name = "bias_grad",
+    SL_OP_PARTS(bias_grad),
     .category = SL_CAT_REDUCTION,
     .n_in = 1,
     .n_out = 1,
     .can_accumulate = 1,
-    .infer = bias_grad_infer,
     .work = sl_work_bytes,
-    .reference = bias_grad_reference,
     .estimate_workspace = sl_estimate_column_sums,
-    .cases = bias_grad_cases,
-    .n_cases = SL_COUNT(bias_grad_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
     .role = SL_ROLE_COLUMN_SUMS,

@@ -42,17 +42,13 @@ static const sl_op_case mul_cases[] = {
 };
 
 const sl_op_def sl_op_mul = {
-    .name = "mul",
+    SL_OP_PARTS(mul),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
     .n_out = 1,
     .can_accumulate = 1,
-    .infer = mul_infer,
     .work = sl_work_bytes,
-    .reference = mul_reference,
     .gradient = mul_gradient,
-    .cases = mul_cases,
-    .n_cases = SL_COUNT(mul_cases),
     .tolerance = {0, 0},
     .any_values = true,
     .shapes = sl_shapes_binary,

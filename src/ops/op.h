@@ -51,13 +51,21 @@ typedef struct sl_step_params {
     float learning_rate;
     float bias1;      /* 1 - beta1^t */
     float bias2;      /* 1 - beta2^t */
-    float loss_scale; /* 1 / target tokens of the step */
+    float loss_scale; /* of the first loss: its weight / what its targets count in the step; see sl_loss_scale */
     float clip;       /* largest global gradient norm; 0 = no clipping */
     uint32_t step;    /* 1-based */
     uint32_t seed_lo, seed_hi;
-    uint32_t unused[8];
+    float further_loss_scales[3];
+    uint32_t unused[5];
 } sl_step_params;
 #define SL_STEP_WORDS 16
+#define SL_MAX_LOSSES 4
+
+/* What the gradients of a model's loss are multiplied by. */
+static inline SL_HD float sl_loss_scale(const sl_step_params *step, int32_t loss)
+{
+    return loss > 0 ? step->further_loss_scales[loss - 1] : step->loss_scale;
+}
 
 #define SL_MAX_IN 6
 #define SL_MAX_OUT 4
@@ -74,8 +82,8 @@ typedef struct sl_launch {
     sl_operand out[SL_MAX_OUT];
     sl_attrs attrs;
     void *workspace; /* 256-byte aligned; as many bytes as the device asked for */
-    /* When the device is asked what it wants: the most it should be, where a kernel has the choice (0: as it likes). It moves time,
-     * never bits. */
+    /* In a query of the workspace: the most it should be, where a kernel has the choice (0: no limit). It changes
+     * time, never bits. */
     size_t workspace_bytes;
 } sl_launch;
 
@@ -98,8 +106,8 @@ typedef struct sl_work {
 typedef int32_t sl_value;
 #define SL_NO_VALUE (-1)
 
-/* How a gradient rule speaks to the graph. `in`/`out` are the forward node's values, d_out the gradients of its outputs
- * (SL_NO_VALUE: none, treat as zero), need[i] whether input i wants a gradient. */
+/* The interface between a gradient rule and the graph. `in`/`out` are the forward node's values, d_out the gradients
+ * of its outputs (SL_NO_VALUE: none, treat as zero), need[i] whether input i needs a gradient. */
 typedef struct sl_gradient sl_gradient;
 struct sl_gradient {
     const sl_attrs *attrs;
@@ -186,6 +194,11 @@ typedef struct sl_op_def {
     void (*work)(const sl_launch *launch, sl_work *work); /* looks at types and attrs only */
     void (*reference)(const sl_launch *launch);           /* scalar, single thread, f32/f64 arithmetic inside */
     sl_status (*gradient)(sl_gradient *gradient);         /* NULL: no gradient flows through */
+    /* Fusion. k > 0: the optional input k is added to out[0] before that is rounded, so that the op can take over an addition. */
+    int adds_in;
+    /* k > 0: in[0] and in[k] may as well be one matrix in whose rows they lie side by side, as in[0] and without in[k]. */
+    int joined_in;
+    bool (*splits)(const sl_attrs *attrs); /* out[0] and out[1] are just the parts of in[0]'s rows; NULL: never */
     /* Bytes into in[0] at which out[0] lies as it is, so that the graph need not launch the op; -1: these attributes want a copy. NULL:
      * the op computes. */
     int64_t (*view)(const sl_attrs *attrs, const sl_type *in);
@@ -196,13 +209,17 @@ typedef struct sl_op_def {
     double tolerance[2];
     /* Bytes of launch.workspace the reference itself needs; NULL: none. A device that falls back to the reference adds it. */
     size_t (*workspace)(const sl_launch *launch);
-    /* Bytes that an accelerator's kernels keep there as a rule, for a device that cannot be asked; NULL: none. */
+    /* Bytes that an accelerator's kernels keep there as a rule, for a device that is not here; NULL: none. */
     size_t (*estimate_workspace)(const sl_launch *launch);
 
     /* ---- for graph and program ---- */
     sl_op_role role;
     const void *role_attrs; /* attributes with which it fills its role; NULL: zeros */
     bool yields_loss;       /* out[0] is a model's loss */
+    /* Of an op that does: in[k] holds the targets, and what each of them counts, where present. No gradient flows there. `number_loss`
+     * says in the attributes which of the model's losses it is. */
+    int loss_targets, loss_weights;
+    void (*number_loss)(sl_attrs *attrs, int32_t loss);
     /* Slices of a long sequence share the K/V of the whole sequence, the context. Bit k of makes_context: out[k] is context. Bit k of
      * context_in and context_out: the operand spans the rows of all slices so far, where others see the slice's own rows. */
     uint32_t makes_context, context_in, context_out;

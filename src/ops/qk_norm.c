@@ -70,12 +70,8 @@ static void qk_norm_reference(const sl_launch *launch)
 
 static sl_status qk_norm_gradient(sl_gradient *gradient)
 {
-    const bool *need = gradient->need;
-    if (gradient->d_out[0] == SL_NO_VALUE || (!need[0] && !need[1] && !need[2]))
-        return SL_OK;
     sl_value in[] = {gradient->d_out[0], gradient->in[0], gradient->in[1], gradient->in[2], gradient->out[1]};
-    int targets[] = {need[0] ? 0 : SL_TARGET_NONE, need[1] ? 1 : SL_TARGET_NONE, need[2] ? 2 : SL_TARGET_NONE};
-    return gradient->emit(gradient, SL_OP_QK_NORM_BWD, gradient->attrs, in, 5, targets, 3);
+    return sl_gradient_emit(gradient, SL_OP_QK_NORM_BWD, gradient->attrs, in, 5, 3);
 }
 
 /* Forward and backward: X(name, dtype, n, heads, kv_heads, head_dim, accumulate). */
@@ -115,17 +111,13 @@ static sl_status qk_norm_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_qk_norm = {
-    .name = "qk_norm",
+    SL_OP_PARTS(qk_norm),
     .category = SL_CAT_REDUCTION,
     .n_in = 3,
     .n_out = 2,
     .attrs_bytes = sizeof(struct sl_qk_norm_attrs),
-    .infer = qk_norm_infer,
     .work = sl_work_bytes,
-    .reference = qk_norm_reference,
     .gradient = qk_norm_gradient,
-    .cases = qk_norm_cases,
-    .n_cases = SL_COUNT(qk_norm_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
     .shapes = qk_norm_shapes,
@@ -206,17 +198,13 @@ static sl_status qk_norm_bwd_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_qk_norm_bwd = {
-    .name = "qk_norm_bwd",
+    SL_OP_PARTS(qk_norm_bwd),
     .category = SL_CAT_REDUCTION,
     .n_in = 5,
     .n_out = 3,
     .attrs_bytes = sizeof(struct sl_qk_norm_attrs),
     .can_accumulate = 6,
-    .infer = qk_norm_bwd_infer,
     .work = sl_work_bytes,
-    .reference = qk_norm_bwd_reference,
-    .cases = qk_norm_bwd_cases,
-    .n_cases = SL_COUNT(qk_norm_bwd_cases),
     .tolerance = {5e-6, SL_BF16_ULP},
     .any_values = true,
     .fill = qk_norm_bwd_fill,

@@ -4,7 +4,8 @@
  *   sum_squares  y = sum of x^2, the part of one tensor in the global gradient norm
  *   grad_gate    norm = sqrt(sum of the parts);  gate = {factor, norm, skip, 0}
  *                factor = clip / norm where clip > 0 and norm > clip, else 1;  norm not finite: skip = 1 and factor = 0
- * A sum depends on its order, and these decide every weight: so their order is a law (ops/reduce.h) and all kernels are bit-equal.
+ * A sum depends on its order, and every weight depends on these sums, so their order is fixed (ops/reduce.h) and all
+ * kernels are bit-equal.
  */
 #include "ops/reduce.h"
 
@@ -67,17 +68,8 @@ static size_t sums_estimate(const sl_launch *launch)
 }
 
 const sl_op_def sl_op_sum = {
-    .name = "sum",
-    .category = SL_CAT_REDUCTION,
-    .n_in = 1,
-    .n_out = 1,
-    .infer = sum_infer,
-    .work = sl_work_bytes,
-    .reference = sum_reference,
-    .estimate_workspace = sums_estimate,
-    .cases = sum_cases,
-    .n_cases = SL_COUNT(sum_cases),
-    .tolerance = {0, 0},
+    SL_OP_PARTS(sum),      .category = SL_CAT_REDUCTION,        .n_in = 1,           .n_out = 1,
+    .work = sl_work_bytes, .estimate_workspace = sums_estimate, .tolerance = {0, 0},
 };
 
 static sl_status sum_squares_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -110,16 +102,12 @@ static sl_status sum_squares_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_sum_squares = {
-    .name = "sum_squares",
+    SL_OP_PARTS(sum_squares),
     .category = SL_CAT_REDUCTION,
     .n_in = 1,
     .n_out = 1,
-    .infer = sum_squares_infer,
     .work = sl_work_bytes,
-    .reference = sum_squares_reference,
     .estimate_workspace = sums_estimate,
-    .cases = sum_squares_cases,
-    .n_cases = SL_COUNT(sum_squares_cases),
     .tolerance = {0, 0},
     .any_values = true,
     .role = SL_ROLE_SUM_SQUARES,
@@ -166,15 +154,11 @@ static void grad_gate_fill(sl_launch *launch, const sl_fill_rule *how)
 }
 
 const sl_op_def sl_op_grad_gate = {
-    .name = "grad_gate",
+    SL_OP_PARTS(grad_gate),
     .category = SL_CAT_REDUCTION,
     .n_in = 2,
     .n_out = 1,
-    .infer = grad_gate_infer,
     .work = sl_work_bytes,
-    .reference = grad_gate_reference,
-    .cases = grad_gate_cases,
-    .n_cases = SL_COUNT(grad_gate_cases),
     .tolerance = {0, 0},
     .role = SL_ROLE_GRAD_GATE,
     .fill = grad_gate_fill,

@@ -1,5 +1,5 @@
 /*
- * The law of sums: how sum, sum_squares and grad_gate add up, to the bit, on every device.
+ * The order of sums: how sum, sum_squares and grad_gate add up, to the bit, on every device.
  *
  *   1. The elements are cut into blocks of SL_SUM_BLOCK (the last one shorter).
  *   2. In a block, lane l of SL_SUM_LANES starts at +0 and takes elements l, l + SL_SUM_LANES, l + 2*SL_SUM_LANES, ... in this
@@ -9,7 +9,7 @@
  *   4. The block sums are added in pairs of neighbours, level by level: s'[i] = s[2i] + s[2i+1]; an odd last one moves up as it is.
  *
  * 64 lanes are four 16-wide or eight 8-wide registers: enough to hide the latency of an addition. A piece of 2^k whole
- * blocks is a subtree of its own, so threads may take such pieces and only their sums need a place.
+ * blocks is a subtree of its own, so threads may take such pieces and only their sums are stored.
  */
 #ifndef SL_OPS_REDUCE_H
 #define SL_OPS_REDUCE_H

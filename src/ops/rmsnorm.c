@@ -39,42 +39,34 @@ static void rmsnorm_reference(const sl_launch *launch)
 
 static sl_status rmsnorm_gradient(sl_gradient *gradient)
 {
-    const bool *need = gradient->need;
-    if (gradient->d_out[0] == SL_NO_VALUE || (!need[0] && !need[1]))
-        return SL_OK;
     sl_value in[] = {gradient->d_out[0], gradient->in[0], gradient->in[1], gradient->out[1]};
-    int targets[] = {need[0] ? 0 : SL_TARGET_NONE, need[1] ? 1 : SL_TARGET_NONE};
-    return gradient->emit(gradient, SL_OP_RMSNORM_BWD, gradient->attrs, in, 4, targets, 2);
+    return sl_gradient_emit(gradient, SL_OP_RMSNORM_BWD, gradient->attrs, in, 4, 2);
 }
 
+#define EPS .attrs = SL_ATTRS(norm, .eps = 1e-5f)
 static const sl_op_case rmsnorm_cases[] = {
-    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64), SL_T1(SL_F32, 64)}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "f32", .in = {SL_T2(SL_F32, 5, 64), SL_T1(SL_F32, 64)}, EPS},
     {.name = "f32 tail", .in = {SL_T2(SL_F32, 7, 101), SL_T1(SL_F32, 101)}, .attrs = SL_ATTRS(norm, .eps = 1e-6f)},
-    {.name = "f32 one row", .in = {SL_T2(SL_F32, 1, 3), SL_T1(SL_F32, 3)}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 256), SL_T1(SL_BF16, 256)}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "bf16 tail", .in = {SL_T2(SL_BF16, 7, 77), SL_T1(SL_BF16, 77)}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "bf16 wide", .in = {SL_T2(SL_BF16, 3, 4096), SL_T1(SL_BF16, 4096)}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "f32 one row", .in = {SL_T2(SL_F32, 1, 3), SL_T1(SL_F32, 3)}, EPS},
+    {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 256), SL_T1(SL_BF16, 256)}, EPS},
+    {.name = "bf16 tail", .in = {SL_T2(SL_BF16, 7, 77), SL_T1(SL_BF16, 77)}, EPS},
+    {.name = "bf16 wide", .in = {SL_T2(SL_BF16, 3, 4096), SL_T1(SL_BF16, 4096)}, EPS},
 };
 
 static sl_status rmsnorm_shapes(sl_op_shapes *shapes)
 {
-    const sl_op_case op_case = {.in = {sl_shapes_wide(shapes), sl_type_1d(shapes->dtype, shapes->sizes.d)},
-                                .attrs = SL_ATTRS(norm, .eps = 1e-5f)};
+    const sl_op_case op_case = {.in = {sl_shapes_wide(shapes), sl_type_1d(shapes->dtype, shapes->sizes.d)}, EPS};
     return sl_shapes_add(shapes, "", &op_case);
 }
 
 const sl_op_def sl_op_rmsnorm = {
-    .name = "rmsnorm",
+    SL_OP_PARTS(rmsnorm),
     .category = SL_CAT_REDUCTION,
     .n_in = 2,
     .n_out = 2,
     .attrs_bytes = sizeof(struct sl_norm_attrs),
-    .infer = rmsnorm_infer,
     .work = sl_work_bytes,
-    .reference = rmsnorm_reference,
     .gradient = rmsnorm_gradient,
-    .cases = rmsnorm_cases,
-    .n_cases = SL_COUNT(rmsnorm_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
     .shapes = rmsnorm_shapes,
@@ -118,29 +110,14 @@ static void rmsnorm_bwd_reference(const sl_launch *launch)
         SL_T2(dtype, n, d), SL_T2(dtype, n, d), SL_T1(dtype, d), SL_T1(SL_F32, n) \
     }
 static const sl_op_case rmsnorm_bwd_cases[] = {
-    {.name = "f32", .in = BWD(SL_F32, 5, 64), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "f32 tail, accumulate both",
-     .in = BWD(SL_F32, 70, 101),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .accumulate = 3},
-    {.name = "f32 one row, accumulate dw",
-     .in = BWD(SL_F32, 1, 3),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .accumulate = 2},
-    {.name = "bf16, accumulate dw",
-     .in = BWD(SL_BF16, 300, 256),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .accumulate = 2},
-    {.name = "bf16 tail, accumulate dx",
-     .in = BWD(SL_BF16, 7, 77),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .accumulate = 1},
-    {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
-    {.name = "f32 many rows, accumulate both",
-     .in = BWD(SL_F32, 3500, 64),
-     .attrs = SL_ATTRS(norm, .eps = 1e-5f),
-     .accumulate = 3},
-    {.name = "f32 many long rows", .in = BWD(SL_F32, 1700, 1040), .attrs = SL_ATTRS(norm, .eps = 1e-5f)},
+    {.name = "f32", .in = BWD(SL_F32, 5, 64), EPS},
+    {.name = "f32 tail, accumulate both", .in = BWD(SL_F32, 70, 101), EPS, .accumulate = 3},
+    {.name = "f32 one row, accumulate dw", .in = BWD(SL_F32, 1, 3), EPS, .accumulate = 2},
+    {.name = "bf16, accumulate dw", .in = BWD(SL_BF16, 300, 256), EPS, .accumulate = 2},
+    {.name = "bf16 tail, accumulate dx", .in = BWD(SL_BF16, 7, 77), EPS, .accumulate = 1},
+    {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), EPS},
+    {.name = "f32 many rows, accumulate both", .in = BWD(SL_F32, 3500, 64), EPS, .accumulate = 3},
+    {.name = "f32 many long rows", .in = BWD(SL_F32, 1700, 1040), EPS},
 };
 #undef BWD
 
@@ -154,22 +131,20 @@ static sl_status rmsnorm_bwd_shapes(sl_op_shapes *shapes)
 {
     const sl_op_sizes *s = &shapes->sizes;
     const sl_type x = sl_shapes_wide(shapes), w = sl_type_1d(shapes->dtype, s->d), row = sl_type_1d(SL_F32, s->n);
-    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {x, x, w, row}, .attrs = SL_ATTRS(norm, .eps = 1e-5f)});
+    return sl_shapes_add(shapes, "", &(const sl_op_case){.in = {x, x, w, row}, EPS});
 }
 
+#undef EPS
+
 const sl_op_def sl_op_rmsnorm_bwd = {
-    .name = "rmsnorm_bwd",
+    SL_OP_PARTS(rmsnorm_bwd),
     .category = SL_CAT_REDUCTION,
     .n_in = 4,
     .n_out = 2,
     .attrs_bytes = sizeof(struct sl_norm_attrs),
     .can_accumulate = 3,
-    .infer = rmsnorm_bwd_infer,
     .work = sl_work_bytes,
-    .reference = rmsnorm_bwd_reference,
     .estimate_workspace = sl_estimate_column_sums,
-    .cases = rmsnorm_bwd_cases,
-    .n_cases = SL_COUNT(rmsnorm_bwd_cases),
     .tolerance = {5e-6, SL_BF16_ULP},
     .any_values = true,
     .fill = rmsnorm_bwd_fill,

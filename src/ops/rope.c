@@ -22,25 +22,21 @@
 
 static sl_status check_attrs(const char *op, const sl_attrs *attrs)
 {
-    int heads = sl_rope_attrs(attrs)->heads, kv_heads = sl_rope_attrs(attrs)->kv_heads,
-        e = sl_rope_attrs(attrs)->head_dim;
-    int style = sl_rope_attrs(attrs)->style;
-    if (heads < 1 || kv_heads < 1 || e < 1)
-        return sl_fail(SL_E_INTERNAL, "%s: heads, kv_heads and head_dim must be positive but are %d, %d, %d", op, heads,
-                       kv_heads, e);
-    if (style != SL_ROPE_NONE && style != SL_ROPE_HALF && style != SL_ROPE_INTERLEAVED)
-        return sl_fail(SL_E_INTERNAL, "%s: unknown style %d", op, style);
-    int rotary = sl_rope_rotary(attrs);
-    if (style != SL_ROPE_NONE && (rotary % 2 || rotary < 0 || rotary > e || !(sl_rope_attrs(attrs)->theta > 0)))
+    const struct sl_rope_attrs *a = sl_rope_attrs(attrs);
+    const int rotary = sl_rope_rotary(attrs);
+    if (a->heads < 1 || a->kv_heads < 1 || a->head_dim < 1)
+        return sl_fail(SL_E_INTERNAL, "%s: heads, kv_heads and head_dim must be positive but are %d, %d, %d", op,
+                       a->heads, a->kv_heads, a->head_dim);
+    if (a->style != SL_ROPE_NONE && a->style != SL_ROPE_HALF && a->style != SL_ROPE_INTERLEAVED)
+        return sl_fail(SL_E_INTERNAL, "%s: unknown style %d", op, a->style);
+    if (a->style != SL_ROPE_NONE && (rotary % 2 || rotary < 0 || rotary > a->head_dim || !(a->theta > 0)))
         return sl_fail(
             SL_E_INTERNAL,
             "%s: needs an even number of elements to turn, at most head_dim %d, and a positive theta but has "
             "%d and %g",
-            op, e, rotary, (double) sl_rope_attrs(attrs)->theta);
-    if (sl_rope_attrs(attrs)->factor != 0 && sl_rope_attrs(attrs)->factor != 1 &&
-        !(sl_rope_attrs(attrs)->factor > 0 &&
-          sl_rope_attrs(attrs)->high_freq_factor > sl_rope_attrs(attrs)->low_freq_factor &&
-          sl_rope_attrs(attrs)->original_context > 0))
+            op, a->head_dim, rotary, (double) a->theta);
+    if (a->factor != 0 && a->factor != 1 &&
+        !(a->factor > 0 && a->high_freq_factor > a->low_freq_factor && a->original_context > 0))
         return sl_fail(SL_E_INTERNAL,
                        "%s: scaling needs factor > 0, high_freq_factor > low_freq_factor and original_context > 0", op);
     return SL_OK;
@@ -104,68 +100,37 @@ static sl_status rope_gradient(sl_gradient *gradient)
     return gradient->emit(gradient, SL_OP_ROPE_BWD, gradient->attrs, in, 3, (const int[]){0}, 1);
 }
 
+static bool rope_splits(const sl_attrs *attrs)
+{
+    return sl_rope_attrs(attrs)->style == SL_ROPE_NONE;
+}
+
 #define LLAMA3 .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192
-#define PART(h, g, e, r, turn) \
-    SL_ATTRS(rope, .heads = h, .kv_heads = g, .head_dim = e, .rotary = r, .style = turn, .theta = 10000)
+#define ATTRS(h, g, e, pairs, ...) \
+    .attrs = SL_ATTRS(rope, .heads = h, .kv_heads = g, .head_dim = e, .style = SL_ROPE_##pairs, .theta = __VA_ARGS__)
+#define CASE(label, operands, range, ...)                                       \
+    {                                                                           \
+        .name = label, .in = operands, .index_range = range, ATTRS(__VA_ARGS__) \
+    }
 #define FWD(t, n, h, g, e)                             \
     {                                                  \
         SL_T2(t, n, (h + 2 * g) * e), SL_T1(SL_I32, n) \
     }
 static const sl_op_case rope_cases[] = {
-    {.name = "f32 half",
-     .in = FWD(SL_F32, 7, 4, 2, 16),
-     .index_range = 100,
-     .attrs = SL_ATTRS(rope, .heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_HALF, .theta = 10000)},
-    {.name = "f32 interleaved",
-     .in = FWD(SL_F32, 7, 4, 2, 16),
-     .index_range = 100,
-     .attrs = SL_ATTRS(rope, .heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_INTERLEAVED, .theta = 10000)},
-    {.name = "f32 none, odd head",
-     .in = FWD(SL_F32, 5, 3, 1, 7),
-     .index_range = 100,
-     .attrs = SL_ATTRS(rope, .heads = 3, .kv_heads = 1, .head_dim = 7, .style = SL_ROPE_NONE)},
-    {.name = "f32 half, tail",
-     .in = FWD(SL_F32, 3, 3, 3, 22),
-     .index_range = 5000,
-     .attrs = SL_ATTRS(rope, .heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_HALF, .theta = 10000)},
-    {.name = "f32 interleaved, tail",
-     .in = FWD(SL_F32, 1, 3, 3, 22),
-     .index_range = 5000,
-     .attrs = SL_ATTRS(rope, .heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_INTERLEAVED, .theta = 10000)},
-    {.name = "f32 half, llama3, a million positions",
-     .in = FWD(SL_F32, 40, 2, 1, 128),
-     .index_range = 1048576,
-     .attrs =
-         SL_ATTRS(rope, .heads = 2, .kv_heads = 1, .head_dim = 128, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3)},
-    {.name = "bf16 half, llama3",
-     .in = FWD(SL_BF16, 40, 8, 2, 64),
-     .index_range = 131072,
-     .attrs =
-         SL_ATTRS(rope, .heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3)},
-    {.name = "bf16 interleaved",
-     .in = FWD(SL_BF16, 40, 8, 2, 64),
-     .index_range = 8192,
-     .attrs = SL_ATTRS(rope, .heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_INTERLEAVED, .theta = 500000)},
-    {.name = "bf16 none",
-     .in = FWD(SL_BF16, 9, 2, 2, 24),
-     .index_range = 100,
-     .attrs = SL_ATTRS(rope, .heads = 2, .kv_heads = 2, .head_dim = 24, .style = SL_ROPE_NONE)},
-    {.name = "f32 half, a quarter",
-     .in = FWD(SL_F32, 9, 4, 2, 32),
-     .index_range = 100,
-     .attrs = PART(4, 2, 32, 8, SL_ROPE_HALF)},
-    {.name = "f32 interleaved, part of an odd head",
-     .in = FWD(SL_F32, 7, 3, 1, 21),
-     .index_range = 100,
-     .attrs = PART(3, 1, 21, 6, SL_ROPE_INTERLEAVED)},
-    {.name = "bf16 half, half of it",
-     .in = FWD(SL_BF16, 40, 4, 2, 64),
-     .index_range = 8192,
-     .attrs = PART(4, 2, 64, 32, SL_ROPE_HALF)},
-    {.name = "bf16 half, tail of it",
-     .in = FWD(SL_BF16, 5, 2, 1, 80),
-     .index_range = 8192,
-     .attrs = PART(2, 1, 80, 20, SL_ROPE_HALF)},
+    CASE("f32 half", FWD(SL_F32, 7, 4, 2, 16), 100, 4, 2, 16, HALF, 10000),
+    CASE("f32 interleaved", FWD(SL_F32, 7, 4, 2, 16), 100, 4, 2, 16, INTERLEAVED, 10000),
+    CASE("f32 none, odd head", FWD(SL_F32, 5, 3, 1, 7), 100, 3, 1, 7, NONE, 0),
+    CASE("f32 half, tail", FWD(SL_F32, 3, 3, 3, 22), 5000, 3, 3, 22, HALF, 10000),
+    CASE("f32 interleaved, tail", FWD(SL_F32, 1, 3, 3, 22), 5000, 3, 3, 22, INTERLEAVED, 10000),
+    CASE("f32 half, llama3, a million positions", FWD(SL_F32, 40, 2, 1, 128), 1048576, 2, 1, 128, HALF, 500000, LLAMA3),
+    CASE("bf16 half, llama3", FWD(SL_BF16, 40, 8, 2, 64), 131072, 8, 2, 64, HALF, 500000, LLAMA3),
+    CASE("bf16 interleaved", FWD(SL_BF16, 40, 8, 2, 64), 8192, 8, 2, 64, INTERLEAVED, 500000),
+    CASE("bf16 none", FWD(SL_BF16, 9, 2, 2, 24), 100, 2, 2, 24, NONE, 0),
+    CASE("f32 half, a quarter", FWD(SL_F32, 9, 4, 2, 32), 100, 4, 2, 32, HALF, 10000, .rotary = 8),
+    CASE("f32 interleaved, part of an odd head", FWD(SL_F32, 7, 3, 1, 21), 100, 3, 1, 21, INTERLEAVED, 10000,
+         .rotary = 6),
+    CASE("bf16 half, half of it", FWD(SL_BF16, 40, 4, 2, 64), 8192, 4, 2, 64, HALF, 10000, .rotary = 32),
+    CASE("bf16 half, tail of it", FWD(SL_BF16, 5, 2, 1, 80), 8192, 2, 1, 80, HALF, 10000, .rotary = 20),
 };
 #undef FWD
 
@@ -202,17 +167,14 @@ static sl_status rope_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_rope = {
-    .name = "rope",
+    SL_OP_PARTS(rope),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
     .n_out = 2,
     .attrs_bytes = sizeof(struct sl_rope_attrs),
-    .infer = rope_infer,
     .work = sl_work_bytes,
-    .reference = rope_reference,
     .gradient = rope_gradient,
-    .cases = rope_cases,
-    .n_cases = SL_COUNT(rope_cases),
+    .splits = rope_splits,
     .tolerance = {1e-6, SL_BF16_ULP},
     .makes_context = 1u << 1,
     .fill = rope_fill,
@@ -255,54 +217,23 @@ static void rope_bwd_reference(const sl_launch *launch)
         SL_T2(t, n, (h) * (e)), SL_T2(tkv, n, 2 * (g) * (e)), SL_T1(SL_I32, n) \
     }
 static const sl_op_case rope_bwd_cases[] = {
-    {.name = "f32 half",
-     .in = BWD(SL_F32, SL_F32, 7, 4, 2, 16),
-     .index_range = 100,
-     .attrs = SL_ATTRS(rope, .heads = 4, .kv_heads = 2, .head_dim = 16, .style = SL_ROPE_HALF, .theta = 10000)},
-    {.name = "f32 interleaved, tail",
-     .in = BWD(SL_F32, SL_F32, 3, 3, 3, 22),
-     .index_range = 5000,
-     .attrs = SL_ATTRS(rope, .heads = 3, .kv_heads = 3, .head_dim = 22, .style = SL_ROPE_INTERLEAVED, .theta = 10000)},
-    {.name = "f32 none, odd head",
-     .in = BWD(SL_F32, SL_F32, 5, 3, 1, 7),
-     .index_range = 100,
-     .attrs = SL_ATTRS(rope, .heads = 3, .kv_heads = 1, .head_dim = 7, .style = SL_ROPE_NONE)},
-    {.name = "bf16 half, llama3",
-     .in = BWD(SL_BF16, SL_BF16, 40, 8, 2, 64),
-     .index_range = 131072,
-     .attrs =
-         SL_ATTRS(rope, .heads = 8, .kv_heads = 2, .head_dim = 64, .style = SL_ROPE_HALF, .theta = 500000, LLAMA3)},
-    {.name = "bf16 half, dkv f32",
-     .in = BWD(SL_BF16, SL_F32, 33, 4, 2, 32),
-     .index_range = 131072,
-     .attrs = SL_ATTRS(rope, .heads = 4, .kv_heads = 2, .head_dim = 32, .style = SL_ROPE_HALF, .theta = 10000)},
-    {.name = "bf16 interleaved, dkv f32, tail",
-     .in = BWD(SL_BF16, SL_F32, 5, 4, 2, 18),
-     .index_range = 8192,
-     .attrs = SL_ATTRS(rope, .heads = 4, .kv_heads = 2, .head_dim = 18, .style = SL_ROPE_INTERLEAVED, .theta = 10000)},
-    {.name = "bf16 none, dkv f32",
-     .in = BWD(SL_BF16, SL_F32, 9, 2, 2, 24),
-     .index_range = 100,
-     .attrs = SL_ATTRS(rope, .heads = 2, .kv_heads = 2, .head_dim = 24, .style = SL_ROPE_NONE)},
-    {.name = "f32 half, a quarter",
-     .in = BWD(SL_F32, SL_F32, 9, 4, 2, 32),
-     .index_range = 100,
-     .attrs = PART(4, 2, 32, 8, SL_ROPE_HALF)},
-    {.name = "f32 interleaved, part of an odd head",
-     .in = BWD(SL_F32, SL_F32, 7, 3, 1, 21),
-     .index_range = 100,
-     .attrs = PART(3, 1, 21, 6, SL_ROPE_INTERLEAVED)},
-    {.name = "bf16 half, half of it, dkv f32",
-     .in = BWD(SL_BF16, SL_F32, 40, 4, 2, 64),
-     .index_range = 8192,
-     .attrs = PART(4, 2, 64, 32, SL_ROPE_HALF)},
-    {.name = "bf16 half, tail of it",
-     .in = BWD(SL_BF16, SL_BF16, 5, 2, 1, 80),
-     .index_range = 8192,
-     .attrs = PART(2, 1, 80, 20, SL_ROPE_HALF)},
+    CASE("f32 half", BWD(SL_F32, SL_F32, 7, 4, 2, 16), 100, 4, 2, 16, HALF, 10000),
+    CASE("f32 interleaved, tail", BWD(SL_F32, SL_F32, 3, 3, 3, 22), 5000, 3, 3, 22, INTERLEAVED, 10000),
+    CASE("f32 none, odd head", BWD(SL_F32, SL_F32, 5, 3, 1, 7), 100, 3, 1, 7, NONE, 0),
+    CASE("bf16 half, llama3", BWD(SL_BF16, SL_BF16, 40, 8, 2, 64), 131072, 8, 2, 64, HALF, 500000, LLAMA3),
+    CASE("bf16 half, dkv f32", BWD(SL_BF16, SL_F32, 33, 4, 2, 32), 131072, 4, 2, 32, HALF, 10000),
+    CASE("bf16 interleaved, dkv f32, tail", BWD(SL_BF16, SL_F32, 5, 4, 2, 18), 8192, 4, 2, 18, INTERLEAVED, 10000),
+    CASE("bf16 none, dkv f32", BWD(SL_BF16, SL_F32, 9, 2, 2, 24), 100, 2, 2, 24, NONE, 0),
+    CASE("f32 half, a quarter", BWD(SL_F32, SL_F32, 9, 4, 2, 32), 100, 4, 2, 32, HALF, 10000, .rotary = 8),
+    CASE("f32 interleaved, part of an odd head", BWD(SL_F32, SL_F32, 7, 3, 1, 21), 100, 3, 1, 21, INTERLEAVED, 10000,
+         .rotary = 6),
+    CASE("bf16 half, half of it, dkv f32", BWD(SL_BF16, SL_F32, 40, 4, 2, 64), 8192, 4, 2, 64, HALF, 10000,
+         .rotary = 32),
+    CASE("bf16 half, tail of it", BWD(SL_BF16, SL_BF16, 5, 2, 1, 80), 8192, 2, 1, 80, HALF, 10000, .rotary = 20),
 };
 #undef BWD
-#undef PART
+#undef CASE
+#undef ATTRS
 #undef LLAMA3
 
 static void rope_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
@@ -319,16 +250,12 @@ static sl_status rope_bwd_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_rope_bwd = {
-    .name = "rope_bwd",
+    SL_OP_PARTS(rope_bwd),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 3,
     .n_out = 1,
     .attrs_bytes = sizeof(struct sl_rope_attrs),
-    .infer = rope_bwd_infer,
     .work = sl_work_bytes,
-    .reference = rope_bwd_reference,
-    .cases = rope_bwd_cases,
-    .n_cases = SL_COUNT(rope_bwd_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
     .fill = rope_bwd_fill,
     .shapes = rope_bwd_shapes,

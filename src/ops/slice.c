@@ -84,11 +84,9 @@ static void slice_bwd_work(const sl_launch *launch, sl_work *work)
 static sl_status emit_other(sl_gradient *gradient, sl_op_id other)
 {
     sl_attrs attrs = *gradient->attrs;
-    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
-        return SL_OK;
     sl_slice_set(&attrs)->rows = gradient->in_type[0].dim[0];
     sl_slice_set(&attrs)->columns = gradient->in_type[0].dim[1];
-    return gradient->emit(gradient, other, &attrs, gradient->d_out, 1, (const int[]){0}, 1);
+    return sl_gradient_emit(gradient, other, &attrs, gradient->d_out, 1, 1);
 }
 
 static sl_status slice_gradient(sl_gradient *gradient)
@@ -132,19 +130,15 @@ static sl_status slice_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_slice = {
-    .name = "slice",
+    SL_OP_PARTS(slice),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 1,
     .n_out = 1,
     .attrs_bytes = sizeof(struct sl_slice_attrs),
     .can_accumulate = 1,
-    .infer = slice_infer,
     .work = slice_work,
-    .reference = slice_reference,
     .gradient = slice_gradient,
     .view = slice_view,
-    .cases = slice_cases,
-    .n_cases = SL_COUNT(slice_cases),
     .tolerance = {0, 0},
     .any_values = true,
     .shapes = slice_shapes,
@@ -174,18 +168,14 @@ static sl_status slice_bwd_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_slice_bwd = {
-    .name = "slice_bwd",
+    SL_OP_PARTS(slice_bwd),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 1,
     .n_out = 1,
     .attrs_bytes = sizeof(struct sl_slice_attrs),
     .can_accumulate = 1,
-    .infer = slice_bwd_infer,
     .work = slice_bwd_work,
-    .reference = slice_bwd_reference,
     .gradient = slice_bwd_gradient,
-    .cases = slice_bwd_cases,
-    .n_cases = SL_COUNT(slice_bwd_cases),
     .tolerance = {0, 0},
     .backward = true,
     .any_values = true,

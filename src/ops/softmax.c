@@ -52,10 +52,8 @@ static void softmax_reference(const sl_launch *launch)
 
 static sl_status softmax_gradient(sl_gradient *gradient)
 {
-    if (gradient->d_out[0] == SL_NO_VALUE || !gradient->need[0])
-        return SL_OK;
-    return gradient->emit(gradient, SL_OP_SOFTMAX_BWD, gradient->attrs,
-                          (const sl_value[]){gradient->d_out[0], gradient->out[0]}, 2, (const int[]){0}, 1);
+    return sl_gradient_emit(gradient, SL_OP_SOFTMAX_BWD, gradient->attrs,
+                            (const sl_value[]){gradient->d_out[0], gradient->out[0]}, 2, 1);
 }
 
 static const sl_op_case softmax_cases[] = {
@@ -76,17 +74,13 @@ static sl_status softmax_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_softmax = {
-    .name = "softmax",
+    SL_OP_PARTS(softmax),
     .category = SL_CAT_REDUCTION,
     .n_in = 1,
     .n_out = 1,
     .attrs_bytes = sizeof(struct sl_softmax_attrs),
-    .infer = softmax_infer,
     .work = sl_work_bytes,
-    .reference = softmax_reference,
     .gradient = softmax_gradient,
-    .cases = softmax_cases,
-    .n_cases = SL_COUNT(softmax_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .shapes = softmax_shapes,
 };
@@ -128,17 +122,13 @@ static const sl_op_case softmax_bwd_cases[] = {
 };
 
 const sl_op_def sl_op_softmax_bwd = {
-    .name = "softmax_bwd",
+    SL_OP_PARTS(softmax_bwd),
     .category = SL_CAT_REDUCTION,
     .n_in = 2,
     .n_out = 1,
     .attrs_bytes = sizeof(struct sl_softmax_attrs),
     .can_accumulate = 1,
-    .infer = softmax_bwd_infer,
     .work = sl_work_bytes,
-    .reference = softmax_bwd_reference,
-    .cases = softmax_bwd_cases,
-    .n_cases = SL_COUNT(softmax_bwd_cases),
     .tolerance = {4e-6, SL_BF16_ULP},
     .shapes = softmax_shapes,
 };

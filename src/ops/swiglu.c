@@ -2,7 +2,7 @@
  * SwiGLU: gu holds gate and up side by side (one projection makes both), s = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
  *
  * Backward, with sigma = 1 / (1 + exp(-g)):
- *     d gate = ds * up * sigma * (1 + g * (1 - sigma))        d up = ds * silu(g)        and, if wanted, s again
+ *     d gate = ds * up * sigma * (1 + g * (1 - sigma))        d up = ds * silu(g)        and, if requested, s again
  */
 #include <math.h>
 
@@ -32,10 +32,8 @@ static void swiglu_reference(const sl_launch *launch)
 
 static sl_status swiglu_gradient(sl_gradient *gradient)
 {
-    if (!gradient->need[0] || gradient->d_out[0] == SL_NO_VALUE)
-        return SL_OK;
     sl_value in[] = {gradient->d_out[0], gradient->in[0]};
-    return gradient->emit(gradient, SL_OP_SWIGLU_BWD, &(const sl_attrs){0}, in, 2, (const int[]){0}, 1);
+    return sl_gradient_emit(gradient, SL_OP_SWIGLU_BWD, &(const sl_attrs){0}, in, 2, 1);
 }
 
 static const sl_op_case swiglu_cases[] = {
@@ -51,17 +49,13 @@ static sl_status swiglu_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_swiglu = {
-    .name = "swiglu",
+    SL_OP_PARTS(swiglu),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 1,
     .n_out = 1,
     .backward_rematerializes = true,
-    .infer = swiglu_infer,
     .work = sl_work_bytes,
-    .reference = swiglu_reference,
     .gradient = swiglu_gradient,
-    .cases = swiglu_cases,
-    .n_cases = SL_COUNT(swiglu_cases),
     .tolerance = {1e-6, SL_BF16_ULP},
     .any_values = true,
     .shapes = swiglu_shapes,
@@ -109,17 +103,13 @@ static sl_status swiglu_bwd_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_swiglu_bwd = {
-    .name = "swiglu_bwd",
+    SL_OP_PARTS(swiglu_bwd),
     .category = SL_CAT_ELEMENTWISE,
     .n_in = 2,
     .n_out = 2,
     .optional_out = 1u << 1,
     .rematerialized_out = 1,
-    .infer = swiglu_bwd_infer,
     .work = sl_work_bytes,
-    .reference = swiglu_bwd_reference,
-    .cases = swiglu_bwd_cases,
-    .n_cases = SL_COUNT(swiglu_bwd_cases),
     .tolerance = {2e-6, SL_BF16_ULP},
     .any_values = true,
     .shapes = swiglu_bwd_shapes,

@@ -131,6 +131,25 @@ sl_status sl_expect_step(const char *op, const sl_type *type)
     return sl_expect(op, "step", type, sl_type_1d(SL_I32, SL_STEP_WORDS));
 }
 
+sl_status sl_gradient_emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs, const sl_value *in, int n_in,
+                           int n_out)
+{
+    int targets[SL_MAX_OUT];
+    bool needed = false;
+    for (int k = 0; k < n_out; k++) {
+        targets[k] = gradient->need[k] ? k : SL_TARGET_NONE;
+        needed |= gradient->need[k];
+    }
+    if (!needed || gradient->d_out[0] == SL_NO_VALUE)
+        return SL_OK;
+    return gradient->emit(gradient, op, attrs, in, n_in, targets, n_out);
+}
+
+sl_status sl_expect_weights(const char *op, const sl_type *type, int64_t rows)
+{
+    return type->rank ? sl_expect(op, "weights", type, sl_type_1d(SL_F32, rows)) : SL_OK;
+}
+
 size_t sl_estimate_column_sums(const sl_launch *launch)
 {
     enum { BLOCKS = 264 }; /* two on each of an H200's processors */

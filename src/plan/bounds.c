@@ -16,16 +16,17 @@
 #include "core/mem.h"
 
 /* Seconds of the link for a task's data to come, or its results to leave. */
-static double io_s(const sl_analysis *a, int32_t task, int direction)
+static double io_s(const sl_analysis *a, int32_t task, sl_link link)
 {
     double seconds = 0;
     for (int32_t e = a->first[task]; e < a->first[task + 1]; e++) {
         const sl_object *object = &a->program->objects[a->entries[e].object];
-        sl_object_class class = direction == 0 ? SL_CLASS_DATA : SL_CLASS_RESULT;
-        int flag = direction == 0 ? SL_ENTRY_READ : SL_ENTRY_WRITE;
-        bool counts = direction == 0 ? a->object_first[a->entries[e].object] == e : a->entries[e].next < 0;
+        const bool in = link == SL_LINK_IN;
+        sl_object_class class = in ? SL_CLASS_DATA : SL_CLASS_RESULT;
+        int flag = in ? SL_ENTRY_READ : SL_ENTRY_WRITE;
+        bool counts = in ? a->object_first[a->entries[e].object] == e : a->entries[e].next < 0;
         if (counts && object->class == class && !object->persistent && a->entries[e].flags & flag)
-            seconds += a->costs->link_latency_s + (double) object->bytes / a->costs->link_bytes_per_s[direction];
+            seconds += sl_costs_copy_s(a->costs, link, object->bytes, false);
     }
     return seconds;
 }
@@ -42,9 +43,9 @@ static double compute_s(const sl_analysis *a)
         bool aside = p->tasks[t].host_allowed && costs->host_s[signature] < INFINITY;
         seconds +=
             aside ? fmin(costs->device_s[signature], felt * costs->host_s[signature]) : costs->device_s[signature];
-        for (int direction = 0; direction < 2 && !p->tasks[t].host_allowed; direction++) {
-            bool alone = t == (direction == 0 ? 0 : p->n_tasks - 1);
-            *(alone ? &seconds : &beside) += io_s(a, t, direction);
+        for (int link = 0; link < SL_LINK_COUNT && !p->tasks[t].host_allowed; link++) {
+            bool alone = t == (link == SL_LINK_IN ? 0 : p->n_tasks - 1);
+            *(alone ? &seconds : &beside) += io_s(a, t, (sl_link) link);
         }
     }
     return seconds + copies * beside;
@@ -123,7 +124,8 @@ static double count_windows(sl_window *w, sl_window_kind kind)
             count_task(w, t);
     }
     close_window(w, p->n_tasks);
-    return fmax(w->total_in / w->a->costs->link_bytes_per_s[0], w->total_out / w->a->costs->link_bytes_per_s[1]);
+    return fmax(w->total_in / w->a->costs->link_bytes_per_s[SL_LINK_IN],
+                w->total_out / w->a->costs->link_bytes_per_s[SL_LINK_OUT]);
 }
 
 static sl_status links_s(const sl_analysis *a, double capacity, double *seconds)
@@ -173,7 +175,8 @@ sl_limit sl_find_limit(const sl_program *p, const sl_costs *costs, const sl_plan
         if (plan->actions[i].kind == SL_ACTION_TASK && plan->actions[i].recompute)
             again += costs->device_s[p->tasks[plan->actions[i].task].signature];
     /* below two hundredths nothing but compute is worth naming */
-    double loss[] = {0.02 * s->step_s, again, s->wait_in_s, s->wait_out_s, s->wait_host_s};
+    double loss[] = {0.02 * s->step_s, again, s->wait_s[SL_STREAM_IN], s->wait_s[SL_STREAM_OUT],
+                     s->wait_s[SL_STREAM_HOST]};
     const sl_limit which[] = {SL_LIMIT_COMPUTE, why_recompute(s), SL_LIMIT_LINK_IN, SL_LIMIT_LINK_OUT,
                               SL_LIMIT_HOST_COMPUTE};
     int worst = 0;

@@ -240,9 +240,9 @@ static sl_status check_copy(sl_checker *c, int32_t index)
     int32_t version = c->shadows[a->from].version;
     SL_TRY(touch(c, a->to, index, true));
     const sl_allocation *from = &c->plan->allocations[a->from], *to = &c->plan->allocations[a->to];
-    bool in = a->stream == SL_STREAM_IN;
-    if (from->object != a->object || to->object != a->object || from->tier == to->tier ||
-        (a->stream != SL_STREAM_OUT && !in) || (to->tier == SL_TIER_DEVICE) != in)
+    const sl_stream_def *stream = &sl_streams[a->stream];
+    if (from->object != a->object || to->object != a->object || from->tier == to->tier || from->tier != stream->from ||
+        to->tier != stream->to)
         BAD("action %d: copy between places %d and %d on the wrong stream or of another object", index, a->from, a->to);
     if (version == UNDEFINED)
         BAD("action %d copies %s, which has no content there", index, c->program->objects[a->object].name);
@@ -267,7 +267,7 @@ static sl_status check_operand(sl_checker *c, int32_t index, int i)
     SL_TRY(touch(c, place, index, i >= SL_MAX_IN));
     const sl_allocation *p = &c->plan->allocations[place];
     const sl_object *object = &c->program->objects[use->object];
-    if (p->object != use->object || (p->tier == SL_TIER_HOST) != (a->stream == SL_STREAM_HOST))
+    if (p->object != use->object || p->tier != sl_streams[a->stream].to)
         BAD("action %d: operand %d (%s) at place %d of another object or tier", index, i, object->name, place);
     int32_t want = c->task_version[(int64_t) a->task * OPERANDS + i], have = c->shadows[place].version;
     bool content = want > 0 || object->persistent || object->class == SL_CLASS_DATA;
@@ -304,7 +304,7 @@ static sl_status check_task(sl_checker *c, int32_t index)
     if (a->task < 0 || a->task >= c->program->n_tasks)
         BAD("action %d runs task %d of %d", index, a->task, c->program->n_tasks);
     const sl_task *task = &c->program->tasks[a->task];
-    if (a->stream != SL_STREAM_COMPUTE && !(a->stream == SL_STREAM_HOST && task->host_allowed))
+    if (a->stream != SL_STREAM_COMPUTE && (sl_stream_copies(a->stream) || !task->host_allowed))
         BAD("action %d runs task %d on stream %d", index, a->task, a->stream);
     if (c->ran[a->task] != (a->recompute ? 1 : 0))
         BAD("action %d runs task %d %s", index, a->task, a->recompute ? "again before the first time" : "twice");
@@ -316,8 +316,7 @@ static sl_status check_task(sl_checker *c, int32_t index)
     if (a->workspace >= 0) {
         SL_TRY(touch(c, a->workspace, index, true));
         const sl_allocation *p = &c->plan->allocations[a->workspace];
-        if (p->object != -1 || p->first != index || p->last != index ||
-            (p->tier == SL_TIER_HOST) != (a->stream == SL_STREAM_HOST))
+        if (p->object != -1 || p->first != index || p->last != index || p->tier != sl_streams[a->stream].to)
             BAD("action %d: place %d is not its workspace", index, a->workspace);
         touched(c, a->workspace, index, true);
     }

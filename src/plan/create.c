@@ -131,34 +131,39 @@ sl_status sl_plan_minimum(const sl_program *program, const sl_costs *costs, cons
     SL_TRY(status);
     *bytes = found;
     if (!found) {
-        char given[32];
-        sl_format_bytes(config->budget[tier == SL_TIER_DEVICE ? SL_TIER_HOST : SL_TIER_DEVICE], given);
-        return sl_fail(SL_E_DOES_NOT_FIT, "no %s budget suffices with %s of %s memory",
-                       tier == SL_TIER_DEVICE ? "device" : "host", given, tier == SL_TIER_DEVICE ? "host" : "device");
+        char given[256] = "";
+        for (int other = 0, at = 0; other < SL_TIER_COUNT; other++) {
+            char text[32];
+            if (other != (int) tier)
+                at += snprintf(given + at, sizeof given - (size_t) at, "%s%s of %s memory", at ? " and " : "",
+                               sl_format_bytes(config->budget[other], text), sl_tier_name((sl_tier) other));
+        }
+        return sl_fail(SL_E_DOES_NOT_FIT, "no %s budget suffices with %s", sl_tier_name(tier), given);
     }
     return SL_OK;
 }
 
 static sl_status refuse(sl_search *search)
 {
-    char text[4][32], part[2][96];
-    size_t minimum[SL_TIER_COUNT];
-    static const char *const names[SL_TIER_COUNT] = {"device", "host"};
-    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
-        SL_TRY(sl_search_minimum(search, (sl_tier) tier, &minimum[tier]));
-        sl_format_bytes(search->budget[tier], text[tier]);
-        sl_format_bytes(minimum[tier], text[2 + tier]);
-        if (minimum[tier])
-            snprintf(part[tier], sizeof part[tier], "%s (%zu bytes) of %s memory", text[2 + tier], minimum[tier],
-                     names[tier]);
+    char given[256] = "", least[512] = "";
+    for (int tier = 0, at = 0, end = 0; tier < SL_TIER_COUNT; tier++) {
+        char text[2][32];
+        const char *name = sl_tier_name((sl_tier) tier);
+        size_t minimum;
+        SL_TRY(sl_search_minimum(search, (sl_tier) tier, &minimum));
+        sl_format_bytes(search->budget[tier], text[0]);
+        sl_format_bytes(minimum, text[1]);
+        at += snprintf(given + at, sizeof given - (size_t) at, "%s%s of %s", tier ? " and " : "", text[0], name);
+        if (minimum)
+            end += snprintf(least + end, sizeof least - (size_t) end, "%s%s (%zu bytes) of %s memory",
+                            tier ? " or " : "", text[1], minimum, name);
         else
-            snprintf(part[tier], sizeof part[tier], "no %s memory alone", names[tier]);
+            end += snprintf(least + end, sizeof least - (size_t) end, "%sno %s memory alone", tier ? " or " : "", name);
     }
-    return sl_fail(
-        SL_E_DOES_NOT_FIT,
-        "the step does not fit %s of device and %s of host memory; with the other as given, %s or %s would do: "
-        "raise one of them, or use fewer tokens per chunk",
-        text[0], text[1], part[0], part[1]);
+    return sl_fail(SL_E_DOES_NOT_FIT,
+                   "the step does not fit %s memory; with the other as given, %s would do: "
+                   "raise one of them, or use fewer tokens per chunk",
+                   given, least);
 }
 
 sl_status sl_planning_finish(const sl_planning *planning, const sl_plan_config *config, double start, sl_plan **plan)

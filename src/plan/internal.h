@@ -12,6 +12,7 @@
  *   arena.c     one tier's addresses during that walk
  *   compact.c   removes addresses that no place of the finished plan uses
  *   timeline.c  times a list of actions: streams in order, dependencies, links that slow each other
+ *   waits.c     what the compute stream waited for
  *   check.c     proves a finished plan, sharing no code with the above
  *
  * A "gap" is the time between two consecutive uses of an object, named by the entry (use) it follows.
@@ -155,10 +156,9 @@ sl_status sl_plan_compact(sl_plan *plan, const size_t fixed[SL_TIER_COUNT]);
 
 /* ---- timing ---------------------------------------------------------------------------------------------------- */
 
-/* Fills start_s and end_s of the actions; returns the end of the last. `summary` (may be NULL) gets busy and wait
- * times. */
+/* Fills start_s and end_s of the actions; returns the end of the last. */
 double sl_timeline_run(const sl_program *program, const sl_costs *costs, sl_action *actions, int32_t n_actions,
-                       const int32_t *deps, sl_summary *summary);
+                       const int32_t *deps);
 /* When the device has done the last task of a round. */
 double sl_timeline_round_end_s(const sl_program *program, const sl_action *actions, int32_t n_actions, int32_t round);
 

@@ -42,10 +42,10 @@ typedef struct sl_action {
 typedef struct sl_summary {
     double step_s, tokens_per_s, tflops, mfu, hfu;
     size_t peak_bytes[SL_TIER_COUNT], budget_bytes[SL_TIER_COUNT];
-    double h2d_bytes, d2h_bytes;
-    double recompute_fraction; /* arithmetic recomputed / arithmetic of the program */
+    double link_bytes[SL_LINK_COUNT]; /* copied */
+    double recompute_fraction;        /* arithmetic recomputed / arithmetic of the program */
     double busy_s[SL_STREAM_COUNT];
-    double wait_in_s, wait_out_s, wait_host_s; /* compute stream idle, by what it waited for */
+    double wait_s[SL_STREAM_COUNT]; /* compute stream idle, by the stream it waited for */
 } sl_summary;
 
 typedef enum sl_limit {
@@ -96,6 +96,8 @@ typedef struct sl_plan_config {
     int32_t
         stands_for; /* rounds of a larger step that this program is a part of, its middle rounds repeated: evaluated and
                            searched as that would be; 0: it is the whole step */
+    int64_t chunks_per_round; /* sl_plan_best: 0: its to choose */
+    size_t workspace_limit;   /* sl_plan_best: of the program */
     const sl_plan *
         placements; /* not NULL: persistent objects keep the placements of that plan (validation beside training); matched by
                               * order among persistent objects of the same group and class */
@@ -112,6 +114,8 @@ void sl_plan_destroy(sl_plan *plan);
 sl_status sl_plan_minimum(const sl_program *program, const sl_costs *costs, const sl_plan_config *config, sl_tier tier,
                           size_t *bytes);
 
+/* Step time, and what the streams did in it: as measured, one span per action, or (NULL) as predicted. */
+void sl_summary_times(const sl_plan *plan, const sl_span *spans, sl_summary *summary);
 /* What a plan moves and recomputes, and all arithmetic it does: of a prediction and of a measurement alike. */
 void sl_summary_count(const sl_program *program, const sl_plan *plan, sl_summary *summary, double *hardware_flops);
 /* Speeds of a summary whose step_s is set; hardware_flops: arithmetic a step does, what is recomputed included. */

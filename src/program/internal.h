@@ -2,6 +2,8 @@
 #ifndef SL_PROGRAM_INTERNAL_H
 #define SL_PROGRAM_INTERNAL_H
 
+#include <stdatomic.h>
+
 #include "program/program.h"
 
 enum { UNKNOWN_PRODUCER = -2 }; /* until the program is finished: no writer seen yet */
@@ -15,9 +17,16 @@ typedef struct group_run {
     int64_t decayed;      /* the first elements of the run that get weight decay */
 } group_run;
 
+/* What the model made: shared by all programs derived from one, and untouched by passes. */
+typedef struct chunk_graphs {
+    atomic_int users;
+    sl_graph *graph[VARIANTS];
+} chunk_graphs;
+
 typedef struct sl_program_owner {
     sl_program program; /* first: what the world sees */
-    sl_graph *graph[VARIANTS];
+    chunk_graphs *graphs;
+    sl_graph *passed[VARIANTS]; /* after a pass; NULL: none */
 } sl_program_owner;
 
 typedef struct builder {
@@ -52,6 +61,17 @@ static inline bool has_norm(const sl_program_config *config)
 {
     return config->gated || config->norm;
 }
+
+/* chunk_graphs.c */
+/* A model, or a program with its graphs. */
+typedef struct program_source {
+    sl_graph_builder build;
+    void *context;
+    const sl_program *base;
+} program_source;
+/* The source's graphs, after the passes that the configuration asks for. */
+sl_status sl_program_find_graphs(builder *b, sl_program_owner *owner, const program_source *source);
+void sl_program_release_graphs(sl_program_owner *owner);
 
 /* objects.c */
 /* One that belongs to no block, chunk or round. */

@@ -3,7 +3,7 @@
  *
  *     parameters            one object per group                     gradients   one per group, and one per further block that
  *     inputs                one per chunk, sequence or step, as                  uses a parameter
- *                           their scope says                         loss        a slot of one object
+ *                           their scope says                         loss        slots of one object
  *     K/V and its gradient  packed: one per chunk; sliced: one per sequence, all its rows
  *     everything else       one per chunk, made when first written
  */
@@ -77,7 +77,7 @@ sl_status sl_program_add_data(builder *b)
 {
     sl_program *p = b->program;
     sl_object step = sl_program_object("step", SL_CLASS_DATA, SL_STEP_WORDS * 4, -1);
-    sl_object losses = sl_program_object("losses", SL_CLASS_RESULT, (size_t) p->n_chunks * 4, -1);
+    sl_object losses = sl_program_object("losses", SL_CLASS_RESULT, (size_t) (p->n_losses * p->n_chunks) * 4, -1);
     p->step_object = -1;
     if (!p->config.forward_only)
         SL_TRY(sl_program_add_object(b, &step, &p->step_object));
@@ -237,7 +237,7 @@ static sl_status resolve_root(builder *b, int32_t chunk, sl_value value, int out
         return SL_OK;
     case SL_VALUE_LOSS:
         use->object = b->program->losses_object;
-        use->offset = (size_t) c->loss_slot * 4;
+        use->offset = (size_t) (v->loss * b->program->n_chunks + c->loss_slot) * 4;
         return SL_OK;
     case SL_VALUE_PARAMETER_GRADIENT:
         return resolve_gradient(b, value, out_index, use, accumulate);

@@ -110,49 +110,6 @@ static sl_status cut_chunks(builder *b)
     return SL_OK;
 }
 
-/* ---- graphs ---- */
-
-static sl_status build_graph(builder *b, const sl_chunk *chunk, sl_graph_builder build, void *context, sl_graph **graph)
-{
-    const sl_program_config *config = &b->program->config;
-    sl_graph_config graph_config = {.tokens = chunk->tokens,
-                                    .samples = chunk->n_sequences,
-                                    .max_segments = config->max_segments,
-                                    .dtype = b->dtype,
-                                    .frozen = config->frozen,
-                                    .training = !config->forward_only,
-                                    .sliced = b->sliced,
-                                    .rematerialize = config->rematerialize};
-    SL_TRY(sl_graph_create(&graph_config, graph));
-    return build(context, *graph);
-}
-
-static sl_status build_graphs(builder *b, sl_program_owner *owner, sl_graph_builder build, void *context)
-{
-    sl_program *p = b->program;
-    b->dtype = sl_policy_of(p->config.precision)->compute;
-    p->config.max_segments = SL_MAX(p->config.max_segments, p->chunks[0].n_sequences); /* sequences are always apart */
-    SL_TRY(build_graph(b, &p->chunks[0], build, context, &owner->graph[0]));
-    int32_t last = p->n_chunks - 1;
-    if (b->variant[last])
-        SL_TRY(build_graph(b, &p->chunks[last], build, context, &owner->graph[1]));
-    const sl_graph *full = owner->graph[0], *tail = owner->graph[1];
-    if (tail && (tail->n_nodes != full->n_nodes || tail->n_values != full->n_values))
-        return sl_fail(SL_E_INTERNAL, "the model's graph has another shape for %lld tokens than for %lld",
-                       (long long) tail->tokens, (long long) full->tokens);
-    b->graph[0] = full;
-    b->graph[1] = tail;
-    b->n_values = full->n_values;
-    b->n_nodes = full->n_nodes;
-    p->groups = full->groups;
-    p->n_groups = full->n_groups;
-    p->params = full->params;
-    p->n_params = full->n_params;
-    p->blocks = full->blocks;
-    p->n_blocks = full->n_blocks;
-    return SL_OK;
-}
-
 /* ---- working memory ---- */
 
 static void find_makers(builder *b)
@@ -363,11 +320,13 @@ static sl_status prepare_norm(builder *b)
     return sl_program_add_object(b, &gate, &p->gate_object);
 }
 
-static sl_status build_program(builder *b, sl_program_owner *owner, sl_graph_builder build, void *context)
+static sl_status build_program(builder *b, sl_program_owner *owner, const program_source *source)
 {
     sl_program *p = b->program;
     SL_TRY(cut_chunks(b));
-    SL_TRY(build_graphs(b, owner, build, context));
+    b->dtype = sl_policy_of(p->config.precision)->compute;
+    p->config.max_segments = SL_MAX(p->config.max_segments, p->chunks[0].n_sequences); /* sequences are always apart */
+    SL_TRY(sl_program_find_graphs(b, owner, source));
     SL_TRY(allocate_tables(b));
     find_home_blocks(b);
     find_makers(b);
@@ -386,7 +345,7 @@ static sl_status build_program(builder *b, sl_program_owner *owner, sl_graph_bui
     return SL_OK;
 }
 
-sl_status sl_program_create(const sl_program_config *config, sl_graph_builder build, void *context, sl_program **out)
+static sl_status create(const sl_program_config *config, const program_source *source, sl_program **out)
 {
     sl_region *region;
     sl_program_owner *owner;
@@ -400,7 +359,7 @@ sl_status sl_program_create(const sl_program_config *config, sl_graph_builder bu
     builder b = {.program = &owner->program};
     owner->program.region = region;
     owner->program.config = *config;
-    status = build_program(&b, owner, build, context);
+    status = build_program(&b, owner, source);
     free_tables(&b);
     if (status == SL_OK)
         *out = &owner->program;
@@ -409,12 +368,33 @@ sl_status sl_program_create(const sl_program_config *config, sl_graph_builder bu
     return status;
 }
 
+sl_status sl_program_create(const sl_program_config *config, sl_graph_builder build, void *context, sl_program **out)
+{
+    return create(config, &(program_source){.build = build, .context = context}, out);
+}
+
+sl_status sl_program_derive(const sl_program *base, const sl_program_form *form, sl_program **out)
+{
+    sl_program_config config = base->config;
+    sl_chunking *c = &config.chunking;
+    config.chunks_per_round = form->chunks_per_round;
+    config.rematerialize = form->rematerialize;
+    config.workspace_limit = form->workspace_limit;
+    if (form->rounds)
+        c->sequences = c->chunk_tokens < c->seqlen
+                           ? form->rounds * form->chunks_per_round / sl_chunking_slices(c)
+                           : form->rounds * form->chunks_per_round * (c->chunk_tokens / c->seqlen);
+    SL_ASSERT(c->sequences <= base->config.chunking.sequences);
+    SL_TRY(create(&config, &(program_source){.base = base}, out));
+    (*out)->objects[(*out)->losses_object].bytes = base->objects[base->losses_object].bytes;
+    return SL_OK;
+}
+
 void sl_program_destroy(sl_program *program)
 {
     if (!program)
         return;
     sl_program_owner *owner = (sl_program_owner *) program;
-    sl_graph_destroy(owner->graph[0]);
-    sl_graph_destroy(owner->graph[1]);
+    sl_program_release_graphs(owner);
     sl_region_destroy(program->region);
 }

@@ -90,10 +90,11 @@ typedef struct sl_program_config {
     bool gated;               /* clipping or on-nan skip: updates wait for the global norm */
     bool norm;                /* compute the gradient norm even when not gated */
     bool forward_only;        /* validation: loss only */
+    bool token_weights;       /* the data says what each token counts in the loss */
     bool nondeterministic;    /* attention's backward may add in any order: the last bits differ from run to run */
     int64_t max_segments;     /* per chunk (packed) or per sequence (sliced): how many documents may be kept apart */
     int64_t chunks_per_round; /* placement: the planner's to choose. Sliced sequences are never split over rounds */
-    bool rematerialize;       /* placement: see sl_graph. Changes no bit */
+    bool rematerialize;       /* placement: see sl_graph_rematerialize. Changes no bit */
     size_t workspace_limit;   /* placement: the most a kernel should take for itself; 0: as it likes */
 } sl_program_config;
 
@@ -127,9 +128,12 @@ typedef struct sl_program {
     sl_program_config config;
     /* Objects by parameter group; -1 where the precision or optimizer has none. */
     int32_t *param_object, *state_object[SL_MAX_STATES], *master_object;
-    int32_t step_object, losses_object, gate_object; /* gate -1 when no norm is computed; losses: one f32 per chunk */
-    int64_t tokens;                                  /* per step */
-    double flops;                                    /* per step, as MFU counts */
+    /* Gate -1 when no norm is computed. Losses: f32 sums, loss by loss, one for each chunk's loss_slot. */
+    int32_t step_object, losses_object, gate_object;
+    const sl_loss *losses;
+    int32_t n_losses;
+    int64_t tokens; /* per step */
+    double flops;   /* per step, as MFU counts */
 } sl_program;
 
 /* The round a task belongs to; those after the rounds (updates behind the gate) count as the last round's. */
@@ -145,6 +149,17 @@ typedef sl_status (*sl_graph_builder)(void *context, sl_graph *graph);
 sl_status sl_program_create(const sl_program_config *config, sl_graph_builder build, void *context,
                             sl_program **program);
 void sl_program_destroy(sl_program *program);
+
+/* What passes may make of a program: the same sums in another order of independent tasks, or with values made elsewhere. */
+typedef struct sl_program_form {
+    int64_t chunks_per_round;
+    int64_t rounds;         /* only the first so many, all of full chunks; results keep their size. 0: all */
+    bool rematerialize;     /* see sl_program_config */
+    size_t workspace_limit; /* likewise */
+} sl_program_form;
+/* A program of the step that `base` is of, in another form. The model is not asked again; `base` itself may have any form, and need
+ * not outlive it. */
+sl_status sl_program_derive(const sl_program *base, const sl_program_form *form, sl_program **program);
 
 /* The default chunk for a sequence length: sequences are packed up to, or cut down to, about `target` tokens. */
 int64_t sl_chunk_tokens_default(int64_t seqlen, int64_t sequences, int64_t target);

@@ -89,6 +89,7 @@ static sl_status guess_costs(void *hardware, const sl_program *program, sl_costs
  */
 typedef struct touching {
     sl_cost_source *source;
+    const sl_program *program; /* whose costs are measured */
     sl_hardware hardware;
     pthread_t planner;
     bool planning;
@@ -97,19 +98,17 @@ typedef struct touching {
 static void *plan_and_touch(void *context)
 {
     const touching *t = context;
-    const sl_setup *setup = t->source->setup;
     sl_prepared *prepared = t->source->prepared;
-    sl_model model = setup->model;
     sl_hardware hardware = t->hardware;
-    sl_plan_config config = {0};
+    sl_plan_config config = {.chunks_per_round = t->source->setup->program.chunks_per_round,
+                             .workspace_limit = t->program->config.workspace_limit};
     sl_program *program = NULL;
     sl_costs *costs = NULL;
     sl_plan *plan = NULL;
     size_t bytes[SL_TIER_COUNT];
     char text[32];
     memcpy(config.budget, prepared->plan_budget, sizeof config.budget);
-    if (sl_plan_best(&setup->program, sl_build_model, &model, guess_costs, &hardware, &config, &program, &costs,
-                     &plan) == SL_OK) {
+    if (sl_plan_best(t->program, guess_costs, &hardware, &config, &program, &costs, &plan) == SL_OK) {
         sl_plan_extent(plan, bytes);
         size_t budget = SL_MIN(config.budget[SL_TIER_HOST], prepared->budget[SL_TIER_HOST]);
         size_t spare = SL_MIN(budget, budget / 8 + prepared->reserve_bytes);
@@ -155,7 +154,7 @@ static sl_status measure_costs(sl_cost_source *c, const sl_program *program, sl_
     if (*costs)
         return SL_OK;
     SL_TRY(sl_device_find(setup->device, &class));
-    touching ahead = {.source = c};
+    touching ahead = {.source = c, .program = program};
     sl_measure_config config = {.device = setup->device, .threads = setup->threads};
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         config.most[tier] = c->prepared->budget[tier];

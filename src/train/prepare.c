@@ -28,6 +28,18 @@ enum {
     RESERVE_DATA = 1 << 20, /* of the base: names of some thousand files */
 };
 
+enum { SMALLEST_WORKSPACE = 1 }; /* decides whether a job fits at all */
+
+/* Of a chunk's inputs on their way to the arena, those that are no words of 32 bits per token. */
+static size_t staged_bytes(const sl_program *program)
+{
+    size_t bytes = 0;
+    for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
+        if (program->chunks[0].input[kind].dtype != SL_I32)
+            bytes += sl_type_bytes(&program->chunks[0].input[kind]);
+    return bytes;
+}
+
 /* A validation pass has about a third of a training step's tasks. */
 static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
 {
@@ -36,7 +48,7 @@ static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
     size_t tokens = (size_t) (setup->program.chunking.seqlen + setup->program.chunking.chunk_tokens);
     size_t all = RESERVE_BASE + per_program + (setup->val_every ? per_program / 2 : 0) +
                  (size_t) program->n_params * RESERVE_PER_PARAM + tokens * RESERVE_PER_TOKEN +
-                 (size_t) setup->steps * RESERVE_PER_STEP +
+                 (size_t) setup->steps * RESERVE_PER_STEP + staged_bytes(program) +
                  (SL_MAX(setup->data_bytes, (size_t) RESERVE_DATA) - RESERVE_DATA);
     return SL_ROUND_UP(all, (size_t) SL_ALIGN);
 }
@@ -59,11 +71,10 @@ static size_t workspace_limit(const sl_setup *setup)
                                   : sl_plan_workspace_limit(setup->budget[SL_TIER_DEVICE]);
 }
 
-/* The job with the smallest workspaces its kernels can do with: what decides whether it fits at all. */
-static sl_program_config frugal(const sl_setup *setup)
+static sl_plan_config plan_config(const sl_setup *setup, const sl_prepared *p, size_t workspace_limit)
 {
-    sl_program_config config = setup->program;
-    config.workspace_limit = 1;
+    sl_plan_config config = {.chunks_per_round = setup->program.chunks_per_round, .workspace_limit = workspace_limit};
+    memcpy(config.budget, p->plan_budget, sizeof config.budget);
     return config;
 }
 
@@ -77,26 +88,20 @@ static sl_status begin(const sl_setup *setup, sl_prepared *p)
     return SL_OK;
 }
 
-/* Replaces the plan there may be. */
+/* Replaces the plan there may be. Where nothing fits, with the smallest workspaces that kernels can do with. */
 static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
 {
-    sl_setup job = *setup;
-    sl_model model = setup->model;
-    sl_cost_source context = {&job, p};
+    sl_cost_source context = {setup, p};
     sl_program *program = NULL;
-    sl_plan_config plan = {0};
-    job.program.workspace_limit = workspace_limit(setup);
     sl_plan_destroy(p->plan);
     sl_costs_destroy(p->costs);
     p->plan = NULL, p->costs = NULL;
     set_plan_budgets(setup, p);
-    memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    sl_status status = sl_plan_best(&job.program, sl_build_model, &model, sl_job_costs, &context, &plan, &program,
-                                    &p->costs, &p->plan);
+    sl_plan_config config = plan_config(setup, p, workspace_limit(setup));
+    sl_status status = sl_plan_best(p->program, sl_job_costs, &context, &config, &program, &p->costs, &p->plan);
     if (status == SL_E_DOES_NOT_FIT) {
-        job.program = frugal(setup);
-        status = sl_plan_best(&job.program, sl_build_model, &model, sl_job_costs, &context, &plan, &program, &p->costs,
-                              &p->plan);
+        config.workspace_limit = SMALLEST_WORKSPACE;
+        status = sl_plan_best(p->program, sl_job_costs, &context, &config, &program, &p->costs, &p->plan);
     }
     SL_TRY(status);
     sl_program_destroy(p->program);
@@ -383,13 +388,9 @@ void sl_prepared_destroy(sl_prepared *prepared)
 
 sl_status sl_prepared_minimum(const sl_setup *setup, sl_prepared *p, sl_tier tier, size_t *bytes)
 {
-    sl_model model = setup->model;
     sl_cost_source context = {setup, p};
-    sl_plan_config plan = {0};
-    sl_program_config config = frugal(setup);
-    memcpy(plan.budget, p->plan_budget, sizeof plan.budget);
-    sl_status status =
-        sl_plan_best_minimum(&config, sl_build_model, &model, sl_job_costs, &context, &plan, tier, bytes);
+    const sl_plan_config config = plan_config(setup, p, SMALLEST_WORKSPACE);
+    sl_status status = sl_plan_best_minimum(p->program, sl_job_costs, &context, &config, tier, bytes);
     if (status == SL_E_DOES_NOT_FIT) {
         *bytes = 0;
         return SL_OK;

@@ -132,12 +132,12 @@ static void put_streams(sl_json_writer *w, const sl_summary *s)
 {
     sl_json_begin_object(w, "busy_s");
     for (int i = 0; i < SL_STREAM_COUNT; i++)
-        sl_json_put_f64(w, sl_stream_name((sl_stream) i), s->busy_s[i]);
+        sl_json_put_f64(w, sl_streams[i].name, s->busy_s[i]);
     sl_json_end_object(w);
     sl_json_begin_object(w, "wait_s");
-    sl_json_put_f64(w, "in", s->wait_in_s);
-    sl_json_put_f64(w, "out", s->wait_out_s);
-    sl_json_put_f64(w, "host", s->wait_host_s);
+    for (int i = 0; i < SL_STREAM_COUNT; i++)
+        if (i != SL_STREAM_COMPUTE)
+            sl_json_put_f64(w, sl_streams[i].name, s->wait_s[i]);
     sl_json_end_object(w);
 }
 
@@ -251,11 +251,23 @@ sl_status sl_run_event_start(sl_trainer *t)
     return sl_events_end(t->events);
 }
 
+/* Each of several losses on its own, without its weight. */
+static void put_losses(const sl_trainer *t, const sl_program *program, sl_json_writer *w)
+{
+    if (program->n_losses < 2)
+        return;
+    sl_json_begin_object(w, "losses");
+    for (int32_t k = 0; k < program->n_losses; k++)
+        sl_json_put_f64(w, program->losses[k].name, t->step_losses[k]);
+    sl_json_end_object(w);
+}
+
 sl_status sl_run_event_step(sl_trainer *t, const sl_step_result *r)
 {
     sl_json_writer *w = sl_events_begin(t->events, "step");
     sl_json_put_i64(w, "step", r->step);
     sl_json_put_f64(w, "loss", r->loss);
+    put_losses(t, t->prepared.program, w);
     sl_json_put_f64(w, "grad_norm", r->grad_norm);
     sl_json_put_f64(w, "learning_rate", r->learning_rate);
     sl_json_put_f64(w, "seconds", r->seconds);
@@ -271,6 +283,7 @@ sl_status sl_run_event_validation(sl_trainer *t, double seconds)
     sl_json_writer *w = sl_events_begin(t->events, "validation");
     sl_json_put_i64(w, "step", t->val_step);
     sl_json_put_f64(w, "loss", t->val_loss);
+    put_losses(t, t->prepared.val_program, w);
     sl_json_put_f64(w, "seconds", seconds);
     return sl_events_end(t->events);
 }
@@ -329,22 +342,22 @@ static void put_ops(sl_trainer *t, sl_json_writer *w)
 {
     const sl_plan *plan = t->prepared.plan;
     const sl_span *spans = sl_engine_spans(t->train.engine);
-    op_sums device[SL_OP_COUNT] = {0}, host[SL_OP_COUNT] = {0}, in = {0}, out = {0};
+    op_sums tasks[SL_OP_COUNT][SL_STREAM_COUNT] = {0}, copies[SL_STREAM_COUNT] = {0};
     for (int32_t i = 0; i < plan->n_actions; i++) {
         const sl_action *a = &plan->actions[i];
-        if (a->kind == SL_ACTION_COPY)
-            add_action(t, a, &spans[i], a->stream == SL_STREAM_IN ? &in : &out);
-        else
-            add_action(t, a, &spans[i],
-                       &(a->stream == SL_STREAM_HOST ? host : device)[t->prepared.program->tasks[a->task].op]);
+        op_sums *sums = a->kind == SL_ACTION_COPY ? copies : tasks[t->prepared.program->tasks[a->task].op];
+        add_action(t, a, &spans[i], &sums[a->stream]);
     }
     sl_json_begin_array(w, "ops");
-    for (int i = 0; i < SL_OP_COUNT; i++) {
-        put_op(w, sl_op((sl_op_id) i)->name, "compute", &device[i]);
-        put_op(w, sl_op((sl_op_id) i)->name, "host", &host[i]);
+    for (int i = 0; i < SL_OP_COUNT; i++)
+        for (int stream = 0; stream < SL_STREAM_COUNT; stream++)
+            put_op(w, sl_op((sl_op_id) i)->name, sl_streams[stream].name, &tasks[i][stream]);
+    for (int link = 0; link < SL_LINK_COUNT; link++) {
+        const sl_stream_def *stream = &sl_streams[sl_links[link].stream];
+        char name[32];
+        snprintf(name, sizeof name, "copy %s", stream->name);
+        put_op(w, name, stream->name, &copies[sl_links[link].stream]);
     }
-    put_op(w, "copy in", "in", &in);
-    put_op(w, "copy out", "out", &out);
     sl_json_end_array(w);
 }
 

@@ -35,10 +35,12 @@ struct sl_trainer {
     sl_events *events;
     sl_progress progress;
     int64_t first_step, skipped;
-    unsigned char *staging; /* a chunk's inputs, each aligned */
-    float *losses;          /* of the chunks of a step */
-    double *loss;           /* of every step of this run */
-    double *times;          /* ring of the last steps' seconds; the first step is not among them */
+    unsigned char *staging;            /* a chunk's inputs, each aligned */
+    float *losses;                     /* of the chunks of a step, loss by loss */
+    double counted[SL_MAX_LOSSES];     /* what the targets of the last step or validation batch come to */
+    double step_losses[SL_MAX_LOSSES]; /* means of the last step or validation, without their weights */
+    double *loss;                      /* of every step of this run */
+    double *times;                     /* ring of the last steps' seconds; the first step is not among them */
     double *sorted;
     int64_t n_times;
     double first_time;
@@ -60,8 +62,9 @@ struct sl_trainer {
 size_t sl_run_staging_bytes(const sl_program *program);
 /* Writes a step's data for one side: sequences from `position` of the split on. No allocation. */
 sl_status sl_run_fill(sl_trainer *trainer, const sl_run_side *side, sl_split split, int64_t position);
-/* Summed loss of the tokens of the step that `side` has just run. */
-sl_status sl_run_loss(sl_trainer *trainer, const sl_run_side *side, double *loss);
+/* Adds what each loss of the step that `side` has just run comes to, and what its targets count. */
+sl_status sl_run_losses(sl_trainer *trainer, const sl_run_side *side, double sums[SL_MAX_LOSSES],
+                        double counts[SL_MAX_LOSSES]);
 double sl_run_median(const sl_trainer *trainer);
 void sl_run_measured(const sl_trainer *trainer, sl_summary *summary);
 

@@ -42,6 +42,27 @@ size_t sl_run_staging_bytes(const sl_program *program)
     return bytes;
 }
 
+static bool row_counts(const sl_batch_input *targets, int64_t row, int64_t each)
+{
+    bool indices = targets->type.dtype == SL_I32, counts = false;
+    for (int64_t i = row * each; i < (row + 1) * each && !counts; i++)
+        counts = indices ? ((const int32_t *) targets->data)[i] != SL_TARGET_IGNORED
+                         : sl_dtype_load(targets->type.dtype, targets->data, i) != 0;
+    return counts;
+}
+
+/* What the targets of a batch come to: rows that count, or the sum of what they count. */
+static double count_targets(const sl_batch *batch, const sl_loss *loss)
+{
+    const sl_batch_input *targets = &batch->input[loss->targets];
+    const float *weights = loss->weights >= 0 ? batch->input[loss->weights].data : NULL;
+    int64_t rows = targets->type.dim[0], each = sl_type_count(&targets->type) / rows;
+    double sum = 0;
+    for (int64_t i = 0; i < rows; i++)
+        sum += !row_counts(targets, i, each) ? 0 : weights ? (double) weights[i] : 1;
+    return sum;
+}
+
 static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split split, int64_t position,
                             const sl_chunk *chunk)
 {
@@ -63,6 +84,8 @@ static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split spl
     SL_TRY(t->source->class->fill(t->source, split, &batch));
     if (split == SL_SPLIT_VALIDATION)
         ignore_repeated(&batch, t->source->sequences[split]);
+    for (int32_t k = 0; k < side->program->n_losses; k++)
+        t->counted[k] += count_targets(&batch, &side->program->losses[k]);
     for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
         if (batch.input[kind].data)
             SL_TRY(sl_engine_write(side->engine, chunk->data[kind], 0, batch.input[kind].data,
@@ -70,8 +93,19 @@ static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split spl
     return SL_OK;
 }
 
+/* A step's loss is the mean of what its targets count, so its gradients are divided by that; without any there are none. */
+static void set_loss_scales(const sl_trainer *t, const sl_program *program, sl_step_params *params)
+{
+    float scales[SL_MAX_LOSSES] = {0};
+    for (int32_t k = 0; k < program->n_losses; k++)
+        scales[k] = t->counted[k] != 0 ? (float) (program->losses[k].weight / t->counted[k]) : 0;
+    params->loss_scale = scales[0];
+    memcpy(params->further_loss_scales, scales + 1, sizeof params->further_loss_scales);
+}
+
 sl_status sl_run_fill(sl_trainer *t, const sl_run_side *side, sl_split split, int64_t position)
 {
+    memset(t->counted, 0, sizeof t->counted);
     for (int32_t c = 0; c < side->program->n_chunks; c++)
         SL_TRY(fill_chunk(t, side, split, position, &side->program->chunks[c]));
     if (side->program->step_object < 0)
@@ -80,12 +114,12 @@ sl_status sl_run_fill(sl_trainer *t, const sl_run_side *side, sl_split split, in
     double updates = (double) (t->progress.updates + 1);
     sl_step_params params = {
         .learning_rate = (float) sl_schedule_at(&t->setup.schedule, t->progress.step + 1),
-        .loss_scale = (float) (1 / (double) side->program->tokens),
         .clip = (float) t->setup.clip,
         .step = (uint32_t) (t->progress.step + 1),
         .seed_lo = (uint32_t) t->setup.seed,
         .seed_hi = (uint32_t) (t->setup.seed >> 32),
     };
+    set_loss_scales(t, side->program, &params);
     const sl_optimizer_def *optimizer = sl_optimizer_of(config->optimizer);
     if (optimizer->set_step)
         optimizer->set_step(config->optimizer_options, updates, &params);
@@ -93,16 +127,32 @@ sl_status sl_run_fill(sl_trainer *t, const sl_run_side *side, sl_split split, in
 }
 
 /* Chunks are added up in their own order and in double, so the grouping into rounds does not show. */
-sl_status sl_run_loss(sl_trainer *t, const sl_run_side *side, double *out)
+sl_status sl_run_losses(sl_trainer *t, const sl_run_side *side, double sums[SL_MAX_LOSSES],
+                        double counts[SL_MAX_LOSSES])
 {
     const sl_program *program = side->program;
-    double sum = 0;
-    SL_TRY(
-        sl_engine_read(side->engine, program->losses_object, 0, t->losses, (size_t) program->n_chunks * sizeof(float)));
-    for (int32_t c = 0; c < program->n_chunks; c++)
-        sum += (double) t->losses[program->chunks[c].loss_slot];
-    *out = sum;
+    SL_TRY(sl_engine_read(side->engine, program->losses_object, 0, t->losses,
+                          (size_t) (program->n_losses * program->n_chunks) * sizeof(float)));
+    for (int32_t k = 0; k < program->n_losses; k++) {
+        double sum = 0;
+        for (int32_t c = 0; c < program->n_chunks; c++)
+            sum += (double) t->losses[k * program->n_chunks + program->chunks[c].loss_slot];
+        sums[k] += sum;
+        counts[k] += t->counted[k];
+    }
     return SL_OK;
+}
+
+/* The losses' means, and their weighted sum. */
+static double mean_losses(sl_trainer *t, const sl_program *program, const double sums[SL_MAX_LOSSES],
+                          const double counts[SL_MAX_LOSSES])
+{
+    double total = 0;
+    for (int32_t k = 0; k < program->n_losses; k++) {
+        t->step_losses[k] = counts[k] != 0 ? sums[k] / counts[k] : 0;
+        total += program->losses[k].weight * t->step_losses[k];
+    }
+    return total;
 }
 
 /* ---- steps that fail ---- */
@@ -156,12 +206,13 @@ static sl_status train_once(sl_trainer *t, sl_step_result *result)
 {
     const sl_run_side *side = &t->train;
     double start = sl_clock_s();
+    double sums[SL_MAX_LOSSES] = {0}, counts[SL_MAX_LOSSES] = {0};
     float gate[4] = {1, 0, 0, 0}; /* factor, norm, skip */
     SL_TRY(sl_run_fill(t, side, SL_SPLIT_TRAIN, t->progress.position));
     t->data_s = sl_clock_s() - start;
     SL_TRY(run_engine(t, side));
-    SL_TRY(sl_run_loss(t, side, &result->loss));
-    result->loss /= (double) side->program->tokens;
+    SL_TRY(sl_run_losses(t, side, sums, counts));
+    result->loss = mean_losses(t, side->program, sums, counts);
     if (side->program->gate_object >= 0)
         SL_TRY(sl_engine_read(side->engine, side->program->gate_object, 0, gate, sizeof gate));
     result->step = t->progress.step + 1;
@@ -244,21 +295,18 @@ sl_status sl_trainer_validate(sl_trainer *t, double *out)
     const sl_run_side *side = &t->validation;
     if (!side->engine)
         return sl_fail(SL_E_USAGE, "the job has no validation: give --val-every and --val-data or --val-share");
-    double start = sl_clock_s(), sum = 0;
+    double start = sl_clock_s(), sums[SL_MAX_LOSSES] = {0}, counts[SL_MAX_LOSSES] = {0};
     int64_t each = t->setup.program.chunking.sequences;
     int64_t sequences = t->source->sequences[SL_SPLIT_VALIDATION];
     int64_t batches = SL_MIN(t->setup.val_steps, SL_DIV_UP(sequences, each));
-    int64_t counted = SL_MIN(sequences, batches * each) * t->setup.program.chunking.seqlen;
     for (int64_t b = 0; b < batches; b++) {
-        double loss;
         sl_hooks_progress(&t->job.hooks, SL_STAGE_VALIDATION, (double) b / (double) batches);
         SL_TRY(sl_run_fill(t, side, SL_SPLIT_VALIDATION, b * each));
         SL_TRY(run_engine(t, side));
-        SL_TRY(sl_run_loss(t, side, &loss));
-        sum += loss;
+        SL_TRY(sl_run_losses(t, side, sums, counts));
     }
     sl_hooks_progress(&t->job.hooks, SL_STAGE_VALIDATION, 1);
-    *out = t->val_loss = sum / (double) counted;
+    *out = t->val_loss = mean_losses(t, side->program, sums, counts);
     t->val_step = t->progress.step;
     return sl_run_event_validation(t, sl_clock_s() - start);
 }

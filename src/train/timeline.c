@@ -34,7 +34,7 @@ static void put_action(sl_trainer *t, sl_json_writer *w, int32_t i)
     const sl_task *task = a->kind == SL_ACTION_TASK ? &program->tasks[a->task] : NULL;
     const sl_object *object = task ? NULL : &program->objects[a->object];
     sl_json_begin_array(w, NULL);
-    sl_json_put_string(w, NULL, sl_stream_name(a->stream));
+    sl_json_put_string(w, NULL, sl_streams[a->stream].name);
     sl_json_put_string(w, NULL, task ? sl_op(task->op)->name : "copy");
     sl_json_put_string(w, NULL, task ? task->name : object->name);
     sl_json_put_string(w, NULL, !task ? "copy" : a->recompute ? "recompute" : sl_phase_name(task->phase));
@@ -70,7 +70,6 @@ static sl_status put_actions(sl_trainer *t)
 static sl_status put_places(sl_trainer *t)
 {
     static const char *const columns[] = {"tier", "class", "bytes", "first", "last"};
-    static const char *const tiers[SL_TIER_COUNT] = {"device", "host"};
     const sl_program *program = t->prepared.program;
     const sl_plan *plan = t->prepared.plan;
     for (int32_t i = 0; i < plan->n_allocations;) {
@@ -82,7 +81,7 @@ static sl_status put_places(sl_trainer *t)
         for (int32_t end = SL_MIN(i + PLACES_A_LINE, plan->n_allocations); i < end; i++) {
             const sl_allocation *place = &plan->allocations[i];
             sl_json_begin_array(w, NULL);
-            sl_json_put_string(w, NULL, tiers[place->tier]);
+            sl_json_put_string(w, NULL, sl_tier_name(place->tier));
             sl_json_put_string(
                 w, NULL,
                 sl_object_class_name(place->object < 0 ? SL_CLASS_WORKSPACE : program->objects[place->object].class));

@@ -61,6 +61,7 @@ static sl_status open_data(sl_trainer *t)
     if (t->setup.val_every && !t->source->sequences[SL_SPLIT_VALIDATION])
         return sl_fail(SL_E_USAGE, "--val-every needs data to validate on, and there is none");
     t->setup.data_bytes = t->source->bytes;
+    t->setup.program.token_weights = t->source->kinds >> SL_INPUT_TOKEN_WEIGHTS & 1u;
     warn_of_little_data(t);
     return SL_OK;
 }
@@ -201,7 +202,7 @@ static sl_status allocate(sl_trainer *t)
     const sl_program *program = t->prepared.program, *validation = t->prepared.val_program;
     int64_t chunks = SL_MAX(program->n_chunks, validation ? validation->n_chunks : 0);
     SL_TRY(sl_alloc_aligned(&t->staging, (int64_t) sl_run_staging_bytes(program), 1, SL_ALIGN));
-    SL_TRY(sl_alloc(&t->losses, chunks, sizeof *t->losses));
+    SL_TRY(sl_alloc(&t->losses, chunks * program->n_losses, sizeof *t->losses));
     SL_TRY(sl_alloc(&t->loss, t->setup.steps, sizeof *t->loss));
     SL_TRY(sl_alloc(&t->times, SL_TIMES_KEPT, sizeof *t->times));
     return sl_alloc(&t->sorted, SL_TIMES_KEPT, sizeof *t->sorted);

@@ -92,10 +92,6 @@ TEST(communication)
     CHECK_NEAR(sl_comm_given_tokens(&mesh), 319.444, 0.001);
     mesh.tensor = 32; /* beyond what the links bear */
     CHECK(isinf(sl_comm_given_tokens(&mesh)));
-    /* The optimum is one: a little more or less costs more. */
-    double s = 2e9, w = 1e10, o = 1e-4, n = sl_comm_buckets(s, w, o);
-    CHECK(s / n / w + n * o <= s / (n * 1.1) / w + n * 1.1 * o);
-    CHECK(s / n / w + n * o <= s / (n * 0.9) / w + n * 0.9 * o);
     CHECK_NEAR(bench_number("xxl", bench_row("xxl", "what", "parameters"), "value"), 219.85, 0.01);
 }
 

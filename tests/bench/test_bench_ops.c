@@ -64,7 +64,7 @@ TEST(hot_rig)
     int64_t side = 0;
     sl_launch launch;
     CHECK_OK(sl_rig_open_warm("sim", 1, (size_t) 96 << 20, &rig));
-    CHECK(rig.heats >= 1 && rig.twin != NULL);
+    CHECK(rig.timer.n_warmups == 1 && rig.timer.warmups[0].times >= 1 && rig.twin != NULL);
     CHECK(rig.used == 0 && rig.bytes >= (size_t) 96 << 20);
     CHECK_OK(sl_roofline_product(&rig, SL_F32, 1e12, 1, &best, &side));
     CHECK(side >= 512 && 3 * (size_t) (side * side) * 4 < rig.bytes);
@@ -73,7 +73,7 @@ TEST(hot_rig)
     CHECK_MSG(seconds < 1e-3, "the warmup's time is part of the run's: %g s", seconds);
     sl_rig_close(&rig);
     CHECK_OK(sl_rig_open_warm("cpu", 1, (size_t) 1 << 20, &rig));
-    CHECK(rig.heats == 0 && rig.twin == NULL);
+    CHECK(rig.timer.n_warmups == 0 && rig.twin == NULL);
     sl_rig_close(&rig);
 }
 

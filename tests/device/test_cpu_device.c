@@ -41,13 +41,13 @@ static sl_cpu_streams *make_streams(int64_t commands, int64_t events)
 static void push_run(sl_cpu_streams *s, sl_stream stream, const sl_cpu_kernel *kernel, const sl_launch *launch,
                      sl_span *span)
 {
-    sl_cpu_command c = {.kind = SL_CPU_RUN, .kernel = kernel, .launch = launch, .span = span};
+    sl_command c = {.kind = SL_COMMAND_RUN, .kernel = kernel, .launch = launch, .span = span};
     CHECK_OK(sl_cpu_streams_push(s, stream, &c));
 }
 
-static sl_status push_event(sl_cpu_streams *s, sl_stream stream, sl_cpu_command_kind kind, int64_t event)
+static sl_status push_event(sl_cpu_streams *s, sl_stream stream, sl_command_kind kind, int64_t event)
 {
-    sl_cpu_command c = {.kind = kind, .event = event};
+    sl_command c = {.kind = kind, .event = event};
     return sl_cpu_streams_push(s, stream, &c);
 }
 
@@ -131,8 +131,8 @@ TEST(an_event_orders_two_streams)
         sl_span first, second, beside;
         sl_cpu_streams_begin(s);
         push_run(s, SL_STREAM_IN, &meet_kernel, &meet, &first);
-        CHECK_OK(push_event(s, SL_STREAM_IN, SL_CPU_RECORD, 2));
-        CHECK_OK(push_event(s, SL_STREAM_COMPUTE, SL_CPU_WAIT, 2));
+        CHECK_OK(push_event(s, SL_STREAM_IN, SL_COMMAND_RECORD, 2));
+        CHECK_OK(push_event(s, SL_STREAM_COMPUTE, SL_COMMAND_WAIT, 2));
         push_run(s, SL_STREAM_COMPUTE, &nap_kernel, &rest, &second);
         nap(5e-3); /* time to begin too early in */
         push_run(s, SL_STREAM_OUT, &meet_kernel, &meet, &beside);
@@ -160,8 +160,8 @@ TEST(no_wakeup_is_lost)
             random = random * 1664525u + 1013904223u;
             int stream = (int) (random >> 24) % SL_STREAM_COUNT;
             if (last >= 0 && last != stream) {
-                CHECK_OK(push_event(s, (sl_stream) last, SL_CPU_RECORD, i));
-                CHECK_OK(push_event(s, (sl_stream) stream, SL_CPU_WAIT, i));
+                CHECK_OK(push_event(s, (sl_stream) last, SL_COMMAND_RECORD, i));
+                CHECK_OK(push_event(s, (sl_stream) stream, SL_COMMAND_WAIT, i));
             }
             push_run(s, (sl_stream) stream, &count_kernel, &launch, NULL);
             if ((random >> 8 & 255) == 0)
@@ -178,18 +178,18 @@ TEST(misuse_is_refused)
 {
     sl_cpu_streams *s = make_streams(3, 2);
     sl_cpu_streams_begin(s);
-    CHECK_FAILS(push_event(s, SL_STREAM_COMPUTE, SL_CPU_WAIT, 0), SL_E_INTERNAL);
+    CHECK_FAILS(push_event(s, SL_STREAM_COMPUTE, SL_COMMAND_WAIT, 0), SL_E_INTERNAL);
     CHECK_CONTAINS(sl_error_message(), "stream compute waits for event 0");
-    CHECK_OK(push_event(s, SL_STREAM_IN, SL_CPU_RECORD, 0));
-    CHECK_FAILS(push_event(s, SL_STREAM_OUT, SL_CPU_RECORD, 0), SL_E_INTERNAL);
-    CHECK_FAILS(push_event(s, SL_STREAM_OUT, SL_CPU_RECORD, 2), SL_E_INTERNAL);
-    CHECK_FAILS(push_event(s, SL_STREAM_OUT, SL_CPU_WAIT, -1), SL_E_INTERNAL);
-    CHECK_OK(push_event(s, SL_STREAM_IN, SL_CPU_RECORD, 1));
-    CHECK_OK(push_event(s, SL_STREAM_IN, SL_CPU_WAIT, 1));
-    CHECK_FAILS(push_event(s, SL_STREAM_IN, SL_CPU_WAIT, 1), SL_E_INTERNAL); /* the fourth of three */
+    CHECK_OK(push_event(s, SL_STREAM_IN, SL_COMMAND_RECORD, 0));
+    CHECK_FAILS(push_event(s, SL_STREAM_OUT, SL_COMMAND_RECORD, 0), SL_E_INTERNAL);
+    CHECK_FAILS(push_event(s, SL_STREAM_OUT, SL_COMMAND_RECORD, 2), SL_E_INTERNAL);
+    CHECK_FAILS(push_event(s, SL_STREAM_OUT, SL_COMMAND_WAIT, -1), SL_E_INTERNAL);
+    CHECK_OK(push_event(s, SL_STREAM_IN, SL_COMMAND_RECORD, 1));
+    CHECK_OK(push_event(s, SL_STREAM_IN, SL_COMMAND_WAIT, 1));
+    CHECK_FAILS(push_event(s, SL_STREAM_IN, SL_COMMAND_WAIT, 1), SL_E_INTERNAL); /* the fourth of three */
     sl_cpu_streams_finish(s);
     sl_cpu_streams_begin(s); /* last step's records count no more */
-    CHECK_FAILS(push_event(s, SL_STREAM_COMPUTE, SL_CPU_WAIT, 0), SL_E_INTERNAL);
+    CHECK_FAILS(push_event(s, SL_STREAM_COMPUTE, SL_COMMAND_WAIT, 0), SL_E_INTERNAL);
     sl_cpu_streams_finish(s);
     sl_cpu_streams_destroy(s);
 }

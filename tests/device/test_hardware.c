@@ -98,6 +98,29 @@ TEST(devices_are_found_by_name)
     sl_device_close(NULL);
 }
 
+/* Streams and links name each other, every tier has a stream that computes there, and its link back has the same wire. */
+TEST(streams_and_links)
+{
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+        sl_stream stream = sl_stream_on((sl_tier) tier);
+        REQUIRE(stream < SL_STREAM_COUNT);
+        CHECK(!sl_stream_copies(stream) && sl_streams[stream].from == (sl_tier) tier &&
+              sl_streams[stream].to == (sl_tier) tier);
+        CHECK(sl_link_between((sl_tier) tier, (sl_tier) tier) == SL_LINK_COUNT);
+    }
+    for (int link = 0; link < SL_LINK_COUNT; link++) {
+        const sl_link_def *def = &sl_links[link], *back = &sl_links[def->opposite];
+        const sl_stream_def *stream = &sl_streams[def->stream];
+        CHECK(sl_link_between(def->from, def->to) == (sl_link) link && def->from != def->to);
+        CHECK(stream->link == (sl_link) link && stream->from == def->from && stream->to == def->to);
+        CHECK(back->opposite == (sl_link) link && back->from == def->to && back->to == def->from);
+    }
+    for (int s = 0; s < SL_STREAM_COUNT; s++)
+        CHECK(sl_stream_copies((sl_stream) s) == (sl_streams[s].from != sl_streams[s].to));
+    CHECK(sl_stream_on(SL_TIER_DEVICE) == SL_STREAM_COMPUTE);
+    CHECK(sl_link_between(SL_TIER_HOST, SL_TIER_DEVICE) == SL_LINK_IN);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -105,5 +128,6 @@ int main(int argc, char **argv)
     RUN(a_file_says_the_same_as_what_was_written);
     RUN(files_are_read_strictly);
     RUN(devices_are_found_by_name);
+    RUN(streams_and_links);
     return test_end();
 }

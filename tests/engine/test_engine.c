@@ -169,15 +169,15 @@ TEST(what_happened_is_told)
     sl_engine_summary(engine, &s);
     double last = SL_MAX(spans[5].end, spans[6].end);
     CHECK(s.step_s == last && s.tokens_per_s == 100 / last);
-    CHECK(s.h2d_bytes == BYTES && s.d2h_bytes == BYTES);
+    CHECK(s.link_bytes[SL_LINK_IN] == BYTES && s.link_bytes[SL_LINK_OUT] == BYTES);
     double matmul = f.p->signatures[0].work.flops;
     CHECK(fabs(s.recompute_fraction - matmul / f.p->flops) < 1e-12 && s.recompute_fraction > 0.5);
     CHECK(s.hfu > s.mfu && s.mfu > 0 && fabs(s.mfu - f.p->flops / s.step_s / 1e9) < 1e-9);
     CHECK(s.busy_s[SL_STREAM_COMPUTE] > 0 && s.busy_s[SL_STREAM_HOST] == 0);
-    CHECK(s.wait_in_s > 0 && s.wait_host_s == 0);
+    CHECK(s.wait_s[SL_STREAM_IN] > 0 && s.wait_s[SL_STREAM_HOST] == 0);
     /* Only the copy out that follows the last task is waited for. */
     double tail = spans[6].end - fmax(spans[5].end, spans[6].start);
-    CHECK_NEAR(s.wait_out_s, fmax(tail, 0), 1e-12);
+    CHECK_NEAR(s.wait_s[SL_STREAM_OUT], fmax(tail, 0), 1e-12);
     size_t top = f.plan.n_allocations == 8 ? WORKSPACE_BLOCK * BYTES + f.allocations[7].bytes : DEVICE_BLOCKS * BYTES;
     CHECK_U64(sl_engine_peak_bytes(engine, SL_TIER_DEVICE), top);
     CHECK_U64(sl_engine_peak_bytes(engine, SL_TIER_HOST), 2 * BYTES);
@@ -208,9 +208,10 @@ TEST(waits_are_attributed)
     f.actions[5].first_dep = f.plan.n_deps + 1, f.actions[5].n_deps = 3;
     sl_engine_summary(engine, &s);
     CHECK_NEAR(s.step_s, 9, 0);
-    CHECK_NEAR(s.wait_in_s, 2, 1e-12);   /* 1: while the copy in ran; the half second behind it is the device's */
-    CHECK_NEAR(s.wait_host_s, 1, 1e-12); /* 4: from the end of 3 to that of the host's task */
-    CHECK_NEAR(s.wait_out_s, 1, 1e-12);  /* 5: the copy out, later than the copy in and the task before it */
+    CHECK_NEAR(s.wait_s[SL_STREAM_IN], 2,
+               1e-12); /* 1: while the copy in ran; the half second behind it is the device's */
+    CHECK_NEAR(s.wait_s[SL_STREAM_HOST], 1, 1e-12); /* 4: from the end of 3 to that of the host's task */
+    CHECK_NEAR(s.wait_s[SL_STREAM_OUT], 1, 1e-12);  /* 5: the copy out, later than the copy in and the task before it */
     CHECK_NEAR(s.busy_s[SL_STREAM_COMPUTE], 0.5 + 0.75 + 1 + 0.5, 1e-12);
     CHECK_NEAR(s.busy_s[SL_STREAM_IN], 2, 1e-12);
     CHECK_NEAR(s.busy_s[SL_STREAM_OUT], 1, 1e-12);
@@ -218,11 +219,11 @@ TEST(waits_are_attributed)
     f.actions[3].n_deps = 0; /* its pause is the stream's own */
     engine->spans[6].end = 1.5;
     sl_engine_summary(engine, &s);
-    CHECK_NEAR(s.wait_in_s, 2, 1e-12);
-    CHECK_NEAR(s.wait_out_s, 0, 0);
+    CHECK_NEAR(s.wait_s[SL_STREAM_IN], 2, 1e-12);
+    CHECK_NEAR(s.wait_s[SL_STREAM_OUT], 0, 0);
     engine->spans[5].start = 7; /* right behind 4 */
     sl_engine_summary(engine, &s);
-    CHECK_NEAR(s.wait_in_s, 2, 1e-12);
+    CHECK_NEAR(s.wait_s[SL_STREAM_IN], 2, 1e-12);
     sl_engine_destroy(engine);
     test_program_destroy(f.p);
     sl_device_close(device);

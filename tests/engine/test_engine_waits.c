@@ -50,9 +50,9 @@ static void check(step *s, double step_s, double in, double out, double host)
 {
     sl_summary m = summary_of(s);
     CHECK_NEAR(m.step_s, step_s, 1e-12);
-    CHECK_NEAR(m.wait_in_s, in, 1e-12);
-    CHECK_NEAR(m.wait_out_s, out, 1e-12);
-    CHECK_NEAR(m.wait_host_s, host, 1e-12);
+    CHECK_NEAR(m.wait_s[SL_STREAM_IN], in, 1e-12);
+    CHECK_NEAR(m.wait_s[SL_STREAM_OUT], out, 1e-12);
+    CHECK_NEAR(m.wait_s[SL_STREAM_HOST], host, 1e-12);
 }
 
 TEST(one_wait)
@@ -139,7 +139,7 @@ TEST(counts)
     CHECK_NEAR(m.busy_s[COMPUTE], 20, 1e-12);
     CHECK_NEAR(m.busy_s[IN], 4, 1e-12);
     CHECK_NEAR(m.busy_s[OUT], 5, 1e-12);
-    CHECK(m.h2d_bytes == 200 && m.d2h_bytes == 100);
+    CHECK(m.link_bytes[SL_LINK_IN] == 200 && m.link_bytes[SL_LINK_OUT] == 100);
     CHECK_NEAR(m.recompute_fraction, 1, 1e-12);
     CHECK_NEAR(m.tokens_per_s, 1.5, 1e-12);
     CHECK_NEAR(m.tflops, 0, 1e-12); /* program.flops, which is 0 here */
@@ -187,10 +187,20 @@ TEST(random_plans_on_the_sim_device)
             CHECK_NEAR(spans[k].start, start, 1e-12);
         }
         sl_engine_summary(engine, &m);
-        CHECK_NEAR(m.busy_s[COMPUTE] + m.wait_in_s + m.wait_out_s + m.wait_host_s, m.step_s, 1e-12);
-        waited[0] += m.wait_in_s;
-        waited[1] += m.wait_out_s;
-        waited[2] += m.wait_host_s;
+        CHECK_NEAR(m.busy_s[COMPUTE] + m.wait_s[SL_STREAM_IN] + m.wait_s[SL_STREAM_OUT] + m.wait_s[SL_STREAM_HOST],
+                   m.step_s, 1e-12);
+        /* Times as measured make a prediction with the same waits. */
+        for (int32_t k = 0; k < plan->n_actions; k++)
+            plan->actions[k].start_s = spans[k].start, plan->actions[k].end_s = spans[k].end;
+        sl_summary_times(plan, NULL, &plan->predicted);
+        for (int r = 0; r < SL_STREAM_COUNT; r++) {
+            CHECK_NEAR(plan->predicted.wait_s[r], m.wait_s[r], 0);
+            CHECK_NEAR(plan->predicted.busy_s[r], m.busy_s[r], 0);
+        }
+        CHECK_NEAR(plan->predicted.step_s, m.step_s, 0);
+        waited[0] += m.wait_s[SL_STREAM_IN];
+        waited[1] += m.wait_s[SL_STREAM_OUT];
+        waited[2] += m.wait_s[SL_STREAM_HOST];
         sl_engine_destroy(engine);
         sl_device_close(device);
         sl_plan_destroy(plan);

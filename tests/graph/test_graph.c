@@ -1,9 +1,13 @@
 /* The graph by itself: group layout, sums of gradients, passing through residual additions, the order of blocks. */
+#include <math.h>
+
 #include "graph/graph.h"
+#include "ops/attention.h"
 #include "ops/head_loss.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"
 #include "ops/reshape.h"
+#include "ops/rope.h"
 #include "ops/slice.h"
 #include "test.h"
 
@@ -314,27 +318,29 @@ TEST(rematerialize_in_place)
 {
     enum { ALONE, SUM, UNREAD, ADDED_TO, TWICE, WAYS };
     for (int way = 0; way < WAYS; way++) {
-        sl_graph *graph;
-        sl_graph_config config = {.tokens = 4, .max_segments = 2, .training = true, .rematerialize = true};
-        CHECK_OK(sl_graph_create(&config, &graph));
-        sl_value x = embedded(graph, 16);
-        CHECK_OK(sl_graph_begin_block(graph, "layer"));
-        sl_value w = param(graph, "layer", "w", 8, 8, true), v = param(graph, "layer", "v", 8, 8, true);
-        sl_value other = linear(graph, "other", x, param(graph, "layer", "other", 8, 16, true), SL_NO_VALUE);
-        sl_value s = op(graph, SL_OP_SWIGLU, "swiglu", NULL, &x, 1), y = s;
-        sl_value late = way == ADDED_TO ? op(graph, SL_OP_GELU, "gelu", NULL, &other, 1) : SL_NO_VALUE;
+        sl_graph *graph, *plain;
+        sl_graph_config config = {.tokens = 4, .max_segments = 2, .training = true};
+        CHECK_OK(sl_graph_create(&config, &plain));
+        sl_value x = embedded(plain, 16);
+        CHECK_OK(sl_graph_begin_block(plain, "layer"));
+        sl_value w = param(plain, "layer", "w", 8, 8, true), v = param(plain, "layer", "v", 8, 8, true);
+        sl_value other = linear(plain, "other", x, param(plain, "layer", "other", 8, 16, true), SL_NO_VALUE);
+        sl_value s = op(plain, SL_OP_SWIGLU, "swiglu", NULL, &x, 1), y = s;
+        sl_value late = way == ADDED_TO ? op(plain, SL_OP_GELU, "gelu", NULL, &other, 1) : SL_NO_VALUE;
         if (way == TWICE) /* the same weights: their gradient is written with s, then added to */
-            other = linear(graph, "before", other, w, SL_NO_VALUE);
+            other = linear(plain, "before", other, w, SL_NO_VALUE);
         if (way != UNREAD)
-            y = linear(graph, "down", s, w, way == ADDED_TO || way == TWICE ? other : SL_NO_VALUE);
+            y = linear(plain, "down", s, w, way == ADDED_TO || way == TWICE ? other : SL_NO_VALUE);
         if (way == SUM) {
-            s = op(graph, SL_OP_ADD, "both", NULL, (const sl_value[]){s, other}, 2);
-            y = op(graph, SL_OP_ADD, "sum", NULL, (const sl_value[]){s, y}, 2);
+            s = op(plain, SL_OP_ADD, "both", NULL, (const sl_value[]){s, other}, 2);
+            y = op(plain, SL_OP_ADD, "sum", NULL, (const sl_value[]){s, y}, 2);
         }
         if (way == ADDED_TO) /* gelu's backward adds to what y's gradient has become: other's */
-            y = linear(graph, "last", late, v, y);
-        CHECK_OK(sl_graph_begin_block(graph, "head"));
-        CHECK_OK(sl_graph_finish(graph, loss_of(graph, y, param(graph, "head", "head", 9, 8, true))));
+            y = linear(plain, "last", late, v, y);
+        CHECK_OK(sl_graph_begin_block(plain, "head"));
+        CHECK_OK(sl_graph_finish(plain, loss_of(plain, y, param(plain, "head", "head", 9, 8, true))));
+        CHECK_OK(sl_graph_rematerialize(plain, &graph));
+        CHECK_I64(graph->n_nodes, plain->n_nodes);
         int32_t backward = -1;
         for (int32_t i = 0; i < graph->n_nodes; i++)
             if (graph->nodes[i].op == SL_OP_SWIGLU_BWD)
@@ -350,6 +356,7 @@ TEST(rematerialize_in_place)
             CHECK(graph->values[next->out[0]].class == SL_VALUE_PARAMETER_GRADIENT);
         }
         sl_graph_destroy(graph);
+        sl_graph_destroy(plain);
     }
 }
 
@@ -372,6 +379,76 @@ TEST(blocks)
     CHECK_I64(b[1].first_backward, 5);
     CHECK_I64(b[0].first_backward + b[0].n_backward, graph->n_nodes);
     CHECK(graph->nodes[2].op == SL_OP_GELU && graph->nodes[2].phase == SL_PHASE_BACKWARD);
+    sl_graph_destroy(graph);
+}
+
+/* Losses of two blocks: both come from their backwards, each in its own block, and their gradients meet in what they share. */
+TEST(several_losses)
+{
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8), y, early;
+    CHECK_OK(sl_graph_begin_block(graph, "layer"));
+    x = linear(graph, "linear", x, param(graph, "layer", "w", 8, 8, true), x);
+    early = loss_of(graph, x, param(graph, "early", "early", 9, 8, true));
+    y = op(graph, SL_OP_GELU, "gelu", NULL, &x, 1);
+    CHECK_OK(sl_graph_loss(graph, early, 0.25, "early"));
+    CHECK_OK(sl_graph_begin_block(graph, "head"));
+    sl_value late = loss_of(graph, y, param(graph, "head", "head", 9, 8, true));
+    CHECK_OK(sl_graph_loss(graph, late, 1, "late"));
+    CHECK_OK(sl_graph_finish(graph, SL_NO_VALUE));
+    CHECK_I64(graph->n_losses, 2);
+    CHECK(graph->losses[0].weight == 0.25 && graph->losses[0].targets == SL_INPUT_TARGETS);
+    CHECK_I64(graph->losses[0].weights, -1);
+    CHECK_I64(count_ops(graph, SL_OP_HEAD_LOSS), 0);
+    CHECK_I64(graph->blocks[1].n_forward, 2);
+    CHECK_I64(graph->blocks[2].n_forward, 0);
+    CHECK_I64(graph->blocks[2].first_forward, 3);
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i].op == SL_OP_HEAD_LOSS_BWD) {
+            bool first = graph->nodes[i].block == 1;
+            CHECK_I64(graph->nodes[i].out[0], first ? early : late);
+            CHECK_I64(sl_head_attrs(&graph->nodes[i].attrs)->loss, first ? 0 : 1);
+        }
+    CHECK_I64(count_ops(graph, SL_OP_HEAD_LOSS_BWD), 2);
+    CHECK_I64(count_ops(graph, SL_OP_ADD), 1); /* head_loss_bwd cannot add to what gelu's backward wrote */
+    sl_graph_destroy(graph);
+}
+
+static void check_loss_refused(sl_graph *graph, sl_value loss, double weight, const char *message)
+{
+    CHECK_FAILS(sl_graph_loss(graph, loss, weight, "extra"), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), message);
+}
+
+TEST(wrong_losses)
+{
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8), w = param(graph, "head", "head", 9, 8, true), value;
+    sl_value loss = loss_of(graph, x, w);
+    CHECK_FAILS(sl_graph_finish(graph, SL_NO_VALUE), SL_E_INTERNAL);
+    CHECK_CONTAINS(sl_error_message(), "without a weight");
+    check_loss_refused(graph, x, 1, "an op that yields one");
+    check_loss_refused(graph, loss, (double) NAN, "an op that yields one");
+    for (int i = 0; i < SL_MAX_LOSSES; i++)
+        CHECK_OK(sl_graph_loss(graph, i ? loss_of(graph, x, w) : loss, 1, "loss"));
+    check_loss_refused(graph, loss, 1, "each given once");
+    check_loss_refused(graph, loss_of(graph, x, w), 1, "at most 4");
+    CHECK_FAILS(sl_graph_input_of(graph, SL_INPUT_IMAGES, NULL, 0, &value), SL_E_USAGE);
+    CHECK_FAILS(sl_graph_input_of(graph, SL_INPUT_IMAGES, (const int64_t[]){3, 0}, 2, &value), SL_E_USAGE);
+    CHECK_OK(sl_graph_input_of(graph, SL_INPUT_IMAGES, (const int64_t[]){3, 64}, 2, &value));
+    CHECK_FAILS(sl_graph_input_of(graph, SL_INPUT_IMAGES, (const int64_t[]){3, 65}, 2, &value), SL_E_USAGE);
+    sl_graph_destroy(graph);
+
+    sl_graph_config config = {.tokens = 4, .max_segments = 1, .training = true, .sliced = true};
+    sl_attrs attrs = {.raw = {0}};
+    sl_value labels;
+    CHECK_OK(sl_graph_create(&config, &graph));
+    x = embedded(graph, 8);
+    CHECK_OK(sl_graph_input(graph, SL_INPUT_LABELS, &labels));
+    x = op(graph, SL_OP_EMBEDDING, "first", NULL, (const sl_value[]){x, labels}, 2); /* a row for the sample */
+    w = param(graph, "head", "head", 9, 8, true);
+    loss = op(graph, SL_OP_HEAD_LOSS, "loss", &attrs, (const sl_value[]){x, w, labels}, 3);
+    check_loss_refused(graph, loss, 1, "chunks of whole sequences");
     sl_graph_destroy(graph);
 }
 
@@ -447,6 +524,87 @@ TEST(views_share_bytes)
     }
 }
 
+/* ---- fusion ---- */
+
+static const sl_node *node_called(const sl_graph *graph, const char *name)
+{
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        if (strcmp(graph->nodes[i].name, name) == 0)
+            return &graph->nodes[i];
+    return NULL;
+}
+
+typedef enum addition { ALONE, READ_TWICE, OTHER_BLOCK, LATER, TAKEN } addition;
+
+/* y = x + linear(x): an operand of the multiply, unless something is in the way. */
+static void check_addition(addition how, bool fused)
+{
+    sl_graph *graph = new_graph(SL_F32, true);
+    sl_value x = embedded(graph, 8);
+    CHECK_OK(sl_graph_begin_block(graph, "middle"));
+    sl_value w = param(graph, "middle", "w", 8, 8, true), other = x;
+    sl_value h = linear(graph, "linear", x, w, how == TAKEN ? x : SL_NO_VALUE);
+    if (how == LATER)
+        other = op(graph, SL_OP_GELU, "later", NULL, &x, 1);
+    if (how == OTHER_BLOCK)
+        CHECK_OK(sl_graph_begin_block(graph, "next"));
+    sl_value y = op(graph, SL_OP_ADD, "sum", NULL, (const sl_value[]){other, h}, 2);
+    if (how == READ_TWICE)
+        y = op(graph, SL_OP_MUL, "twice", NULL, (const sl_value[]){y, h}, 2);
+    CHECK_OK(sl_graph_begin_block(graph, "head"));
+    CHECK_OK(sl_graph_finish(graph, loss_of(graph, y, param(graph, "head", "head", 9, 8, true))));
+    const sl_node *multiply = node_called(graph, "linear");
+    CHECK((node_called(graph, "sum") == NULL) == fused);
+    CHECK_I64(multiply->in[3], fused || how == TAKEN ? x : SL_NO_VALUE);
+    if (fused) { /* whoever read the sum reads the multiply's result */
+        CHECK_I64(node_called(graph, "loss")->in[0], multiply->out[0]);
+        CHECK_I64(graph->blocks[1].n_forward, 1);
+    }
+    sl_graph_destroy(graph);
+}
+
+TEST(additions_join_the_multiply)
+{
+    check_addition(ALONE, true);
+    check_addition(READ_TWICE, false);
+    check_addition(OTHER_BLOCK, false);
+    check_addition(LATER, false);
+    check_addition(TAKEN, false);
+}
+
+/* Attention takes q, k and v as they lie where nothing is rotated and no slice needs the context. */
+static void check_split(sl_rope_style style, bool sliced, bool joined)
+{
+    sl_graph *graph;
+    sl_graph_config config = {.tokens = 4, .max_segments = 2, .dtype = SL_F32, .training = true, .sliced = sliced};
+    CHECK_OK(sl_graph_create(&config, &graph));
+    sl_value qkv = embedded(graph, 24), positions, segments, parts[SL_MAX_OUT];
+    sl_attrs rope = {.raw = {0}}, attention = {.raw = {0}};
+    *sl_rope_set(&rope) =
+        (struct sl_rope_attrs){.heads = 2, .kv_heads = 2, .head_dim = 4, .style = (int32_t) style, .theta = 10000};
+    *sl_attention_set(&attention) =
+        (struct sl_attention_attrs){.heads = 2, .kv_heads = 2, .head_dim = 4, .causal = 1, .scale = 0.5f};
+    CHECK_OK(sl_graph_input(graph, SL_INPUT_POSITIONS, &positions));
+    CHECK_OK(sl_graph_input(graph, SL_INPUT_SEGMENTS, &segments));
+    CHECK_OK(sl_graph_op(graph, SL_OP_ROPE, "split", &rope, (const sl_value[]){qkv, positions}, 2, parts));
+    sl_value y =
+        op(graph, SL_OP_ATTENTION, "attention", &attention, (const sl_value[]){parts[0], parts[1], segments}, 3);
+    CHECK_OK(sl_graph_begin_block(graph, "head"));
+    CHECK_OK(sl_graph_finish(graph, loss_of(graph, y, param(graph, "head", "head", 9, 8, true))));
+    CHECK((node_called(graph, "split") == NULL) == joined);
+    CHECK_I64(node_called(graph, "attention")->in[0], joined ? qkv : parts[0]);
+    CHECK_I64(node_called(graph, "attention")->in[1], joined ? SL_NO_VALUE : parts[1]);
+    CHECK_I64(count_ops(graph, SL_OP_ROPE_BWD), joined ? 0 : 1);
+    sl_graph_destroy(graph);
+}
+
+TEST(splits_are_left_out)
+{
+    check_split(SL_ROPE_NONE, false, true);
+    check_split(SL_ROPE_NONE, true, false);
+    check_split(SL_ROPE_HALF, false, false);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -463,6 +621,10 @@ int main(int argc, char **argv)
     RUN(rematerialize_in_place);
     RUN(blocks);
     RUN(views_share_bytes);
+    RUN(several_losses);
+    RUN(wrong_losses);
+    RUN(additions_join_the_multiply);
+    RUN(splits_are_left_out);
     RUN(wrong_models);
     return test_end();
 }

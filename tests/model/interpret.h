@@ -75,10 +75,10 @@ static inline size_t interpret_workspace(const interpreter *it, const sl_launch 
     return sl_op(launch->op)->workspace ? sl_op(launch->op)->workspace(launch) : 0;
 }
 
-static inline interpreter interpret_create(sl_model *model, const sl_program_config *config)
+static inline interpreter interpret_graph(sl_graph_builder build, void *context, const sl_program_config *config)
 {
     interpreter it = {.isa = interpret_isa};
-    CHECK_OK(sl_program_create(config, sl_build_model, model, &it.program));
+    CHECK_OK(sl_program_create(config, build, context, &it.program));
     it.memory = calloc((size_t) it.program->n_objects, sizeof *it.memory);
     for (int32_t i = 0; i < it.program->n_objects; i++)
         it.memory[i] = interpret_alloc(it.program->objects[i].bytes);
@@ -88,6 +88,11 @@ static inline interpreter interpret_create(sl_model *model, const sl_program_con
     }
     it.workspace = aligned_alloc(256, SL_ROUND_UP(it.workspace_bytes + 1, 256));
     return it;
+}
+
+static inline interpreter interpret_create(sl_model *model, const sl_program_config *config)
+{
+    return interpret_graph(sl_build_model, model, config);
 }
 
 static inline void interpret_destroy(interpreter *it)

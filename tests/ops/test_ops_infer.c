@@ -98,7 +98,8 @@ static const struct {
     {SL_OP_SWIGLU_BWD, 0, 1},    {SL_OP_SWIGLU_BWD, 1, 0},    {SL_OP_GELU_BWD, 1, 1},      {SL_OP_ADD, 1, 0},
     {SL_OP_DROPOUT, 1, 0},       {SL_OP_HEAD_LOSS, 0, 1},     {SL_OP_HEAD_LOSS, 2, 0},     {SL_OP_HEAD_LOSS_BWD, 1, 1},
     {SL_OP_HEAD_LOSS_BWD, 3, 0}, {SL_OP_GRAD_GATE, 1, 0},     {SL_OP_ADAMW, 1, 0},         {SL_OP_SGD, 1, 0},
-    {SL_OP_MUL, 1, 0},           {SL_OP_CONCAT, 1, 0},        {SL_OP_SLICE_BWD, 0, 0},
+    {SL_OP_MUL, 1, 0},           {SL_OP_CONCAT, 1, 0},        {SL_OP_SLICE_BWD, 0, 0},     {SL_OP_SOFT_LOSS, 1, 0},
+    {SL_OP_SOFT_LOSS, 1, 1},     {SL_OP_SOFT_LOSS_BWD, 1, 1}, {SL_OP_SOFT_LOSS_BWD, 2, 0},
 };
 
 TEST(misfitting_shapes)

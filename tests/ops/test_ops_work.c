@@ -23,7 +23,7 @@ static void add_with_gradient(sl_work *sum, sl_launch *launch)
     if (launch->op == SL_OP_ROPE)
         d_out[1].type = out[1];
     sl_work work = {0};
-    if (launch->op != SL_OP_HEAD_LOSS) /* its backward gives the loss too: training never runs the forward */
+    if (!sl_op(launch->op)->yields_loss) /* its backward gives the loss too: training never runs the forward */
         def->work(launch, &work);
     tape tp = {.counting = true};
     tape_run(&tp, launch, d_out, &step);

@@ -315,13 +315,13 @@ TEST(verdicts)
     CHECK_I64(verdict(none, 1.9), SL_LIMIT_COMPUTE); /* below two hundredths nothing else is worth a word */
     CHECK_I64(verdict(none, 2.1), SL_LIMIT_DEVICE_BYTES);
     sl_summary x = none;
-    x.wait_in_s = 1.9;
+    x.wait_s[SL_STREAM_IN] = 1.9;
     CHECK_I64(verdict(x, 0), SL_LIMIT_COMPUTE);
-    x.wait_in_s = 5;
+    x.wait_s[SL_STREAM_IN] = 5;
     CHECK_I64(verdict(x, 0), SL_LIMIT_LINK_IN);
-    x.wait_out_s = 6;
+    x.wait_s[SL_STREAM_OUT] = 6;
     CHECK_I64(verdict(x, 0), SL_LIMIT_LINK_OUT);
-    x.wait_host_s = 7;
+    x.wait_s[SL_STREAM_HOST] = 7;
     CHECK_I64(verdict(x, 0), SL_LIMIT_HOST_COMPUTE);
     CHECK_I64(verdict(x, 6.9), SL_LIMIT_HOST_COMPUTE);
     CHECK_I64(verdict(x, 7.1), SL_LIMIT_DEVICE_BYTES);

@@ -142,13 +142,15 @@ TEST(scratch_memory_stays_in_the_budget)
 {
     enum { MIB = 1 << 20 };
     const size_t none[SL_TIER_COUNT] = {0}, most[SL_TIER_COUNT] = {6 * MIB, 5 * MIB};
-    sl_bench free = {0}, bound = {0};
-    CHECK_OK(sl_bench_open(&free, &(sl_bench_config){"cpu", 1, MIB, MIB, none}));
-    CHECK_OK(sl_bench_open(&bound, &(sl_bench_config){"cpu", 1, MIB, MIB, most}));
-    CHECK(free.scrub_bytes >= 24 * MIB);
-    CHECK_U64(bound.scrub + bound.scrub_bytes, 5 * MIB);
-    sl_device_close(free.device);
-    sl_device_close(bound.device);
+    sl_timer free = {0}, bound = {0};
+    sl_scratch_config config = {.device = "cpu", .threads = 1, .signature_bytes = MIB, .piece = MIB, .most = none};
+    CHECK_OK(sl_scratch_open(&config, &free));
+    config.most = most;
+    CHECK_OK(sl_scratch_open(&config, &bound));
+    CHECK(free.clear_bytes >= 24 * MIB);
+    CHECK_U64(bound.space + bound.clear_bytes, 5 * MIB);
+    sl_timer_close(&free);
+    sl_timer_close(&bound);
 }
 
 int main(int argc, char **argv)

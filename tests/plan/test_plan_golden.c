@@ -113,10 +113,10 @@ static void examine(const char *job, const sl_plan *p)
     const sl_summary *s = &p->predicted;
     golden is = {.step_s = s->step_s,
                  .bound_s = p->lower_bound_s,
-                 .h2d_bytes = s->h2d_bytes,
-                 .d2h_bytes = s->d2h_bytes,
+                 .h2d_bytes = s->link_bytes[SL_LINK_IN],
+                 .d2h_bytes = s->link_bytes[SL_LINK_OUT],
                  .recompute_fraction = s->recompute_fraction,
-                 .wait_s = s->wait_in_s + s->wait_out_s + s->wait_host_s,
+                 .wait_s = s->wait_s[SL_STREAM_IN] + s->wait_s[SL_STREAM_OUT] + s->wait_s[SL_STREAM_HOST],
                  .evaluated = p->evaluated,
                  .limit = (int) p->limit,
                  .hash = hash_of(p)};
@@ -237,11 +237,13 @@ TEST(models)
         sl_program_config base =
             interpret_config(jobs[i].seqlen, jobs[i].sequences, jobs[i].chunk_tokens, SL_PRECISION_BF16);
         sl_plan_config config = {.budget = {jobs[i].device_kib << 10, jobs[i].host_kib << 10}, .time_limit_s = 1e6};
-        sl_program *program;
+        sl_program *program, *step;
         sl_costs *costs;
         sl_plan *p;
         CHECK_OK(sl_model_find("byte-test", &model));
-        CHECK_OK(sl_plan_best(&base, sl_build_model, &model, costs_of, NULL, &config, &program, &costs, &p));
+        CHECK_OK(sl_program_create(&base, sl_build_model, &model, &step));
+        CHECK_OK(sl_plan_best(step, costs_of, NULL, &config, &program, &costs, &p));
+        sl_program_destroy(step);
         CHECK_OK(sl_plan_check(program, p, config.budget));
         examine(jobs[i].job, p);
         sl_plan_destroy(p);
@@ -277,12 +279,14 @@ TEST(large_steps)
         sl_program_config base =
             interpret_config(job.seqlen, job.sequences, SL_MIN(job.seqlen, 16384), SL_PRECISION_BF16);
         sl_plan_config config = {.budget = {job.device_gib * GIB, job.host_gib * GIB}, .time_limit_s = 1e6};
-        sl_program *program;
+        sl_program *program, *step;
         sl_costs *costs;
         sl_plan *p;
-        base.workspace_limit = sl_plan_workspace_limit(job.device_gib * GIB);
+        config.workspace_limit = sl_plan_workspace_limit(job.device_gib * GIB);
         CHECK_OK(sl_model_find("llama3-8b", &model));
-        CHECK_OK(sl_plan_best(&base, sl_build_model, &model, roofline, &job, &config, &program, &costs, &p));
+        CHECK_OK(sl_program_create(&base, sl_build_model, &model, &step));
+        CHECK_OK(sl_plan_best(step, roofline, &job, &config, &program, &costs, &p));
+        sl_program_destroy(step);
         examine(job.job, p);
         sl_plan_destroy(p);
         sl_costs_destroy(costs);

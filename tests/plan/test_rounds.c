@@ -36,6 +36,13 @@ static job make(int64_t seqlen, int64_t sequences, int64_t chunk_tokens)
     return j;
 }
 
+static sl_program *base_of(job *j)
+{
+    sl_program *base;
+    CHECK_OK(sl_program_create(&j->config, sl_build_model, &j->model, &base));
+    return base;
+}
+
 /* Step time; 0: refused. */
 static double plan(job *j, size_t device, size_t host, size_t used[SL_TIER_COUNT])
 {
@@ -43,8 +50,9 @@ static double plan(job *j, size_t device, size_t host, size_t used[SL_TIER_COUNT
     sl_program *program;
     sl_costs *costs;
     sl_plan *p;
-    sl_status status =
-        sl_plan_best(&j->config, sl_build_model, &j->model, costs_of, NULL, &config, &program, &costs, &p);
+    sl_program *base = base_of(j);
+    sl_status status = sl_plan_best(base, costs_of, NULL, &config, &program, &costs, &p);
+    sl_program_destroy(base);
     if (status == SL_E_DOES_NOT_FIT)
         return 0;
     CHECK_OK(status);
@@ -64,8 +72,10 @@ static size_t minimum(job *j, sl_tier tier, size_t other)
 {
     sl_plan_config config = {.budget = {other, other}};
     size_t bytes;
+    sl_program *base = base_of(j);
     config.budget[tier] = SIZE_MAX;
-    CHECK_OK(sl_plan_best_minimum(&j->config, sl_build_model, &j->model, costs_of, NULL, &config, tier, &bytes));
+    CHECK_OK(sl_plan_best_minimum(base, costs_of, NULL, &config, tier, &bytes));
+    sl_program_destroy(base);
     return bytes;
 }
 
@@ -121,9 +131,11 @@ TEST(settled_at_once)
     sl_program *program;
     sl_costs *costs;
     sl_plan *p;
-    CHECK_OK(sl_plan_best(&j.config, sl_build_model, &j.model, costs_of, NULL, &config, &program, &costs, &p));
+    sl_program *base = base_of(&j);
+    CHECK_OK(sl_plan_best(base, costs_of, NULL, &config, &program, &costs, &p));
+    sl_program_destroy(base);
     CHECK_MSG(p->evaluated <= 8, "%d schedules", (int) p->evaluated);
-    CHECK(p->predicted.wait_in_s + p->predicted.wait_out_s < 0.01 * p->predicted.step_s);
+    CHECK(p->predicted.wait_s[SL_STREAM_IN] + p->predicted.wait_s[SL_STREAM_OUT] < 0.01 * p->predicted.step_s);
     sl_plan_destroy(p);
     sl_costs_destroy(costs);
     sl_program_destroy(program);
@@ -145,14 +157,16 @@ static sl_status roofline(void *context, const sl_program *program, sl_costs **c
 static double plan_sequences(large step, int64_t seqlen, size_t device_gib, size_t host_gib, bool *rematerialize)
 {
     job j = {.config = interpret_config(seqlen, step.sequences, SL_MIN(seqlen, 16384), SL_PRECISION_BF16)};
-    sl_plan_config config = {.budget = {device_gib << 30, host_gib << 30}};
-    j.config.workspace_limit = sl_plan_workspace_limit(device_gib << 30);
+    sl_plan_config config = {.budget = {device_gib << 30, host_gib << 30},
+                             .workspace_limit = sl_plan_workspace_limit(device_gib << 30)};
     sl_program *program;
     sl_costs *costs;
     sl_plan *p;
     CHECK_OK(sl_model_find(step.model, &j.model));
     double start = (double) clock() / CLOCKS_PER_SEC;
-    CHECK_OK(sl_plan_best(&j.config, sl_build_model, &j.model, roofline, &step, &config, &program, &costs, &p));
+    sl_program *base = base_of(&j);
+    CHECK_OK(sl_plan_best(base, roofline, &step, &config, &program, &costs, &p));
+    sl_program_destroy(base);
     double took = (double) clock() / CLOCKS_PER_SEC - start, step_s = p->predicted.step_s;
     CHECK_OK(sl_plan_check(program, p, config.budget));
     printf("%zu/%zu GiB: %.2f s, planned in %.2f s\n", device_gib, host_gib, step_s, took);

@@ -64,29 +64,34 @@ static int32_t next_of(const sl_plan *plan, int stream, double t)
     return plan->n_actions;
 }
 
-/* The stream that an idle compute stream waits for at `t`: that of the first dependency of its next action that is not
- * over; where that stream stands still itself, the one it waits for in turn. Behind the last task, the last that runs. */
+/* What `action` started behind: the latest to end of its dependencies and of the action before it. */
+static int32_t behind(const sl_plan *plan, int32_t action)
+{
+    const sl_action *a = &plan->actions[action];
+    int32_t latest = -1;
+    for (int32_t k = 0; k < action; k++) {
+        bool counts = plan->actions[k].stream == a->stream;
+        for (int32_t d = 0; d < a->n_deps; d++)
+            counts = counts || plan->deps[a->first_dep + d] == k;
+        if (counts && (latest < 0 || plan->actions[k].end_s > plan->actions[latest].end_s))
+            latest = k;
+    }
+    return latest;
+}
+
+/* The stream that an idle compute stream waits for at `t`: of what its next action started behind, or what that started behind in turn,
+ * the one that runs at `t`. Behind the last task, the step's last action stands for the next one's cause. */
 static int waited_for_at(const sl_plan *plan, double t)
 {
-    int32_t action = next_of(plan, SL_STREAM_COMPUTE, t);
-    int stream = -1;
-    if (action == plan->n_actions) {
-        for (int s = 0; s < SL_STREAM_COUNT; s++)
-            stream = running_at(plan, s, t) >= 0 ? s : stream;
-        return stream;
-    }
-    while (stream < 0 || running_at(plan, stream, t) < 0) {
-        const sl_action *a = &plan->actions[action];
-        int32_t blocked = -1;
-        for (int32_t k = 0; blocked < 0 && k < a->n_deps; k++)
-            if (plan->actions[plan->deps[a->first_dep + k]].end_s > t)
-                blocked = plan->deps[a->first_dep + k];
-        if (blocked < 0)
-            return -1;
-        stream = (int) plan->actions[blocked].stream;
-        action = next_of(plan, stream, t);
-    }
-    return stream;
+    int32_t next = next_of(plan, SL_STREAM_COMPUTE, t), cause = -1;
+    if (next < plan->n_actions)
+        cause = behind(plan, next);
+    for (int32_t i = 0; i < plan->n_actions && next == plan->n_actions; i++)
+        if (cause < 0 || plan->actions[i].end_s > plan->actions[cause].end_s)
+            cause = i;
+    while (cause >= 0 && plan->actions[cause].start_s > t)
+        cause = behind(plan, cause);
+    return cause >= 0 && plan->actions[cause].end_s > t ? (int) plan->actions[cause].stream : -1;
 }
 
 static void check_starts(const synthetic *s, const sl_plan *plan, double tolerance)
@@ -150,11 +155,12 @@ static void check_summary(const synthetic *s, const sl_plan *plan, const double 
     CHECK_NEAR(p->step_s, end, tolerance);
     for (int r = 0; r < SL_STREAM_COUNT; r++)
         CHECK_NEAR(p->busy_s[r], busy[r], tolerance * 100);
-    CHECK_NEAR(p->wait_in_s, wait[SL_STREAM_IN], tolerance * 100);
-    CHECK_NEAR(p->wait_out_s, wait[SL_STREAM_OUT], tolerance * 100);
-    CHECK_NEAR(p->wait_host_s, wait[SL_STREAM_HOST], tolerance * 100);
-    CHECK_NEAR(busy[SL_STREAM_COMPUTE] + p->wait_in_s + p->wait_out_s + p->wait_host_s, end, tolerance * 100);
-    CHECK(p->h2d_bytes == bytes[0] && p->d2h_bytes == bytes[1]);
+    CHECK_NEAR(p->wait_s[SL_STREAM_IN], wait[SL_STREAM_IN], tolerance * 100);
+    CHECK_NEAR(p->wait_s[SL_STREAM_OUT], wait[SL_STREAM_OUT], tolerance * 100);
+    CHECK_NEAR(p->wait_s[SL_STREAM_HOST], wait[SL_STREAM_HOST], tolerance * 100);
+    CHECK_NEAR(busy[SL_STREAM_COMPUTE] + p->wait_s[SL_STREAM_IN] + p->wait_s[SL_STREAM_OUT] + p->wait_s[SL_STREAM_HOST],
+               end, tolerance * 100);
+    CHECK(p->link_bytes[SL_LINK_IN] == bytes[0] && p->link_bytes[SL_LINK_OUT] == bytes[1]);
     CHECK_NEAR(p->recompute_fraction, flops[1] / flops[0], 1e-12);
     for (int tier = 0; tier < SL_TIER_COUNT; tier++)
         CHECK_U64(p->peak_bytes[tier], peak[tier]);
@@ -211,9 +217,9 @@ TEST(random_plans)
         check_timeline(s, plan);
         CHECK(plan->lower_bound_s <= plan->predicted.step_s * (1 + 1e-12));
         CHECK_U64(plan->predicted.budget_bytes[SL_TIER_DEVICE], config.budget[SL_TIER_DEVICE]);
-        waited[0] += plan->predicted.wait_in_s;
-        waited[1] += plan->predicted.wait_out_s;
-        waited[2] += plan->predicted.wait_host_s;
+        waited[0] += plan->predicted.wait_s[SL_STREAM_IN];
+        waited[1] += plan->predicted.wait_s[SL_STREAM_OUT];
+        waited[2] += plan->predicted.wait_s[SL_STREAM_HOST];
         recomputed += plan->predicted.recompute_fraction;
         random_costs(s, &r); /* the same actions under other costs */
         sl_plan_simulate(&s->program, s->costs, plan);
@@ -236,12 +242,12 @@ TEST(ends_of_rounds)
         synthetic_task(s, synthetic_kind(s, i + 1, 10, 0), SL_PHASE_FORWARD, 0, 0, i == 2);
         actions[i] = (sl_action){.kind = SL_ACTION_TASK, .stream = SL_STREAM_COMPUTE, .task = i, .workspace = -1};
     }
-    CHECK_NEAR(sl_timeline_run(&s->program, s->costs, actions, 3, NULL, NULL), 6, 1e-12);
+    CHECK_NEAR(sl_timeline_run(&s->program, s->costs, actions, 3, NULL), 6, 1e-12);
     CHECK_NEAR(sl_timeline_round_end_s(&s->program, actions, 3, 0), 3, 1e-12);
     CHECK_NEAR(sl_timeline_round_end_s(&s->program, actions, 3, 1), 6, 1e-12);
     CHECK_NEAR(sl_timeline_round_end_s(&s->program, actions, 3, 2), 0, 0);
     actions[2].stream = SL_STREAM_HOST; /* when the device is done, that is */
-    CHECK_NEAR(sl_timeline_run(&s->program, s->costs, actions, 3, NULL, NULL), 10, 1e-12);
+    CHECK_NEAR(sl_timeline_run(&s->program, s->costs, actions, 3, NULL), 10, 1e-12);
     CHECK_NEAR(sl_timeline_round_end_s(&s->program, actions, 3, 1), 0, 0);
     synthetic_free(s);
 }

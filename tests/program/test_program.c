@@ -290,6 +290,87 @@ TEST(random_programs)
     }
 }
 
+/* ---- other forms of a program ---- */
+
+static bool same_use(const sl_use *a, const sl_use *b)
+{
+    return a->object == b->object &&
+           (a->object < 0 || (a->offset == b->offset && memcmp(&a->type, &b->type, sizeof a->type) == 0));
+}
+
+static void check_equal_programs(const sl_program *a, const sl_program *b)
+{
+    REQUIRE(a->n_tasks == b->n_tasks && a->n_objects == b->n_objects && a->n_signatures == b->n_signatures);
+    CHECK(a->n_rounds == b->n_rounds && a->n_chunks == b->n_chunks && a->flops == b->flops);
+    for (int32_t t = 0; t < a->n_tasks; t++) {
+        const sl_task *x = &a->tasks[t], *y = &b->tasks[t];
+        bool same = x->op == y->op && x->accumulate == y->accumulate && x->phase == y->phase && x->block == y->block &&
+                    x->chunk == y->chunk && x->round == y->round && x->signature == y->signature &&
+                    strcmp(x->name, y->name) == 0 && memcmp(&x->attrs, &y->attrs, sizeof x->attrs) == 0;
+        for (int i = 0; i < SL_MAX_IN; i++)
+            same = same && same_use(&x->in[i], &y->in[i]);
+        for (int k = 0; k < SL_MAX_OUT; k++)
+            same = same && same_use(&x->out[k], &y->out[k]);
+        CHECK_MSG(same, "task %d differs", t);
+    }
+    for (int32_t o = 0; o < a->n_objects; o++) {
+        const sl_object *x = &a->objects[o], *y = &b->objects[o];
+        CHECK_MSG(strcmp(x->name, y->name) == 0 && x->class == y->class && x->bytes == y->bytes &&
+                      x->block == y->block && x->chunk == y->chunk && x->round == y->round &&
+                      x->persistent == y->persistent && x->producer == y->producer && x->group == y->group,
+                  "object %s differs", x->name);
+    }
+}
+
+/* Of one program, with one after the other destroyed: as the model would have made it. */
+TEST(forms_are_derived)
+{
+    for (int turn = 0; turn < 60; turn++) {
+        sl_model model = random_model();
+        sl_program_config config = random_config();
+        sl_program *base, *derived, *wanted;
+        CHECK_OK(sl_program_create(&config, sl_build_model, &model, &base));
+        for (int i = 0; i < 3; i++) {
+            sl_program_form form = {.chunks_per_round = pick(1, 4),
+                                    .rematerialize = !config.forward_only && pick(0, 1),
+                                    .workspace_limit = (size_t) pick(0, 1)};
+            config.chunks_per_round = form.chunks_per_round;
+            config.rematerialize = form.rematerialize;
+            CHECK_OK(sl_program_derive(base, &form, &derived));
+            CHECK(derived->config.workspace_limit == form.workspace_limit);
+            sl_program_destroy(base);
+            CHECK_OK(sl_program_create(&config, sl_build_model, &model, &wanted));
+            check_equal_programs(derived, wanted);
+            sl_program_destroy(wanted);
+            base = derived;
+        }
+        sl_program_destroy(base);
+    }
+}
+
+/* The first rounds of a step: a shorter step, but for results as long as the whole one's. */
+TEST(first_rounds)
+{
+    for (int sliced = 0; sliced < 2; sliced++) {
+        sl_model model;
+        sl_program *base, *derived, *wanted;
+        sl_program_config config = {.max_segments = 2, .chunking = {8, 21, sliced ? 4 : 16}};
+        const sl_program_form form = {.chunks_per_round = 2, .rounds = 3};
+        CHECK_OK(sl_model_find("byte-test", &model));
+        CHECK_OK(sl_program_create(&config, sl_build_model, &model, &base));
+        CHECK_OK(sl_program_derive(base, &form, &derived));
+        config.chunking.sequences = sliced ? 3 : 12;
+        config.chunks_per_round = 2;
+        CHECK_OK(sl_program_create(&config, sl_build_model, &model, &wanted));
+        CHECK_I64(derived->n_rounds, 3);
+        wanted->objects[wanted->losses_object].bytes = (size_t) base->n_chunks * sizeof(float);
+        check_equal_programs(derived, wanted);
+        sl_program_destroy(wanted);
+        sl_program_destroy(derived);
+        sl_program_destroy(base);
+    }
+}
+
 /* ---- named cases ---- */
 
 #ifdef __SANITIZE_ADDRESS__
@@ -498,6 +579,8 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(random_programs);
+    RUN(forms_are_derived);
+    RUN(first_rounds);
     RUN(large_models_are_quick);
     RUN(long_sequences);
     RUN(updates_come_early);

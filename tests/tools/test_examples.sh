@@ -13,7 +13,7 @@ failures=0
 fail() { echo "$*"; failures=$((failures + 1)); }
 
 # What the examples speak of.
-mkdir -p "$dir/corpus" && cd "$dir" || exit 1
+mkdir -p "$dir/corpus" && cd "$dir" && ln -s "$source/tests" tests || exit 1
 cp -r "$source"/docs/guide "$source"/docs/design corpus
 export XDG_CACHE_HOME=$dir/cache
 documents=("$source/README.md" "$source"/docs/*.md "$source"/docs/*/*.md)

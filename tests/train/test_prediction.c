@@ -31,8 +31,8 @@ static void check_json(const char *options)
                               s->hfu,
                               (double) s->peak_bytes[SL_TIER_DEVICE],
                               (double) s->peak_bytes[SL_TIER_HOST],
-                              s->h2d_bytes,
-                              s->d2h_bytes,
+                              s->link_bytes[SL_LINK_IN],
+                              s->link_bytes[SL_LINK_OUT],
                               s->recompute_fraction,
                               v.lower_bound_s,
                               (double) v.actions};

@@ -72,7 +72,7 @@ static void check_measured(const sl_trainer *t, const sl_summary *m, double step
     CHECK(near(m->tflops, flops / step_s / 1e12));
     CHECK(near(m->mfu, flops / step_s / peak));
     CHECK(near(m->hfu, sums.hardware_flops / step_s / peak));
-    CHECK(m->h2d_bytes == sums.copied[0] && m->d2h_bytes == sums.copied[1]);
+    CHECK(m->link_bytes[SL_LINK_IN] == sums.copied[0] && m->link_bytes[SL_LINK_OUT] == sums.copied[1]);
     CHECK(near(m->recompute_fraction, sums.recomputed / sums.flops));
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
         size_t engines = SL_MAX(sl_engine_peak_bytes(t->train.engine, (sl_tier) tier),
@@ -125,7 +125,8 @@ static void check_summary(const sl_json *object, const sl_summary *m)
     CHECK(number(object, "step_s") == m->step_s && number(object, "tokens_per_s") == m->tokens_per_s);
     CHECK(number(object, "tflops") == m->tflops && number(object, "mfu") == m->mfu && number(object, "hfu") == m->hfu);
     CHECK(number(object, "device_peak_bytes") == (double) m->peak_bytes[SL_TIER_DEVICE]);
-    CHECK(number(object, "h2d_bytes_per_step") == m->h2d_bytes && number(object, "d2h_bytes_per_step") == m->d2h_bytes);
+    CHECK(number(object, "h2d_bytes_per_step") == m->link_bytes[SL_LINK_IN] &&
+          number(object, "d2h_bytes_per_step") == m->link_bytes[SL_LINK_OUT]);
     CHECK(number(object, "recompute_fraction") == m->recompute_fraction);
     CHECK(number(object, "device_budget_bytes") == (double) m->budget_bytes[SL_TIER_DEVICE]);
     CHECK(sl_json_get(object, "host_budget_bytes")->kind == SL_JSON_NULL); /* not limited */
@@ -195,7 +196,7 @@ static void check_start_events(const sl_trainer *t, const event_log *log, int pa
     CHECK(number(plan, "rounds") == p->program->n_rounds && number(plan, "chunks") == p->program->n_chunks);
     CHECK(number(plan, "actions") == p->plan->n_actions);
     CHECK(number(sl_json_get(plan, "busy_s"), "compute") == p->plan->predicted.busy_s[SL_STREAM_COMPUTE]);
-    CHECK(number(sl_json_get(plan, "wait_s"), "in") == p->plan->predicted.wait_in_s);
+    CHECK(number(sl_json_get(plan, "wait_s"), "in") == p->plan->predicted.wait_s[SL_STREAM_IN]);
     const sl_json *hw = sl_json_get(plan, "hardware");
     t->device->class->hardware(t->device, &hardware);
     CHECK_STR(string(hw, "name"), hardware.name);
@@ -214,7 +215,7 @@ static int64_t count_op(const sl_trainer *t, const char *name, const char *strea
     *measured = 0;
     for (int32_t i = 0; i < plan->n_actions; i++) {
         const sl_action *a = &plan->actions[i];
-        if (a->kind != SL_ACTION_TASK || strcmp(sl_stream_name(a->stream), stream) != 0 ||
+        if (a->kind != SL_ACTION_TASK || strcmp(sl_streams[a->stream].name, stream) != 0 ||
             strcmp(sl_op(t->prepared.program->tasks[a->task].op)->name, name) != 0)
             continue;
         *measured += spans[i].end - spans[i].start;
@@ -273,10 +274,10 @@ static void check_end_event(sl_trainer *t, const event_log *log)
     CHECK(number(end, "step") == STEPS && number(end, "predicted_step_s") == v.predicted.step_s);
     check_summary(end, &v.measured);
     for (int i = 0; i < SL_STREAM_COUNT; i++)
-        CHECK(number(sl_json_get(end, "busy_s"), sl_stream_name((sl_stream) i)) == s.busy_s[i]);
-    CHECK(number(sl_json_get(end, "wait_s"), "in") == s.wait_in_s);
-    CHECK(number(sl_json_get(end, "wait_s"), "out") == s.wait_out_s);
-    CHECK(number(sl_json_get(end, "wait_s"), "host") == s.wait_host_s);
+        CHECK(number(sl_json_get(end, "busy_s"), sl_streams[i].name) == s.busy_s[i]);
+    CHECK(number(sl_json_get(end, "wait_s"), "in") == s.wait_s[SL_STREAM_IN]);
+    CHECK(number(sl_json_get(end, "wait_s"), "out") == s.wait_s[SL_STREAM_OUT]);
+    CHECK(number(sl_json_get(end, "wait_s"), "host") == s.wait_s[SL_STREAM_HOST]);
     check_ops(t, end);
 }
 
@@ -308,7 +309,7 @@ static void check_action(const sl_trainer *t, const sl_json *row, int64_t i)
     const sl_program *program = t->prepared.program;
     const sl_json *text[4] = {row->child, row->child->next, row->child->next->next, row->child->next->next->next};
     bool copy = a->kind == SL_ACTION_COPY;
-    CHECK_STR(text[0]->string, sl_stream_name(a->stream));
+    CHECK_STR(text[0]->string, sl_streams[a->stream].name);
     CHECK_STR(text[1]->string, copy ? "copy" : sl_op(program->tasks[a->task].op)->name);
     CHECK_STR(text[2]->string, copy ? program->objects[a->object].name : program->tasks[a->task].name);
     CHECK_STR(text[3]->string, copy           ? "copy"

@@ -178,7 +178,7 @@ static void run_host_task(void *context)
     sl_cuda_host->host_run(task->cuda->host, task->launch);
 }
 
-/* The timing of a command about to be issued, its start recorded; NULL in a captured step or when nobody asks. */
+/* The timing of a command about to be issued, its start recorded; NULL in a captured step or without a span. */
 static sl_status begin_timing(sl_cuda *cuda, cudaStream_t stream, sl_span *span, timing **out)
 {
     *out = NULL;

@@ -10,7 +10,7 @@
 static constexpr int THREADS = 256;
 
 /* One functor per op: f(a, b, index), and f.add(..., old) where the launch accumulates, rounded once. With one input a thread
- * asks for two pieces at a time: one of 16 bytes per thread is too little to have under way. */
+ * loads two pieces at a time: one of 16 bytes per thread is too little to have in flight. */
 template <typename F, typename T, typename U, int W>
 __global__ void __launch_bounds__(THREADS) map_kernel(F f, const T *a, const T *b, U *y, int64_t count, bool accumulate)
 {
@@ -56,7 +56,7 @@ static sl_status map(sl_cuda *cuda, F f, const sl_launch *launch, int second, cu
     int64_t count = sl_type_count(&launch->out[0].type), pieces = F::inputs > 1 ? 1 : 2;
     bool accumulate = launch->accumulate & 1;
     constexpr int W = 16 / (sizeof(T) < sizeof(U) ? sizeof(T) : sizeof(U));
-    if (count % W == 0 && sl_cuda_aligned(a) && sl_cuda_aligned(b) && sl_cuda_aligned(y))
+    if (count % W == 0 && sl_cuda_aligned(a, b, y))
         map_kernel<F, T, U, W>
             <<<sl_cuda_blocks(cuda, count, pieces * THREADS * W), THREADS, 0, stream>>>(f, a, b, y, count, accumulate);
     else
@@ -66,15 +66,19 @@ static sl_status map(sl_cuda *cuda, F f, const sl_launch *launch, int second, cu
     return SL_OK;
 }
 
-struct add_f {
+/* Of functors whose result is added as it is. */
+template <typename F> struct plain_add {
+    __device__ float add(float a, float b, int64_t i, float old) const
+    {
+        return old + static_cast<const F &>(*this)(a, b, i);
+    }
+};
+
+struct add_f : plain_add<add_f> {
     static constexpr int inputs = 2;
     __device__ float operator()(float a, float b, int64_t) const
     {
         return a + b;
-    }
-    __device__ float add(float a, float b, int64_t i, float old) const
-    {
-        return old + (*this)(a, b, i);
     }
 };
 struct mul_f {
@@ -100,18 +104,14 @@ struct scale_f {
         return fmaf(a, value, old);
     }
 };
-struct copy_f {
+struct copy_f : plain_add<copy_f> {
     static constexpr int inputs = 1;
     __device__ float operator()(float a, float, int64_t) const
     {
         return a;
     }
-    __device__ float add(float a, float b, int64_t i, float old) const
-    {
-        return old + (*this)(a, b, i);
-    }
 };
-struct dropout_f {
+struct dropout_f : plain_add<dropout_f> {
     static constexpr int inputs = 1;
     const sl_step_params *step;
     float probability, scale;
@@ -120,10 +120,6 @@ struct dropout_f {
     __device__ float operator()(float a, float, int64_t i) const
     {
         return sl_dropout_uniform(step, stream, first + i) >= probability ? a * scale : 0.0f;
-    }
-    __device__ float add(float a, float b, int64_t i, float old) const
-    {
-        return old + (*this)(a, b, i);
     }
 };
 
@@ -147,18 +143,14 @@ template <typename T> __device__ __forceinline__ float tanh_cdf(float x)
     return fast_reciprocal(1.0f + fast_exp2(-2.0f * root_2_over_pi * 1.4426950408889634f * inner));
 }
 
-template <typename T, bool TANH> struct gelu_f {
+template <typename T, bool TANH> struct gelu_f : plain_add<gelu_f<T, TANH>> {
     static constexpr int inputs = 1;
     __device__ float operator()(float x, float, int64_t) const
     {
         return x * (TANH ? tanh_cdf<T>(x) : 0.5f * (1.0f + erff(x * root_half)));
     }
-    __device__ float add(float a, float b, int64_t i, float old) const
-    {
-        return old + (*this)(a, b, i);
-    }
 };
-template <typename T, bool TANH> struct gelu_bwd_f {
+template <typename T, bool TANH> struct gelu_bwd_f : plain_add<gelu_bwd_f<T, TANH>> {
     static constexpr int inputs = 2;
     __device__ float operator()(float dy, float x, int64_t) const
     {
@@ -168,10 +160,6 @@ template <typename T, bool TANH> struct gelu_bwd_f {
             return dy * fmaf(x * slope * (1.0f - cdf), cdf, cdf);
         }
         return dy * fmaf(x, 0.3989422804014327f * expf(-0.5f * x * x), cdf);
-    }
-    __device__ float add(float a, float b, int64_t i, float old) const
-    {
-        return old + (*this)(a, b, i);
     }
 };
 
@@ -252,7 +240,7 @@ template <typename F, typename T> static sl_status map_sums(F f, const sl_launch
     bool accumulate = launch->accumulate & 1;
     constexpr int W = 16 / sizeof(T);
     const dim3 threads(SUM_LANES, SUM_DEPTH);
-    if (d % W == 0 && sl_cuda_aligned(a) && sl_cuda_aligned(b) && sl_cuda_aligned(y))
+    if (d % W == 0 && sl_cuda_aligned(a, b, y))
         map_sums_kernel<F, T, W><<<sum_grid<W>(d, groups), threads, 0, stream>>>(f, a, b, y, partial, n, d, accumulate);
     else
         map_sums_kernel<F, T, 1><<<sum_grid<1>(d, groups), threads, 0, stream>>>(f, a, b, y, partial, n, d, accumulate);
@@ -290,8 +278,12 @@ static dropout_f dropout_of(const sl_launch *launch)
     const sl_type *type = &launch->in[0].type;
     int64_t columns = type->rank > 1 ? sl_type_count(type) / type->dim[0] : 1;
     float p = sl_dropout_attrs(&launch->attrs)->probability;
-    return dropout_f{(const sl_step_params *) launch->in[1].data, p, 1.0f / (1.0f - p),
-                     sl_dropout_attrs(&launch->attrs)->stream, sl_dropout_attrs(&launch->attrs)->first_row * columns};
+    return dropout_f{{},
+                     (const sl_step_params *) launch->in[1].data,
+                     p,
+                     1.0f / (1.0f - p),
+                     sl_dropout_attrs(&launch->attrs)->stream,
+                     sl_dropout_attrs(&launch->attrs)->first_row * columns};
 }
 SAME_TYPE(dropout, DROPOUT, 0, dropout_of(launch))
 
@@ -349,8 +341,7 @@ static sl_status swiglu(const void *ds, const void *gu, void *out, void *again, 
 {
     constexpr int W = 16 / sizeof(T);
     int64_t n = type->dim[0], f = type->dim[1] / 2;
-    bool wide =
-        f % W == 0 && sl_cuda_aligned(gu) && sl_cuda_aligned(out) && sl_cuda_aligned(ds) && sl_cuda_aligned(again);
+    bool wide = f % W == 0 && sl_cuda_aligned(gu, out, ds, again);
     int64_t columns = wide ? f / W : f;
     dim3 grid((unsigned) ((columns + 255) / 256), (unsigned) (n < 65535 ? n : 65535));
     if (wide)

@@ -57,8 +57,7 @@ static sl_status embedding_run(sl_cuda *cuda, const sl_launch *launch, cudaStrea
     (void) cuda;
     SL_DISPATCH(launch->out[0].type.dtype, T, {
         constexpr int W = 16 / sizeof(T);
-        if (launch->out[0].type.dim[1] % W == 0 && sl_cuda_aligned(launch->in[0].data) &&
-            sl_cuda_aligned(launch->out[0].data))
+        if (launch->out[0].type.dim[1] % W == 0 && sl_cuda_aligned(launch->in[0].data, launch->out[0].data))
             gather<T, W>(launch, stream);
         else
             gather<T, 1>(launch, stream);
@@ -253,7 +252,7 @@ static sl_status embedding_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaS
     SL_CUDA(cub::DeviceRadixSort::SortKeys(workspace + l.sort, l.sort_bytes, keys, (int) l.n, 32, 32 + l.bits, stream));
     SL_DISPATCH(launch->in[0].type.dtype, T, {
         constexpr int W = 16 / sizeof(T);
-        if (l.d % W == 0 && sl_cuda_aligned(launch->in[0].data) && sl_cuda_aligned(launch->out[0].data))
+        if (l.d % W == 0 && sl_cuda_aligned(launch->in[0].data, launch->out[0].data))
             scatter<T, W>(launch, &l, keys.Current(), stream);
         else
             scatter<T, 1>(launch, &l, keys.Current(), stream);

@@ -14,7 +14,7 @@
  */
 #include <cooperative_groups.h>
 
-#include "device/cuda/kernel.cuh"
+#include "device/cuda/total.cuh"
 #include "ops/head_loss.h"
 
 static constexpr int THREADS = 1024;
@@ -23,6 +23,14 @@ static constexpr int CLUSTER = 8;      /* blocks that share a row */
 static constexpr int HELD = 8;         /* accesses whose logits a thread keeps */
 static constexpr int LAST = 8;         /* floats per token of the last words */
 static constexpr int64_t MOST_SHARED = (int64_t) CLUSTER * THREADS * HELD * W;
+
+/* What the rows of a block are compared with. */
+struct row_targets {
+    const int32_t *target;
+    const float *weight;        /* what each counts; NULL: 1 */
+    const sl_step_params *step; /* NULL forward */
+    int32_t ignore, loss;
+};
 
 /* Where logits lie: all of a block's, or, moved to it, one token's. */
 struct logits_view {
@@ -53,9 +61,11 @@ __device__ __forceinline__ void read_logits(const logits_view &view, int v, floa
             x[j] = -INFINITY;
 }
 
-__device__ __forceinline__ bool counts(int32_t target, int32_t ignore, int vocabulary)
+/* What a token counts: 0 where its target is ignored or no word. */
+__device__ __forceinline__ float weight_of(const row_targets &rows, int64_t token, int32_t target, int vocabulary)
 {
-    return target != ignore && target >= 0 && target < vocabulary;
+    bool counts = target != rows.ignore && target >= 0 && target < vocabulary;
+    return !counts ? 0.0f : rows.weight ? rows.weight[token] : 1.0f;
 }
 
 /*
@@ -69,13 +79,13 @@ __device__ __forceinline__ bool counts(int32_t target, int32_t ignore, int vocab
  * Nothing is written over the row before the barrier behind which all of it has been read.
  */
 template <typename T, bool BACKWARD>
-__global__ void __launch_bounds__(THREADS)
-    shared_row_kernel(const __grid_constant__ logits_view block, const int32_t *targets, const sl_step_params *step,
-                      float *losses, int32_t ignore)
+__global__ void __launch_bounds__(THREADS) shared_row_kernel(const __grid_constant__ logits_view block,
+                                                             const __grid_constant__ row_targets rows, float *losses)
 {
 #if __CUDA_ARCH__ >= 900
     __shared__ float2 pairs[CLUSTER * THREADS / 32];
-    __shared__ float4 aim; /* the target: its logit, its word, loss_scale or 0 if it does not count */
+    __shared__ float4
+        aim; /* the target: its logit, its word or -1 if it does not count, the gradient's factor, its weight */
     cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
     __cluster_barrier_arrive_relaxed(); /* no memory to show yet, so no fence either */
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5, rank = (int) cluster.block_rank();
@@ -95,10 +105,11 @@ __global__ void __launch_bounds__(THREADS)
         y[j] = j < last ? view.last[begin + j] : -INFINITY;
     float4 found = {};
     if (rank == 0 && warp == 0) { /* one warp alone waits for the target */
-        int32_t target = targets[token];
-        bool counted = counts(target, ignore, view.vocabulary);
+        int32_t target = rows.target[token];
+        float weight = weight_of(rows, token, target, view.vocabulary);
+        bool counted = weight != 0.0f;
         found = make_float4(counted ? *at<float>(view, target) : 0.0f, __int_as_float(counted ? target : -1),
-                            BACKWARD && counted ? step->loss_scale : 0.0f, 0.0f);
+                            BACKWARD && counted ? sl_loss_scale(rows.step, rows.loss) * weight : 0.0f, weight);
     }
 #pragma unroll
     for (int k = 0; k < HELD; k++)
@@ -137,7 +148,7 @@ __global__ void __launch_bounds__(THREADS)
     float wanted = aim.x, factor = aim.z;
     int target = __float_as_int(aim.y);
     if (begin == 0)
-        losses[token] = target >= 0 ? fmaf(top, LN_2, logf(total)) - wanted : 0.0f;
+        losses[token] = target >= 0 ? aim.w * (fmaf(top, LN_2, logf(total)) - wanted) : 0.0f;
     if (!BACKWARD)
         return;
     float inverse = __frcp_rn(total), share = fast_exp2(base - top) * inverse * factor;
@@ -166,14 +177,15 @@ __global__ void __launch_bounds__(THREADS)
  * passes, maximum and sum of exponentials (online, one read), then dlogits (one read, one write). */
 template <typename T, bool BACKWARD>
 __global__ void __launch_bounds__(THREADS)
-    row_kernel(const __grid_constant__ logits_view block, const int32_t *__restrict__ targets,
-               const sl_step_params *__restrict__ step, float *__restrict__ losses, int32_t ignore)
+    row_kernel(const __grid_constant__ logits_view block, const __grid_constant__ row_targets rows,
+               float *__restrict__ losses)
 {
     __shared__ float scratch[33];
     int64_t token = blockIdx.x;
     logits_view view = view_token(block, token);
-    int32_t target = targets[token];
-    bool counted = counts(target, ignore, view.vocabulary);
+    int32_t target = rows.target[token];
+    float weight = weight_of(rows, token, target, view.vocabulary);
+    bool counted = weight != 0.0f;
     float most = -INFINITY, sum = 0;
 #pragma unroll 4
     for (int v = (int) threadIdx.x * W; v < view.vocabulary; v += THREADS * W) {
@@ -193,11 +205,11 @@ __global__ void __launch_bounds__(THREADS)
     float top = block_reduce<true>(most, scratch);
     float total = block_reduce(most == -INFINITY ? 0.0f : sum * expf(most - top), scratch);
     if (threadIdx.x == 0)
-        losses[token] = counted ? logf(total) + top - *at<float>(view, target) : 0.0f;
+        losses[token] = counted ? weight * (logf(total) + top - *at<float>(view, target)) : 0.0f;
     if (!BACKWARD)
         return;
     __syncthreads();
-    float factor = counted ? step->loss_scale : 0.0f, inverse = 1.0f / total;
+    float factor = counted ? sl_loss_scale(rows.step, rows.loss) * weight : 0.0f, inverse = 1.0f / total;
     for (int base = 0; base < view.vocabulary; base += THREADS * W * TILES) {
         float x[TILES][W];
 #pragma unroll
@@ -214,23 +226,6 @@ __global__ void __launch_bounds__(THREADS)
                 store<W, true>(at<T>(view, v), x[t]); /* zeros beyond the vocabulary */
         }
     }
-}
-
-/* loss (+)= sum of the rows' losses, in f64, in order of fixed lanes. */
-__global__ void total_kernel(const float *__restrict__ losses, int64_t n, float *loss, bool accumulate)
-{
-    __shared__ double lane[256];
-    double sum = 0;
-    for (int64_t i = threadIdx.x; i < n; i += 256)
-        sum += losses[i];
-    lane[threadIdx.x] = sum;
-    for (int half = 128; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half)
-            lane[threadIdx.x] += lane[threadIdx.x + half];
-    }
-    if (threadIdx.x == 0)
-        *loss = (float) (lane[0] + (accumulate ? *loss : 0.0f));
 }
 
 /* Logits' rows begin on 256 bytes whatever the vocabulary: matmul and 16-byte accesses want it so. */
@@ -347,8 +342,8 @@ static size_t head_loss_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
 }
 
 template <typename T, bool BACKWARD>
-static sl_status rows_launch(sl_cuda *cuda, const logits_view *view, const int32_t *targets, const sl_step_params *step,
-                             float *losses, int64_t rows, int32_t ignore, cudaStream_t stream)
+static sl_status rows_launch(sl_cuda *cuda, const logits_view *view, const row_targets *targets, float *losses,
+                             int64_t rows, cudaStream_t stream)
 {
     if (sl_cuda_get_info(cuda)->capability >= 90 && view->even <= MOST_SHARED && view->even % W == 0) {
         constexpr int64_t each = CLUSTER * HELD * W; /* words of one thread of each block */
@@ -360,10 +355,10 @@ static sl_status rows_launch(sl_cuda *cuda, const logits_view *view, const int32
         config.blockDim = dim3((unsigned) ((view->even + each * 32 - 1) / (each * 32) * 32));
         config.stream = stream;
         config.attrs = &attribute, config.numAttrs = 1;
-        SL_CUDA(cudaLaunchKernelEx(&config, shared_row_kernel<T, BACKWARD>, *view, targets, step, losses, ignore));
+        SL_CUDA(cudaLaunchKernelEx(&config, shared_row_kernel<T, BACKWARD>, *view, *targets, losses));
         return SL_OK;
     }
-    row_kernel<T, BACKWARD><<<(unsigned) rows, THREADS, 0, stream>>>(*view, targets, step, losses, ignore);
+    row_kernel<T, BACKWARD><<<(unsigned) rows, THREADS, 0, stream>>>(*view, *targets, losses);
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
@@ -413,8 +408,10 @@ static sl_status head_block(sl_cuda *cuda, const head_at *h, int64_t token, int6
                             cudaStream_t stream)
 {
     const sl_launch *launch = h->launch;
-    const int32_t *targets = (const int32_t *) launch->in[2].data + token;
-    const sl_step_params *step = backward ? (const sl_step_params *) launch->in[3].data : NULL;
+    const float *weights = (const float *) launch->in[backward ? 4 : 3].data;
+    const row_targets targets = {(const int32_t *) launch->in[2].data + token, weights ? weights + token : NULL,
+                                 backward ? (const sl_step_params *) launch->in[3].data : NULL,
+                                 sl_head_attrs(&launch->attrs)->ignore, sl_head_attrs(&launch->attrs)->loss};
     products p = block_products(launch, rows, token > 0 || (launch->accumulate >> 2 & 1));
     logits_view view = h->view;
     view.last += token * LAST;
@@ -422,11 +419,9 @@ static sl_status head_block(sl_cuda *cuda, const head_at *h, int64_t token, int6
                             h->space, stream));
     SL_DISPATCH(launch->in[0].type.dtype, T, {
         if (backward)
-            SL_TRY((rows_launch<T, true>(cuda, &view, targets, step, h->losses + token, rows,
-                                         sl_head_attrs(&launch->attrs)->ignore, stream)));
+            SL_TRY((rows_launch<T, true>(cuda, &view, &targets, h->losses + token, rows, stream)));
         else
-            SL_TRY((rows_launch<T, false>(cuda, &view, targets, step, h->losses + token, rows,
-                                          sl_head_attrs(&launch->attrs)->ignore, stream)));
+            SL_TRY((rows_launch<T, false>(cuda, &view, &targets, h->losses + token, rows, stream)));
     });
     return backward ? gradients(cuda, h, &p, view.row, token, 0, stream) : SL_OK;
 }

@@ -192,9 +192,10 @@ __device__ __forceinline__ int sequence_of(const int32_t *bounds, int n_bounds, 
         }                          \
     } while (0)
 
-static inline bool sl_cuda_aligned(const void *pointer)
+/* Do all of them begin at multiples of 16 bytes? */
+template <typename... Pointers> static inline bool sl_cuda_aligned(Pointers... pointers)
 {
-    return ((uintptr_t) pointer & 15) == 0;
+    return ((((uintptr_t) pointers & 15) == 0) && ...);
 }
 
 /* Blocks for `items` pieces of work at `per_block` each: enough to fill the machine, the kernel loops over the rest. */

@@ -7,7 +7,7 @@
  *
  * The library's own first proposal is up to 13 % slower than its best one at the shapes of large models, so the algorithm is picked
  * by measuring, once per shape (choices.h). Measuring needs memory beside the arena, so it happens only on a device that was opened
- * without one, as planning does to ask for workspaces. A shape first seen elsewhere gets the first proposal.
+ * without one, as planning does to query workspaces. A shape first seen elsewhere gets the first proposal.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -305,7 +305,7 @@ static sl_status matmul_supports(sl_cuda *cuda, const sl_launch *launch)
 static size_t matmul_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     sl_cuda_gemm gemm = gemm_of(launch);
-    sl_cuda_gemm_prepare(cuda, &gemm); /* planning asks here first; what fails is reported by `supports` */
+    sl_cuda_gemm_prepare(cuda, &gemm); /* planning calls this first; `supports` reports what fails */
     return sl_cuda_gemm_workspace(&gemm);
 }
 

@@ -146,8 +146,8 @@ template <typename T, int W, bool LAYER> static void norm_pieces(const sl_launch
 template <typename T, bool LAYER> static sl_status norm_any(const sl_launch *launch, cudaStream_t stream)
 {
     constexpr int W = 16 / sizeof(T);
-    if (launch->in[0].type.dim[1] % W == 0 && sl_cuda_aligned(launch->in[0].data) &&
-        sl_cuda_aligned(launch->out[0].data) && sl_cuda_aligned(launch->in[1].data) &&
+    if (launch->in[0].type.dim[1] % W == 0 &&
+        sl_cuda_aligned(launch->in[0].data, launch->out[0].data, launch->in[1].data) &&
         (!LAYER || sl_cuda_aligned(launch->in[2].data)))
         norm_pieces<T, W, LAYER>(launch, stream);
     else if (launch->in[0].type.dim[1] > MOST_ODD_COLUMNS)
@@ -439,9 +439,8 @@ static sl_status bwd_pieces(sl_cuda *cuda, const sl_launch *launch, cudaStream_t
 template <typename T, bool LAYER> static sl_status bwd_any(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     constexpr int W = 16 / sizeof(T);
-    if (launch->in[0].type.dim[1] % W == 0 && sl_cuda_aligned(launch->in[0].data) &&
-        sl_cuda_aligned(launch->in[1].data) && sl_cuda_aligned(launch->in[2].data) &&
-        sl_cuda_aligned(launch->out[0].data))
+    if (launch->in[0].type.dim[1] % W == 0 &&
+        sl_cuda_aligned(launch->in[0].data, launch->in[1].data, launch->in[2].data, launch->out[0].data))
         return bwd_pieces<T, W, LAYER>(cuda, launch, stream);
     if (launch->in[0].type.dim[1] > MOST_ODD_COLUMNS)
         return sl_cuda_fail(SL_E_INTERNAL, "norms on CUDA want rows of more than %d columns at multiples of 16 bytes",
@@ -456,27 +455,18 @@ template <bool LAYER> static size_t bwd_workspace(sl_cuda *cuda, const sl_launch
     return (size_t) (groups_for(launch->in[0].type.dim[0]) * launch->in[0].type.dim[1]) * sums * sizeof(float);
 }
 
-static sl_status rmsnorm_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+template <bool LAYER> static sl_status norm_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     (void) cuda;
-    SL_DISPATCH(launch->in[0].type.dtype, T, return (norm_any<T, false>(launch, stream)));
+    SL_DISPATCH(launch->in[0].type.dtype, T, return (norm_any<T, LAYER>(launch, stream)));
 }
-static sl_status rmsnorm_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+template <bool LAYER> static sl_status bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
-    SL_DISPATCH(launch->in[0].type.dtype, T, return (bwd_any<T, false>(cuda, launch, stream)));
+    SL_DISPATCH(launch->in[0].type.dtype, T, return (bwd_any<T, LAYER>(cuda, launch, stream)));
 }
-static sl_status layernorm_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
-{
-    (void) cuda;
-    SL_DISPATCH(launch->in[0].type.dtype, T, return (norm_any<T, true>(launch, stream)));
-}
-static sl_status layernorm_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
-{
-    SL_DISPATCH(launch->in[0].type.dtype, T, return (bwd_any<T, true>(cuda, launch, stream)));
-}
-extern "C" const sl_cuda_kernel sl_cuda_rmsnorm = {SL_OP_RMSNORM, norm_supports, NULL, rmsnorm_run};
+extern "C" const sl_cuda_kernel sl_cuda_rmsnorm = {SL_OP_RMSNORM, norm_supports, NULL, norm_run<false>};
 extern "C" const sl_cuda_kernel sl_cuda_rmsnorm_bwd = {SL_OP_RMSNORM_BWD, norm_supports, bwd_workspace<false>,
-                                                       rmsnorm_bwd_run};
-extern "C" const sl_cuda_kernel sl_cuda_layernorm = {SL_OP_LAYERNORM, norm_supports, NULL, layernorm_run};
+                                                       bwd_run<false>};
+extern "C" const sl_cuda_kernel sl_cuda_layernorm = {SL_OP_LAYERNORM, norm_supports, NULL, norm_run<true>};
 extern "C" const sl_cuda_kernel sl_cuda_layernorm_bwd = {SL_OP_LAYERNORM_BWD, norm_supports, bwd_workspace<true>,
-                                                         layernorm_bwd_run};
+                                                         bwd_run<true>};

@@ -1,9 +1,9 @@
 /*
  * Opening and closing a CUDA device: finding the GPU, its context, both arenas, streams and events; and its description for the
- * planner. What may go wrong on somebody's machine goes wrong here, before a step, and is said in one sentence.
+ * planner. Whatever depends on the machine fails here, before a step, with a message of one sentence.
  *
- * Pinning. cudaHostRegister of memory nobody touched takes 30 s for 40 GiB, one page fault after the other. Huge pages touched
- * by all cores first bring it to 1.5 s. Where somebody began to touch them earlier (config->ahead), the rest is soon done.
+ * Pinning. cudaHostRegister of untouched memory takes 30 s for 40 GiB, one page fault after the other. Huge pages
+ * touched by all cores first bring it to 1.5 s. With config->ahead they are touched in part by then.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /*
- * sum, sum_squares and grad_gate to the law of ops/reduce.h: blocks of 4096, 64 lanes, folded by halves, block sums added in
- * neighbouring pairs. A thread has as many neighbouring lanes as fit 16 bytes, 8 of them (16 for f32) make a block of elements, and
- * a warp has several blocks: all accesses are wide, and the lanes fold between threads by shuffles, then within the thread.
+ * sum, sum_squares and grad_gate in the order of ops/reduce.h: blocks of 4096, 64 lanes, folded by halves, block sums
+ * added in neighbouring pairs. A thread has as many neighbouring lanes as fit 16 bytes, 8 of them (16 for f32) make a
+ * block of elements, and a warp has several blocks: all accesses are wide, and the lanes fold between threads by
+ * shuffles, then within the thread.
  */
 #include "device/cuda/kernel.cuh"
 #include "ops/reduce.h"

@@ -106,8 +106,7 @@ static void rope_launch(const sl_launch *launch, const void *positions, const vo
     constexpr int W = 16 / (sizeof(T) < sizeof(K) ? sizeof(K) : sizeof(T));
     rope_params p = params_of(&launch->attrs);
     unsigned rows = (unsigned) launch->in[0].type.dim[0];
-    bool wide = p.head_dim / 2 % W == 0 && p.rotary / 2 % W == 0 && sl_cuda_aligned(from_q) &&
-                sl_cuda_aligned(from_kv) && sl_cuda_aligned(to_q) && sl_cuda_aligned(to_kv);
+    bool wide = p.head_dim / 2 % W == 0 && p.rotary / 2 % W == 0 && sl_cuda_aligned(from_q, from_kv, to_q, to_kv);
     if (wide)
         rope_kernel<T, K, W, FORWARD><<<rows, 192, 0, stream>>>(p, (const int32_t *) positions, (const T *) from_q,
                                                                 (const K *) from_kv, (T *) to_q, (K *) to_kv);

@@ -49,7 +49,7 @@ static sl_status copy(const sl_launch *launch, const sl_operand *source, const r
     const int64_t places[] = {r->from,    r->to,          r->from_stride, r->to_stride,
                               r->columns, r->part_column, r->part_columns};
     const unsigned blocks = (unsigned) ((r->rows + THREADS / 32 - 1) / (THREADS / 32));
-    bool whole = sl_cuda_aligned(source->data) && sl_cuda_aligned(launch->out[0].data);
+    bool whole = sl_cuda_aligned(source->data, launch->out[0].data);
     for (int64_t place : places)
         whole = whole && place % W == 0;
     if (whole)

@@ -7,27 +7,15 @@
  *
  * If every order gives the same bytes, the events suffice. Time is virtual: a command starts when its stream and the events it
  * waited for allow, which does not depend on the order of execution. */
-#include <stdio.h>
 #include <string.h>
 
 #include "core/mem.h"
-#include "core/pages.h"
 #include "core/rng.h"
+#include "device/queued.h"
 #include "device/sim/sim.h"
 
-typedef enum command_kind { RUN, COPY, RECORD, WAIT } command_kind;
-typedef struct command {
-    command_kind kind;
-    const sl_launch *launch;
-    unsigned char *to;
-    const unsigned char *from;
-    size_t bytes;
-    int64_t event;
-    sl_span *span;
-} command;
-
 typedef struct queue {
-    command *commands;
+    sl_command *commands;
     int64_t count, next;
     bool begun;     /* the next command is between its two moments */
     uint64_t state; /* of the begun command: a launch's hash, a copy's split */
@@ -40,16 +28,11 @@ typedef struct event {
 } event;
 
 typedef struct sim_device {
-    sl_device base;
-    sl_device_config config;
-    unsigned char *arena[SL_TIER_COUNT];
+    sl_queued queued;
     queue queues[SL_STREAM_COUNT];
     event *events;
     uint64_t *issued; /* by event: see sl_event_issue */
     uint64_t step, draws;
-    bool in_step;
-    sl_status error;
-    char message[256];
     int priority[SL_STREAM_COUNT];
 } sim_device;
 
@@ -60,15 +43,13 @@ static sim_device *self(sl_device *device)
 
 static uint32_t draw(sim_device *sim, uint32_t below)
 {
-    return sl_philox(sim->config.seed, sim->draws++, sim->step).v[0] % below;
+    return sl_philox(sim->queued.config.seed, sim->draws++, sim->step).v[0] % below;
 }
 
 static void sim_close(sl_device *device)
 {
     sim_device *sim = self(device);
-    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        if (sim->arena[tier])
-            sl_pages_unmap(sim->arena[tier], sim->config.arena_bytes[tier]);
+    sl_queued_close(&sim->queued);
     for (int s = 0; s < SL_STREAM_COUNT; s++)
         sl_free(sim->queues[s].commands);
     sl_free(sim->events);
@@ -76,32 +57,36 @@ static void sim_close(sl_device *device)
     sl_free(sim);
 }
 
+static sl_status push(sl_queued *device, sl_stream stream, const sl_command *command)
+{
+    sim_device *sim = self(&device->base);
+    queue *q = &sim->queues[stream];
+    if (q->count >= device->config.max_commands)
+        return sl_fail(SL_E_INTERNAL, "stream %s: more than the %lld commands per step the device was opened for",
+                       sl_streams[stream].name, (long long) device->config.max_commands);
+    SL_TRY(sl_event_issue(sim->issued, device->config.max_events, sim->step, stream, command));
+    q->commands[q->count++] = *command;
+    return SL_OK;
+}
+
 static sl_status sim_open(const sl_device_config *config, sl_device **device)
 {
     sim_device *sim;
     sl_status status;
     SL_TRY(sl_alloc(&sim, 1, sizeof *sim));
-    sim->base.class = &sl_device_sim;
-    sim->config = *config;
-    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
-        if (config->arena_bytes[tier])
-            SL_TRY_GOTO(sl_pages_map(config->arena_bytes[tier], (void **) &sim->arena[tier]), fail);
+    sim->queued.push = push;
+    SL_TRY_GOTO(sl_queued_open(&sim->queued, &sl_device_sim, config), fail);
     for (int s = 0; s < SL_STREAM_COUNT; s++) {
         sim->priority[s] = s;
-        SL_TRY_GOTO(sl_alloc(&sim->queues[s].commands, SL_MAX(config->max_commands, 1), sizeof(command)), fail);
+        SL_TRY_GOTO(sl_alloc(&sim->queues[s].commands, SL_MAX(config->max_commands, 1), sizeof(sl_command)), fail);
     }
     SL_TRY_GOTO(sl_alloc(&sim->events, SL_MAX(config->max_events, 1), sizeof *sim->events), fail);
     SL_TRY_GOTO(sl_alloc(&sim->issued, SL_MAX(config->max_events, 1), sizeof *sim->issued), fail);
-    *device = &sim->base;
+    *device = &sim->queued.base;
     return SL_OK;
 fail:
-    sim_close(&sim->base);
+    sim_close(&sim->queued.base);
     return status;
-}
-
-static void *sim_arena(sl_device *device, sl_tier tier)
-{
-    return self(device)->arena[tier];
 }
 
 /* Some ops have one, so that plans with workspaces are tried, and they can do with a quarter of what they like. */
@@ -124,22 +109,10 @@ static sl_status sim_supports(sl_device *device, const sl_launch *launch)
 
 /* ---- issuing ---- */
 
-static sl_status note(sim_device *sim, sl_status status)
-{
-    if (status != SL_OK && sim->error == SL_OK) {
-        sim->error = status;
-        snprintf(sim->message, sizeof sim->message, "%s", sl_error_message());
-    }
-    return status;
-}
-
 static sl_status sim_step_begin(sl_device *device)
 {
     sim_device *sim = self(device);
-    if (sim->in_step)
-        return sl_fail(SL_E_INTERNAL, "a step began inside a step");
-    sim->in_step = true;
-    sim->error = SL_OK;
+    SL_TRY(sl_queued_begin(&sim->queued));
     sim->step++;
     sim->draws = 0;
     for (int s = 0; s < SL_STREAM_COUNT; s++) {
@@ -149,67 +122,19 @@ static sl_status sim_step_begin(sl_device *device)
     return SL_OK;
 }
 
-static sl_status push(sim_device *sim, sl_stream stream, const command *c)
-{
-    queue *q = &sim->queues[stream];
-    if (!sim->in_step)
-        return sl_fail(SL_E_INTERNAL, "a command was issued outside a step");
-    if (q->count >= sim->config.max_commands)
-        return note(sim,
-                    sl_fail(SL_E_INTERNAL, "stream %s: more than the %lld commands per step the device was opened for",
-                            sl_stream_name(stream), (long long) sim->config.max_commands));
-    if (c->kind == RECORD || c->kind == WAIT)
-        SL_TRY(note(
-            sim, sl_event_issue(sim->issued, sim->config.max_events, sim->step, stream, c->event, c->kind == RECORD)));
-    q->commands[q->count++] = *c;
-    return SL_OK;
-}
-
-static bool in_arena(const sim_device *sim, const void *at, size_t bytes)
-{
-    return sl_in_arenas(sim->arena, sim->config.arena_bytes, at, bytes);
-}
-
 static sl_status sim_launch(sl_device *device, sl_stream stream, const sl_launch *launch, sl_span *span)
 {
-    sim_device *sim = self(device);
     sl_status status = sim_supports(device, launch);
-    if (status == SL_OK && !sl_launch_in_arenas(sim->arena, sim->config.arena_bytes, launch))
-        status = sl_fail(SL_E_INTERNAL, "%s: an operand leaves the arenas", sl_op(launch->op)->name);
     if (status == SL_OK && launch->workspace_bytes < sim_workspace(device, launch, stream))
         status = sl_fail(SL_E_INTERNAL, "%s: the launch brings too little workspace", sl_op(launch->op)->name);
-    if (status != SL_OK)
-        return note(sim, status);
-    command c = {.kind = RUN, .launch = launch, .span = span};
-    return push(sim, stream, &c);
-}
-
-static sl_status sim_copy(sl_device *device, sl_stream stream, void *to, const void *from, size_t bytes, sl_span *span)
-{
-    sim_device *sim = self(device);
-    if (!in_arena(sim, to, bytes) || !in_arena(sim, from, bytes))
-        return note(sim, sl_fail(SL_E_INTERNAL, "a copy of %zu bytes leaves the arenas", bytes));
-    command c = {.kind = COPY, .to = to, .from = from, .bytes = bytes, .span = span};
-    return push(sim, stream, &c);
-}
-
-static sl_status sim_record(sl_device *device, sl_stream stream, int64_t number)
-{
-    command c = {.kind = RECORD, .event = number};
-    return push(self(device), stream, &c);
-}
-
-static sl_status sim_wait(sl_device *device, sl_stream stream, int64_t number)
-{
-    command c = {.kind = WAIT, .event = number};
-    return push(self(device), stream, &c);
+    return sl_queued_launch(&self(device)->queued, status, stream, launch, NULL, span);
 }
 
 /* ---- running ---- */
 
-static double duration(const command *c)
+static double duration(const sl_command *c)
 {
-    if (c->kind == COPY)
+    if (c->kind == SL_COMMAND_COPY)
         return 5e-6 + (double) c->bytes / 50e9;
     sl_work work = {0};
     sl_op(c->launch->op)->work(c->launch, &work);
@@ -220,39 +145,39 @@ static bool can_go_on(const sim_device *sim, const queue *q)
 {
     if (q->next == q->count)
         return false;
-    const command *c = &q->commands[q->next];
-    return c->kind != WAIT || sim->events[c->event].recorded == sim->step;
+    const sl_command *c = &q->commands[q->next];
+    return c->kind != SL_COMMAND_WAIT || sim->events[c->event].recorded == sim->step;
 }
 
 /* One moment of the queue's next command. */
 static void advance(sim_device *sim, queue *q)
 {
-    const command *c = &q->commands[q->next];
-    bool first = (c->kind == RUN || c->kind == COPY) && !q->begun;
+    const sl_command *c = &q->commands[q->next];
+    bool first = (c->kind == SL_COMMAND_RUN || c->kind == SL_COMMAND_COPY) && !q->begun;
     switch (c->kind) {
-    case RUN:
+    case SL_COMMAND_RUN:
         if (first)
             q->state = sl_sim_launch_begin(c->launch);
         else
             sl_sim_launch_end(c->launch, q->state);
         break;
-    case COPY:
+    case SL_COMMAND_COPY:
         if (first)
             q->state = draw(sim, 3) * c->bytes / 2; /* nothing, half or all at the first moment */
         size_t from = first ? 0 : q->state, to = first ? q->state : c->bytes;
         memmove(c->to + from, c->from + from, to - from);
         break;
-    case RECORD:
+    case SL_COMMAND_RECORD:
         sim->events[c->event] = (event){sim->step, q->clock};
         break;
-    case WAIT:
+    case SL_COMMAND_WAIT:
         q->clock = SL_MAX(q->clock, sim->events[c->event].time);
         break;
     }
     q->begun = first;
     if (first)
         return;
-    if (c->kind == RUN || c->kind == COPY) {
+    if (c->kind == SL_COMMAND_RUN || c->kind == SL_COMMAND_COPY) {
         double start = q->clock;
         q->clock += duration(c);
         if (c->span)
@@ -293,33 +218,8 @@ static void run_all(sim_device *sim)
 static sl_status sim_step_end(sl_device *device)
 {
     sim_device *sim = self(device);
-    if (!sim->in_step)
-        return sl_fail(SL_E_INTERNAL, "a step ended that had not begun");
-    sim->in_step = false;
-    if (sim->error != SL_OK)
-        return sl_fail(sim->error, "%s", sim->message);
+    SL_TRY(sl_queued_end(&sim->queued));
     run_all(sim);
-    return SL_OK;
-}
-
-static sl_status sim_write(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
-{
-    (void) tier;
-    if (self(device)->in_step || !in_arena(self(device), to, bytes))
-        return sl_fail(SL_E_INTERNAL, "%zu bytes written inside a step or beyond the arena", bytes);
-    if (from)
-        memcpy(to, from, bytes);
-    else
-        memset(to, 0, bytes);
-    return SL_OK;
-}
-
-static sl_status sim_read(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
-{
-    (void) tier;
-    if (self(device)->in_step || !in_arena(self(device), from, bytes))
-        return sl_fail(SL_E_INTERNAL, "%zu bytes read inside a step or beyond the arena", bytes);
-    memcpy(to, from, bytes);
     return SL_OK;
 }
 
@@ -352,17 +252,12 @@ const sl_device_class sl_device_sim = {
     .describe = "no arithmetic, virtual time: runs a plan in the most unfriendly order its events allow",
     .open = sim_open,
     .close = sim_close,
-    .arena = sim_arena,
+    SL_QUEUED_FUNCTIONS,
     .workspace = sim_workspace,
     .supports = sim_supports,
     .step_begin = sim_step_begin,
     .launch = sim_launch,
-    .copy = sim_copy,
-    .record = sim_record,
-    .wait = sim_wait,
     .step_end = sim_step_end,
-    .write = sim_write,
-    .read = sim_read,
     .hardware = sim_hardware,
     .numerics = sim_numerics,
 };

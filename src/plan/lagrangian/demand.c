@@ -30,10 +30,10 @@ static void use_bytes(sl_demand *d, sl_tier tier, const sl_gap_info *g, int32_t 
 static void evict(sl_demand *d, const sl_gap_info *g, bool out)
 {
     const int32_t *bucket = d->gaps->bucket;
-    d->load_s[0][bucket[g->to]] += g->in_s;
+    d->load_s[SL_LINK_IN][bucket[g->to]] += g->in_s;
     use_bytes(d, SL_TIER_DEVICE, g, g->come, g->to);
     if (out) {
-        d->load_s[1][bucket[g->from]] += g->out_s;
+        d->load_s[SL_LINK_OUT][bucket[g->from]] += g->out_s;
         use_bytes(d, SL_TIER_DEVICE, g, g->from + 1, g->gone);
     }
     if (g->temporary)
@@ -71,21 +71,21 @@ void sl_demand_of(sl_demand *d, const uint8_t *gap_choice)
 }
 
 /* More while the other link is idle. */
-double sl_demand_width_s(const sl_demand *d, int direction, int b, double share)
+double sl_demand_width_s(const sl_demand *d, sl_link link, int b, double share)
 {
     const sl_costs *costs = d->gaps->a->costs;
     double bucket_s = d->gaps->bucket_s;
-    double idle = 1 - fmin(1, d->load_s[1 - direction][b] / bucket_s);
-    double gain = costs->link_bytes_per_s[direction] / costs->link_bytes_per_s_both[direction] - 1;
+    double idle = 1 - fmin(1, d->load_s[sl_links[link].opposite][b] / bucket_s);
+    double gain = costs->link_bytes_per_s[link] / costs->link_bytes_per_s_both[link] - 1;
     return bucket_s * share * (1 + gain * idle);
 }
 
-void sl_demand_queue(const sl_demand *d, int direction, double share, double queue_s[SL_BUCKETS])
+void sl_demand_queue(const sl_demand *d, sl_link link, double share, double queue_s[SL_BUCKETS])
 {
     double queue = 0;
     for (int i = 0; i < d->gaps->n_buckets; i++) {
-        int b = direction == 0 ? d->gaps->n_buckets - 1 - i : i;
-        queue = fmax(0, queue + d->load_s[direction][b] - sl_demand_width_s(d, direction, b, share));
+        int b = link == SL_LINK_IN ? d->gaps->n_buckets - 1 - i : i;
+        queue = fmax(0, queue + d->load_s[link][b] - sl_demand_width_s(d, link, b, share));
         queue_s[b] = queue;
     }
 }

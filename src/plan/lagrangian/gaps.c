@@ -96,7 +96,7 @@ static double again_s(const sl_analysis *a, int32_t p, int32_t at, int depth)
             made = again_s(a, object->producer, at, depth + 1);
         if (object->persistent || object->class == SL_CLASS_DATA || a->entries[a->object_last[o]].task >= at ||
             depth == FOLLOWED)
-            brought = (double) object->bytes / a->costs->link_bytes_per_s_both[0];
+            brought = (double) object->bytes / a->costs->link_bytes_per_s_both[SL_LINK_IN];
         seconds += fmin(made, brought);
     }
     return seconds;
@@ -125,8 +125,8 @@ static sl_gap_info describe(const sl_gaps *gaps, int32_t entry, int32_t earlier)
                      .group = -1,
                      .earlier = earlier,
                      .bytes = (double) a->bytes[e->object]};
-    g.out_s = costs->link_latency_s + g.bytes / costs->link_bytes_per_s_both[1];
-    g.in_s = costs->link_latency_s + g.bytes / costs->link_bytes_per_s_both[0];
+    g.out_s = sl_costs_copy_s(costs, SL_LINK_OUT, a->bytes[e->object], true);
+    g.in_s = sl_costs_copy_s(costs, SL_LINK_IN, a->bytes[e->object], true);
     time_gap(gaps, &g);
     g.temporary = !object->persistent && object->class != SL_CLASS_DATA;
     g.written = g.temporary || e->flags & SL_ENTRY_WRITE;
@@ -152,7 +152,7 @@ static int32_t producer_of(const sl_analysis *a, const sl_gap_info *g)
 static bool worth_thinking(const sl_gaps *gaps, const sl_gap_info *g)
 {
     const sl_costs *costs = gaps->a->costs;
-    bool tiny = g->bytes < 4 * costs->link_latency_s * costs->link_bytes_per_s_both[0]; /* not worth a copy */
+    bool tiny = g->bytes < 4 * costs->link_latency_s * costs->link_bytes_per_s_both[SL_LINK_IN]; /* not worth a copy */
     if (!tiny && g->short_s <= 0)
         return true;
     return may_drop(gaps->a, g) &&

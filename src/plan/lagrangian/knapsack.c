@@ -19,36 +19,36 @@
 struct sl_fill {
     sl_gaps *gaps;
     sl_demand *demand;
-    double queue[2][SL_BUCKETS]; /* device bytes that wait for a link or came before their time */
-    sl_drop_group **order;       /* most expensive per byte first */
-    sl_gap_info **by_density;    /* gaps, most expensive per byte and second first */
+    double queue[SL_LINK_COUNT][SL_BUCKETS]; /* device bytes that wait for a link or came before their time */
+    sl_drop_group **order;                   /* most expensive per byte first */
+    sl_gap_info **by_density;                /* gaps, most expensive per byte and second first */
 };
 
 /* ---- space in each bucket --------------------------------------------------------------------------------------- */
 
 static double queued(const sl_fill *f, int b)
 {
-    return f->queue[0][b] + f->queue[1][b];
+    return f->queue[SL_LINK_IN][b] + f->queue[SL_LINK_OUT][b];
 }
 
 /* Adds seconds (or takes them back) to a link's work in bucket b. False, and nothing changed: the queue would not
  * fit. */
-static bool add_copy(sl_fill *f, int direction, int b, double seconds, double share, double capacity)
+static bool add_copy(sl_fill *f, sl_link link, int b, double seconds, double share, double capacity)
 {
     sl_demand *d = f->demand;
-    double rate = f->gaps->a->costs->link_bytes_per_s_both[direction];
-    int way = direction == 0 ? -1 : 1, n = f->gaps->n_buckets;
+    double rate = f->gaps->a->costs->link_bytes_per_s_both[link];
+    int way = link == SL_LINK_IN ? -1 : 1, n = f->gaps->n_buckets;
     for (int pass = seconds < 0 ? 1 : 0; pass < 2; pass++) { /* look, then do */
-        double before = b - way >= 0 && b - way < n ? f->queue[direction][b - way] : 0;
+        double before = b - way >= 0 && b - way < n ? f->queue[link][b - way] : 0;
         for (int i = b; i >= 0 && i < n; i += way) {
-            double load = d->load_s[direction][i] + (i == b ? seconds : 0);
-            double width = sl_demand_width_s(d, direction, i, share);
-            double queue = fmax(0, before / rate + load - width) * rate, was = f->queue[direction][i];
+            double load = d->load_s[link][i] + (i == b ? seconds : 0);
+            double width = sl_demand_width_s(d, link, i, share);
+            double queue = fmax(0, before / rate + load - width) * rate, was = f->queue[link][i];
             if (pass == 0 && queue > was && d->peak[SL_TIER_DEVICE][i] + queued(f, i) - was + queue > capacity)
                 return false;
             if (pass == 1) {
-                f->queue[direction][i] = queue;
-                d->load_s[direction][i] = load;
+                f->queue[link][i] = queue;
+                d->load_s[link][i] = load;
             }
             before = queue;
             if (queue == was && i != b)
@@ -77,11 +77,11 @@ static bool add_bytes(sl_fill *f, sl_tier tier, int32_t from, int32_t to, double
 static void begin(sl_fill *f, double link_share, const uint8_t *gap_choice)
 {
     sl_demand_of(f->demand, gap_choice);
-    for (int direction = 0; direction < 2; direction++) {
-        double rate = f->gaps->a->costs->link_bytes_per_s_both[direction];
-        sl_demand_queue(f->demand, direction, link_share, f->queue[direction]);
+    for (int link = 0; link < SL_LINK_COUNT; link++) {
+        double rate = f->gaps->a->costs->link_bytes_per_s_both[link];
+        sl_demand_queue(f->demand, link, link_share, f->queue[link]);
         for (int b = 0; b < f->gaps->n_buckets; b++)
-            f->queue[direction][b] *= rate;
+            f->queue[link][b] *= rate;
     }
 }
 
@@ -105,11 +105,11 @@ static bool evict(sl_fill *f, const sl_lagrangian_targets *targets, const sl_gap
         goto not_in_host;
     if (!add_bytes(f, SL_TIER_DEVICE, g->come, g->to, bytes, device))
         goto not_leaving;
-    if (!add_copy(f, 1, from, sign * g->out_s, share, device))
+    if (!add_copy(f, SL_LINK_OUT, from, sign * g->out_s, share, device))
         goto not_coming;
-    if (add_copy(f, 0, to, sign * g->in_s, share, device))
+    if (add_copy(f, SL_LINK_IN, to, sign * g->in_s, share, device))
         return true;
-    add_copy(f, 1, from, -g->out_s, share, device);
+    add_copy(f, SL_LINK_OUT, from, -g->out_s, share, device);
 not_coming:
     add_bytes(f, SL_TIER_DEVICE, g->come, g->to, -bytes, device);
 not_leaving:
@@ -211,10 +211,10 @@ static void move_copies(sl_fill *f, double share, const sl_gap_info *g, bool out
 {
     const int32_t *bucket = f->gaps->bucket;
     add_bytes(f, SL_TIER_DEVICE, g->come, g->to, sign * g->bytes, INFINITY);
-    add_copy(f, 0, bucket[g->to], sign * g->in_s, share, INFINITY);
+    add_copy(f, SL_LINK_IN, bucket[g->to], sign * g->in_s, share, INFINITY);
     if (out) {
         add_bytes(f, SL_TIER_DEVICE, g->from + 1, g->gone, sign * g->bytes, INFINITY);
-        add_copy(f, 1, bucket[g->from], sign * g->out_s, share, INFINITY);
+        add_copy(f, SL_LINK_OUT, bucket[g->from], sign * g->out_s, share, INFINITY);
     }
 }
 

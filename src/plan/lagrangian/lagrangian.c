@@ -28,7 +28,7 @@
 /* By bucket. */
 typedef struct sl_lagrangian_prices {
     double byte[SL_TIER_COUNT][SL_BUCKETS]; /* per byte and second */
-    double link[2][SL_BUCKETS];             /* per second; 0: in, 1: out */
+    double link[SL_LINK_COUNT][SL_BUCKETS]; /* per second; 0: in, 1: out */
 } sl_lagrangian_prices;
 
 struct sl_lagrangian {
@@ -62,10 +62,10 @@ static void weigh(const sl_lagrangian *p, sl_gap_info *g, bool out)
     const int32_t *bucket = p->gaps.bucket;
     double felt = NUISANCE + p->gaps.a->costs->copy_slowdown; /* a copy's time that compute loses */
     g->keep = g->bytes * byte_cost(p, SL_TIER_DEVICE, g->from + 1, g->to);
-    g->evict = g->in_s * (p->now.link[0][bucket[g->to]] + felt) +
+    g->evict = g->in_s * (p->now.link[SL_LINK_IN][bucket[g->to]] + felt) +
                g->bytes * byte_cost(p, SL_TIER_DEVICE, g->come, g->to) + g->short_s;
     if (out)
-        g->evict += g->out_s * (p->now.link[1][bucket[g->from]] + felt) +
+        g->evict += g->out_s * (p->now.link[SL_LINK_OUT][bucket[g->from]] + felt) +
                     g->bytes * byte_cost(p, SL_TIER_DEVICE, g->from + 1, g->gone);
     if (g->temporary)
         g->evict += g->bytes * byte_cost(p, SL_TIER_HOST, g->from + 1, g->to);
@@ -118,18 +118,18 @@ static double excess(double over)
 
 /* A link's price rises where its queue finds no space in device memory. `waiting`: grows by the bytes that the queue may
  * take. */
-static void move_link_prices(sl_lagrangian *p, int direction, const sl_lagrangian_targets *targets, double step,
+static void move_link_prices(sl_lagrangian *p, sl_link link, const sl_lagrangian_targets *targets, double step,
                              double *waiting)
 {
     const sl_demand *demand = &p->demand;
-    double rate = p->gaps.a->costs->link_bytes_per_s_both[direction], queue_s[SL_BUCKETS];
-    sl_demand_queue(demand, direction, targets->link_share, queue_s);
+    double rate = p->gaps.a->costs->link_bytes_per_s_both[link], queue_s[SL_BUCKETS];
+    sl_demand_queue(demand, link, targets->link_share, queue_s);
     for (int b = 0; b < p->gaps.n_buckets; b++) {
-        double *price = &p->now.link[direction][b], load = demand->load_s[direction][b];
+        double *price = &p->now.link[link][b], load = demand->load_s[link][b];
         double free = targets->bytes[SL_TIER_DEVICE] - demand->peak[SL_TIER_DEVICE][b];
         double space_s = fmax(0.5 * free, targets->in_flight) / rate;
         double over = queue_s[b] > 0 ? queue_s[b] / space_s - 1
-                                     : load / sl_demand_width_s(demand, direction, b, targets->link_share) - 1;
+                                     : load / sl_demand_width_s(demand, link, b, targets->link_share) - 1;
         *price = clamp(*price + step * excess(over), 0, 1);
         waiting[b] += fmin(queue_s[b] * rate, targets->in_flight);
     }
@@ -147,10 +147,10 @@ static void move_byte_prices(sl_lagrangian *p, sl_tier tier, double capacity, do
 static void move_prices(sl_lagrangian *p, const sl_lagrangian_targets *targets, double unit, double rate)
 {
     double waiting[SL_BUCKETS] = {0}; /* device bytes of copies done early or late */
-    for (int direction = 0; direction < 2; direction++)
-        move_link_prices(p, direction, targets, rate * 0.5, waiting);
-    move_byte_prices(p, SL_TIER_DEVICE, targets->bytes[SL_TIER_DEVICE], rate * unit, waiting);
-    move_byte_prices(p, SL_TIER_HOST, targets->bytes[SL_TIER_HOST], rate * unit, NULL);
+    for (int link = 0; link < SL_LINK_COUNT; link++)
+        move_link_prices(p, link, targets, rate * 0.5, waiting);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        move_byte_prices(p, (sl_tier) tier, targets->bytes[tier], rate * unit, tier == SL_TIER_DEVICE ? waiting : NULL);
 }
 
 /* ---- both together --------------------------------------------------------------------------------------------- */
@@ -158,28 +158,31 @@ static void move_prices(sl_lagrangian *p, const sl_lagrangian_targets *targets, 
 static void first_prices(sl_lagrangian *p, double unit)
 {
     for (int b = 0; b < p->gaps.n_buckets; b++) {
-        p->now.byte[SL_TIER_DEVICE][b] = unit * 0.5;
-        p->now.byte[SL_TIER_HOST][b] = 0;
-        p->now.link[0][b] = p->now.link[1][b] = 0.1;
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+            p->now.byte[tier][b] = tier == SL_TIER_DEVICE ? unit * 0.5 : 0;
+        for (int link = 0; link < SL_LINK_COUNT; link++)
+            p->now.link[link][b] = 0.1;
     }
 }
 
 static void add_prices(sl_lagrangian_prices *sum, const sl_lagrangian_prices *prices, int n_buckets)
 {
-    for (int k = 0; k < 2; k++)
-        for (int b = 0; b < n_buckets; b++) {
-            sum->byte[k][b] += prices->byte[k][b];
-            sum->link[k][b] += prices->link[k][b];
-        }
+    for (int b = 0; b < n_buckets; b++) {
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+            sum->byte[tier][b] += prices->byte[tier][b];
+        for (int link = 0; link < SL_LINK_COUNT; link++)
+            sum->link[link][b] += prices->link[link][b];
+    }
 }
 
 static void average(sl_lagrangian_prices *prices, const sl_lagrangian_prices *sum, int count, int n_buckets)
 {
-    for (int k = 0; k < 2; k++)
-        for (int b = 0; b < n_buckets; b++) {
-            prices->byte[k][b] = sum->byte[k][b] / count;
-            prices->link[k][b] = sum->link[k][b] / count;
-        }
+    for (int b = 0; b < n_buckets; b++) {
+        for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+            prices->byte[tier][b] = sum->byte[tier][b] / count;
+        for (int link = 0; link < SL_LINK_COUNT; link++)
+            prices->link[link][b] = sum->link[link][b] / count;
+    }
 }
 
 void sl_lagrangian_choose(sl_lagrangian *p, const sl_lagrangian_targets *targets, uint8_t *gap_choice)
@@ -190,8 +193,9 @@ void sl_lagrangian_choose(sl_lagrangian *p, const sl_lagrangian_targets *targets
     for (int32_t i = 0; i < p->gaps.n_groups; i++)
         p->gaps.groups[i].drop = false;
     /* The unit: what a byte's way over a link costs, spread over half a round. */
-    double unit = 2 * SL_MAX(program->n_rounds, 1) /
-                  (p->gaps.a->costs->link_bytes_per_s_both[0] * fmax(p->gaps.start_s[program->n_tasks], 1e-30));
+    double unit =
+        2 * SL_MAX(program->n_rounds, 1) /
+        (p->gaps.a->costs->link_bytes_per_s_both[SL_LINK_IN] * fmax(p->gaps.start_s[program->n_tasks], 1e-30));
     sl_gaps_time(&p->gaps);
     first_prices(p, unit);
     memset(gap_choice, SL_GAP_KEEP, (size_t) p->gaps.a->n_entries);

@@ -8,9 +8,9 @@
 
 #include <math.h>
 
-static double link_s(const sl_sweep *s, size_t bytes, int direction)
+static double link_s(const sl_sweep *s, size_t bytes, sl_link link)
 {
-    return s->a->costs->link_latency_s + (double) bytes / s->a->costs->link_bytes_per_s_both[direction];
+    return sl_costs_copy_s(s->a->costs, link, bytes, true);
 }
 
 /* ---- how long a place will stay -------------------------------------------------------------------------------- */
@@ -22,7 +22,7 @@ void sl_sweep_foresee(sl_sweep *s, int32_t entry)
     s->until = a->entries[last].task;
     s->gone_s = s->task_start_s[SL_MIN(s->until + 1, a->program->n_tasks - 1)];
     if (s->choice->gap[last] == SL_GAP_EVICT && a->entries[last].next >= 0) /* its copy may have to wait for another */
-        s->gone_s += 2 * link_s(s, a->bytes[a->entries[last].object], 1);
+        s->gone_s += 2 * link_s(s, a->bytes[a->entries[last].object], SL_LINK_OUT);
 }
 
 bool sl_sweep_goes_low(sl_sweep *s, int32_t entry)
@@ -62,15 +62,15 @@ static double leave_cost(const sl_sweep *s, int32_t object, size_t host_space)
 {
     const sl_object_state *state = &s->objects[object];
     size_t bytes = s->a->bytes[object];
-    double back = link_s(s, bytes, 0), ahead = 0;
+    double back = link_s(s, bytes, SL_LINK_IN), ahead = 0;
     if (state->cursor >= 0)
         ahead = s->task_start_s[s->a->entries[state->cursor].task] - s->task_start_s[s->task];
-    bool space = state->valid[SL_TIER_HOST] || state->residency[SL_TIER_HOST] >= 0 || bytes <= host_space;
+    bool space = sl_state_backed(state) || state->residency[SL_TIER_HOST] >= 0 || bytes <= host_space;
     double cost = INFINITY;
     if (space) {
         if (s->choice->fit & SL_FIT_FORESEE) /* it comes back behind what is under way */
-            back += fmax(0, s->stream_free_s[SL_STREAM_IN] - s->now_s);
-        double out = state->valid[SL_TIER_HOST] ? 0 : link_s(s, bytes, 1);
+            back += fmax(0, s->stream_free_s[sl_links[SL_LINK_IN].stream] - s->now_s);
+        double out = sl_state_backed(state) ? 0 : link_s(s, bytes, SL_LINK_OUT);
         cost = out + fmax(0, back - ahead) + 0.2 * (out + back) * (1 + back / (ahead + back));
     }
     cost = fmin(cost, again_s(s, object) * (1 + back / (ahead + back)));
@@ -122,7 +122,7 @@ static sl_status clear_window(sl_sweep *s, size_t address, size_t bytes, int32_t
     for (int32_t object; (object = next_in_window(s, arena, &at, end)) >= 0;) {
         bool done;
         SL_TRY(sl_sweep_reserve(s));
-        SL_TRY(sl_sweep_evict(s, object, again_s(s, object) < link_s(s, s->a->bytes[object], 1), &done));
+        SL_TRY(sl_sweep_evict(s, object, again_s(s, object) < link_s(s, s->a->bytes[object], SL_LINK_OUT), &done));
         s->outcome->forced = true;
         if (!done) {
             *stayed = object;
@@ -149,7 +149,7 @@ static double give_up_cost(const sl_sweep *s, int32_t object)
     const sl_object_state *state = &s->objects[object];
     if (state->pins || state->wanted || s->placement[object] >= 0)
         return INFINITY;
-    return state->valid[SL_TIER_DEVICE] ? link_s(s, s->a->bytes[object], 1) : again_s(s, object);
+    return sl_state_resident(state) ? link_s(s, s->a->bytes[object], SL_LINK_OUT) : again_s(s, object);
 }
 
 /* Host memory is full: copies of what is on the device too, or can be recomputed, make space. */
@@ -167,7 +167,7 @@ static sl_status force_host_space(sl_sweep *s, size_t bytes, int32_t *at)
         return SL_OK;
     size_t address = arena->segments[window].address, next = address, end = address + bytes;
     for (int32_t object; (object = next_in_window(s, arena, &next, end)) >= 0;) {
-        if (s->actual && !s->objects[object].valid[SL_TIER_DEVICE])
+        if (s->actual && !sl_state_resident(&s->objects[object]))
             s->actual[s->objects[object].gap] = SL_GAP_DROP;
         sl_sweep_forget(s, object, SL_TIER_HOST);
         s->outcome->forced = true;
@@ -220,11 +220,12 @@ static sl_status find_space(sl_sweep *s, int32_t object, size_t bytes, sl_tier t
     sl_arena *arena = &s->arena[tier];
     bool device = tier == SL_TIER_DEVICE, endless = s->budget[tier] == SIZE_MAX;
     bool best = s->choice->fit & SL_FIT_BEST, beside = s->choice->fit & SL_FIT_FORESEE && device && !endless;
-    bool tiny = beside && (double) bytes < 4 * s->a->costs->link_latency_s * s->a->costs->link_bytes_per_s_both[0];
+    bool tiny =
+        beside && (double) bytes < 4 * s->a->costs->link_latency_s * s->a->costs->link_bytes_per_s_both[SL_LINK_IN];
     int32_t until = stay_of(s, object), large = s->next_large[s->task];
     double by = s->now_s;
     if (!force || !device)
-        by = SL_MAX(by, s->stream_free_s[device ? SL_STREAM_IN : SL_STREAM_OUT]);
+        by = SL_MAX(by, s->stream_free_s[sl_links[device ? SL_LINK_IN : SL_LINK_OUT].stream]);
     if (s->choice->fit & SL_FIT_LOW || endless || tiny) /* an arena without end has no upper end to fill */
         *low = true;
     bool stays = beside && object >= 0 &&

@@ -103,10 +103,9 @@ void sl_sweep_issue_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to)
 {
     sl_object_state *state = &s->objects[object];
     sl_residency *source = &s->residencies[state->residency[from]], *target = &s->residencies[state->residency[to]];
-    int direction = to == SL_TIER_DEVICE ? 0 : 1;
-    const sl_costs *costs = s->a->costs;
+    const sl_link link = sl_link_between(from, to);
     sl_action action = {.kind = SL_ACTION_COPY,
-                        .stream = direction == 0 ? SL_STREAM_IN : SL_STREAM_OUT,
+                        .stream = sl_links[link].stream,
                         .task = -1,
                         .object = object,
                         .from = state->residency[from],
@@ -114,8 +113,8 @@ void sl_sweep_issue_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to)
                         .workspace = -1};
     /* As beside a copy the other way, which may be issued only later and run all the same: hoping for less makes fetches late, and what
      * is late keeps its space. */
-    double seconds = costs->link_latency_s + (double) source->place.bytes / costs->link_bytes_per_s_both[direction];
-    if (!s->bounded && direction == 0)
+    double seconds = sl_costs_copy_s(s->a->costs, link, source->place.bytes, true);
+    if (!s->bounded && to < from)
         seconds = 0; /* the dry walk learns deadlines: arrivals must not shift them */
     after(s, source->writer);
     after_all(s, target->last);
@@ -127,7 +126,7 @@ void sl_sweep_issue_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to)
 void sl_sweep_issue_task(sl_sweep *s, int32_t t, sl_tier tier, bool clone, int32_t workspace)
 {
     const sl_analysis *a = s->a;
-    sl_stream stream = tier == SL_TIER_DEVICE ? SL_STREAM_COMPUTE : SL_STREAM_HOST;
+    const sl_stream stream = sl_stream_on(tier);
     sl_action action = {.kind = SL_ACTION_TASK,
                         .stream = stream,
                         .task = t,
@@ -149,8 +148,7 @@ void sl_sweep_issue_task(sl_sweep *s, int32_t t, sl_tier tier, bool clone, int32
     }
     if (workspace >= 0)
         after_all(s, s->residencies[workspace].last);
-    const double *seconds = tier == SL_TIER_DEVICE ? a->costs->device_s : a->costs->host_s;
-    int32_t index = issue(s, &action, seconds[a->program->tasks[t].signature]);
+    int32_t index = issue(s, &action, sl_costs_on(a->costs, tier)[a->program->tasks[t].signature]);
     for (int32_t i = a->first[t]; i < a->first[t + 1]; i++)
         touch(&s->residencies[s->objects[a->entries[i].object].residency[tier]], stream, index,
               a->entries[i].flags & SL_ENTRY_WRITE);

@@ -43,22 +43,33 @@ void sl_sweep_forget(sl_sweep *s, int32_t object, sl_tier tier)
     state->residency[tier] = -1;
 }
 
-sl_status sl_sweep_write_back(sl_sweep *s, int32_t object, bool *done)
+void sl_sweep_forget_others(sl_sweep *s, int32_t object, sl_tier tier)
+{
+    for (int other = 0; other < SL_TIER_COUNT; other++)
+        if (other != (int) tier)
+            sl_sweep_forget(s, object, (sl_tier) other);
+}
+
+/* Space in the tier `to` unless the object has it there, then a copy. */
+static sl_status copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to, bool force, bool low, bool *done)
 {
     sl_object_state *state = &s->objects[object];
-    *done = true;
-    if (state->valid[SL_TIER_HOST])
-        return SL_OK;
-    if (state->residency[SL_TIER_HOST] < 0)
-        SL_TRY(sl_sweep_make_space(s, object, s->a->program->objects[object].bytes, SL_TIER_HOST, false, true,
-                                   &state->residency[SL_TIER_HOST]));
-    *done = state->residency[SL_TIER_HOST] >= 0;
+    if (state->residency[to] < 0)
+        SL_TRY(sl_sweep_make_space(s, object, s->a->program->objects[object].bytes, to, force, low,
+                                   &state->residency[to]));
+    *done = state->residency[to] >= 0;
     if (*done) {
         SL_TRY(sl_sweep_reserve(s));
-        sl_sweep_issue_copy(s, object, SL_TIER_DEVICE, SL_TIER_HOST);
-        state->valid[SL_TIER_HOST] = true;
+        sl_sweep_issue_copy(s, object, from, to);
+        state->valid[to] = true;
     }
     return SL_OK;
+}
+
+sl_status sl_sweep_write_back(sl_sweep *s, int32_t object, sl_tier tier, bool *done)
+{
+    *done = true;
+    return s->objects[object].valid[tier] ? SL_OK : copy(s, object, SL_TIER_DEVICE, tier, false, true, done);
 }
 
 sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *done)
@@ -69,10 +80,10 @@ sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *do
     if (s->residencies[state->residency[SL_TIER_DEVICE]].permanent)
         return SL_OK;
     *done = true;
-    if (!state->valid[SL_TIER_HOST]) {
+    if (!sl_state_backed(state)) {
         dropped = prefer_drop && droppable;
         if (!dropped)
-            SL_TRY(sl_sweep_write_back(s, object, done));
+            SL_TRY(sl_sweep_write_back(s, object, SL_TIER_HOST, done));
         if (!*done && droppable)
             *done = dropped = true;
     }
@@ -93,18 +104,10 @@ bool sl_sweep_can_drop(const sl_sweep *s, int32_t object)
 
 sl_status sl_sweep_fetch(sl_sweep *s, int32_t object, bool force, bool *done)
 {
-    sl_object_state *state = &s->objects[object];
-    SL_ASSERT(state->valid[SL_TIER_HOST] && !state->valid[SL_TIER_DEVICE]);
-    if (state->residency[SL_TIER_DEVICE] < 0)
-        SL_TRY(sl_sweep_make_space(s, object, s->a->program->objects[object].bytes, SL_TIER_DEVICE, force,
-                                   sl_sweep_goes_low(s, state->cursor), &state->residency[SL_TIER_DEVICE]));
-    *done = state->residency[SL_TIER_DEVICE] >= 0;
-    if (*done) {
-        SL_TRY(sl_sweep_reserve(s));
-        sl_sweep_issue_copy(s, object, SL_TIER_HOST, SL_TIER_DEVICE);
-        state->valid[SL_TIER_DEVICE] = true;
-    }
-    return SL_OK;
+    const sl_object_state *state = &s->objects[object];
+    SL_ASSERT(sl_state_backed(state) && !sl_state_resident(state));
+    bool low = state->residency[SL_TIER_DEVICE] < 0 && sl_sweep_goes_low(s, state->cursor);
+    return copy(s, object, sl_state_backing(state), SL_TIER_DEVICE, force, low, done);
 }
 
 sl_status sl_sweep_clear(sl_sweep *s, bool *done)

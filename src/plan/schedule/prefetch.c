@@ -20,7 +20,7 @@
 void sl_sweep_note_fetch(sl_sweep *s, int32_t object, bool clone)
 {
     const sl_object_state *state = &s->objects[object];
-    int32_t writer = s->residencies[state->residency[SL_TIER_HOST]].writer;
+    int32_t writer = s->residencies[state->residency[sl_state_backing(state)]].writer;
     sl_fetch *fetch = &s->fetches[s->n_fetches++];
     *fetch = (sl_fetch){.object = object, .task = s->task, .clone = clone, .deadline_s = s->now_s};
     fetch->earliest_s = writer >= 0 ? s->actions[writer].end_s : 0;
@@ -48,7 +48,7 @@ void sl_sweep_pack_fetches(sl_sweep *s)
     const sl_costs *costs = s->a->costs;
     for (int32_t i = s->n_fetches - 1; i >= 0; i--) {
         sl_fetch *fetch = &s->fetches[i];
-        double seconds = costs->link_latency_s + (double) s->a->bytes[fetch->object] / costs->link_bytes_per_s_both[0];
+        double seconds = sl_costs_copy_s(costs, SL_LINK_IN, s->a->bytes[fetch->object], true);
         double end = SL_MIN(fetch->deadline_s - s->choice->slack * seconds, limit);
         double start = SL_MAX(end - seconds, fetch->earliest_s);
         limit = SL_MIN(end - seconds, limit);
@@ -67,7 +67,7 @@ void sl_sweep_pack_fetches(sl_sweep *s)
 sl_status sl_sweep_note_again(sl_sweep *s, int32_t object)
 {
     const sl_object_state *state = &s->objects[object];
-    if (!(s->choice->fit & SL_FIT_FORESEE) || !state->valid[SL_TIER_HOST] || state->cursor < 0)
+    if (!(s->choice->fit & SL_FIT_FORESEE) || !sl_state_backed(state) || state->cursor < 0)
         return SL_OK;
     if (s->n_again == s->capacity_again) {
         int32_t capacity = s->capacity_again * 2 + 64;
@@ -85,8 +85,9 @@ static bool may_come(const sl_sweep *s, double bytes, int32_t until)
 {
     if (!(s->choice->fit & SL_FIT_FORESEE) || until <= s->task)
         return true;
-    double space = ADMITTED * (double) (s->budget[SL_TIER_DEVICE] - s->base[SL_TIER_DEVICE]) - bytes -
-                   sl_arena_leaving(&s->arena[SL_TIER_DEVICE], s->now_s);
+    const sl_tier tier = SL_TIER_DEVICE;
+    double space =
+        ADMITTED * (double) (s->budget[tier] - s->base[tier]) - bytes - sl_arena_leaving(&s->arena[tier], s->now_s);
     for (int32_t t = s->task; t < until; t++)
         if (s->committed[t] > space)
             return false;
@@ -111,12 +112,13 @@ static sl_status come(sl_sweep *s, int32_t object, int32_t until, bool clone, bo
 /* What had to leave before its time comes back ahead of its use like the rest, not when its task already waits. */
 static sl_status fetch_again(sl_sweep *s)
 {
-    double backlog_s = fmax(0, s->stream_free_s[SL_STREAM_IN] - s->now_s);
+    double backlog_s = fmax(0, s->stream_free_s[sl_links[SL_LINK_IN].stream] - s->now_s);
     for (int32_t i = 0; i < s->n_again; i++) {
         sl_fetch fetch = s->again[i];
         const sl_object_state *state = &s->objects[fetch.object];
-        double lead_s = 3 * (double) s->a->bytes[fetch.object] / s->a->costs->link_bytes_per_s_both[0] + backlog_s;
-        bool over = fetch.task < s->task || !state->valid[SL_TIER_HOST] || state->valid[SL_TIER_DEVICE];
+        double lead_s =
+            3 * (double) s->a->bytes[fetch.object] / s->a->costs->link_bytes_per_s_both[SL_LINK_IN] + backlog_s;
+        bool over = fetch.task < s->task || !sl_state_backed(state) || sl_state_resident(state);
         if (!over && s->task_start_s[fetch.task] - s->task_start_s[s->task] < lead_s)
             SL_TRY(come(s, fetch.object, fetch.task, false, &over));
         if (over)
@@ -132,7 +134,7 @@ sl_status sl_sweep_fetch_ahead(sl_sweep *s)
         const sl_fetch *fetch = &s->fetches[s->next_fetch];
         const sl_object_state *state = &s->objects[fetch->object];
         bool done = true;
-        if (fetch->task >= s->task && state->valid[SL_TIER_HOST] && !state->valid[SL_TIER_DEVICE])
+        if (fetch->task >= s->task && sl_state_backed(state) && !sl_state_resident(state))
             SL_TRY(come(s, fetch->object, fetch->task, fetch->clone, &done));
         if (!done)
             break;

@@ -76,7 +76,7 @@ sl_status sl_sweep_run(sl_sweep *s, const sl_choice *choice, const size_t budget
     if (outcome->feasible)
         SL_TRY(bounded_walk(s, budget, actual));
     if (outcome->feasible)
-        outcome->step_s = sl_timeline_run(s->a->program, s->a->costs, s->actions, s->n_actions, s->deps, NULL);
+        outcome->step_s = sl_timeline_run(s->a->program, s->a->costs, s->actions, s->n_actions, s->deps);
     return SL_OK;
 }
 

@@ -25,6 +25,23 @@ typedef struct sl_object_state {
     int32_t wanted;                   /* operand of a task waiting for recomputations: may leave, may not be dropped */
 } sl_object_state;
 
+/* Where the content is: on the device, and in the nearest of the tiers behind it that has it (SL_TIER_COUNT: in none). */
+static inline bool sl_state_resident(const sl_object_state *state)
+{
+    return state->valid[SL_TIER_DEVICE];
+}
+static inline sl_tier sl_state_backing(const sl_object_state *state)
+{
+    int tier = SL_TIER_DEVICE + 1;
+    while (tier < SL_TIER_COUNT && !state->valid[tier])
+        tier++;
+    return (sl_tier) tier;
+}
+static inline bool sl_state_backed(const sl_object_state *state)
+{
+    return sl_state_backing(state) != SL_TIER_COUNT;
+}
+
 typedef struct sl_fetch {
     int32_t object, task; /* for which program task */
     int32_t issue;        /* task before which it should be issued */
@@ -111,9 +128,10 @@ bool sl_sweep_goes_low(sl_sweep *s, int32_t entry);
 int32_t sl_sweep_new_residency(sl_sweep *s, int32_t object, sl_tier tier, size_t bytes);
 void sl_sweep_release(sl_sweep *s, int32_t residency);
 void sl_sweep_forget(sl_sweep *s, int32_t object, sl_tier tier);
-bool sl_sweep_can_drop(const sl_sweep *s, int32_t object); /* now, for its next use */
-/* Copies the content to host memory if it is not there. *done false: no space. */
-sl_status sl_sweep_write_back(sl_sweep *s, int32_t object, bool *done);
+void sl_sweep_forget_others(sl_sweep *s, int32_t object, sl_tier tier); /* in all tiers but this one */
+bool sl_sweep_can_drop(const sl_sweep *s, int32_t object);              /* now, for its next use */
+/* Copies the content from the device to a tier, if it is not there. *done false: no space. */
+sl_status sl_sweep_write_back(sl_sweep *s, int32_t object, sl_tier tier, bool *done);
 /* Takes the object off the device: by dropping it where that is chosen, possible and cheaper, else by way of the
  * host. */
 sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *done);

@@ -16,9 +16,10 @@ static sl_status run_on_device(sl_sweep *s, int32_t t, bool clone, int depth);
 
 /* ---- what happens to an object after a use --------------------------------------------------------------------- */
 
-static bool has_host_placement(const sl_sweep *s, int32_t object)
+/* Lives behind the device between steps. */
+static bool has_far_placement(const sl_sweep *s, int32_t object)
 {
-    return s->placement[object] >= 0 && s->residencies[s->placement[object]].place.tier == SL_TIER_HOST;
+    return s->placement[object] >= 0 && s->residencies[s->placement[object]].place.tier != SL_TIER_DEVICE;
 }
 
 /* Whether the content written at `entry` will be wanted in host memory before it is written again. */
@@ -28,10 +29,10 @@ static bool leaves_later(const sl_sweep *s, int32_t entry)
     for (int32_t e = entry;;) {
         int32_t next = a->entries[e].next;
         if (next < 0)
-            return has_host_placement(s, a->entries[e].object);
+            return has_far_placement(s, a->entries[e].object);
         if (a->entries[next].flags & SL_ENTRY_FRESH)
             return false;
-        bool stays = s->placement[a->entries[e].object] >= 0 && !has_host_placement(s, a->entries[e].object);
+        bool stays = s->placement[a->entries[e].object] >= 0 && !has_far_placement(s, a->entries[e].object);
         if ((s->choice->gap[e] == SL_GAP_EVICT && !stays) || sl_sweep_on_host(s, a->entries[next].task))
             return true;
         if (s->choice->gap[e] == SL_GAP_DROP || a->entries[next].flags & SL_ENTRY_WRITE)
@@ -46,14 +47,14 @@ static sl_status after_use(sl_sweep *s, int32_t entry)
     const sl_entry *e = &s->a->entries[entry];
     int32_t o = e->object;
     sl_object_state *state = &s->objects[o];
-    bool done = true, device = state->valid[SL_TIER_DEVICE];
+    bool done = true, device = sl_state_resident(state);
     state->gap = entry;
     state->cursor = e->next;
     state->transient = false;
     if (s->actual)
         s->actual[entry] = SL_GAP_KEEP;
-    if (device && !state->valid[SL_TIER_HOST] && leaves_later(s, entry))
-        SL_TRY(sl_sweep_write_back(s, o, &done));
+    if (device && !sl_state_backed(state) && leaves_later(s, entry))
+        SL_TRY(sl_sweep_write_back(s, o, SL_TIER_HOST, &done));
     bool dead = e->next < 0 || s->a->entries[e->next].flags & SL_ENTRY_FRESH;
     if (dead) {
         bool at_placement =
@@ -64,12 +65,12 @@ static sl_status after_use(sl_sweep *s, int32_t entry)
         return SL_OK;
     }
     if (device && s->choice->gap[entry] == SL_GAP_DROP && e->can_drop && s->placement[o] < 0 && !state->wanted)
-        sl_sweep_forget(s, o, SL_TIER_HOST); /* a copy from an earlier gap would only fill host memory */
+        sl_sweep_forget_others(s, o, SL_TIER_DEVICE); /* a copy from an earlier gap would only fill host memory */
     if (device && s->choice->gap[entry] != SL_GAP_KEEP)
         return sl_sweep_evict(s, o, s->choice->gap[entry] == SL_GAP_DROP, &done);
     /* Kept: a copy in host memory that nobody will read is given up. */
-    if (device && state->valid[SL_TIER_HOST] && s->placement[o] < 0 && !leaves_later(s, entry))
-        sl_sweep_forget(s, o, SL_TIER_HOST);
+    if (device && sl_state_backed(state) && s->placement[o] < 0 && !leaves_later(s, entry))
+        sl_sweep_forget_others(s, o, SL_TIER_DEVICE);
     return SL_OK;
 }
 
@@ -89,7 +90,7 @@ static bool serves_next(const sl_sweep *s, int32_t o)
 static void after_clone(sl_sweep *s, int32_t o)
 {
     sl_object_state *state = &s->objects[o];
-    if (!state->transient || state->wanted || !state->valid[SL_TIER_DEVICE] || serves_next(s, o))
+    if (!state->transient || state->wanted || !sl_state_resident(state) || serves_next(s, o))
         return;
     state->transient = false;
     sl_sweep_forget(s, o, SL_TIER_DEVICE);
@@ -101,7 +102,7 @@ static void after_clone(sl_sweep *s, int32_t o)
 static sl_status materialize(sl_sweep *s, int32_t o, int depth)
 {
     sl_object_state *state = &s->objects[o];
-    if (state->valid[SL_TIER_DEVICE] || state->valid[SL_TIER_HOST] || !state->defined)
+    if (sl_state_resident(state) || sl_state_backed(state) || !state->defined)
         return SL_OK;
     int32_t producer = s->a->program->objects[o].producer;
     if (producer < 0 || !s->a->can_clone[producer] || depth > MAX_CLONE_DEPTH) {
@@ -117,7 +118,7 @@ static bool needs_content(const sl_sweep *s, const sl_entry *e, bool clone)
     if (e->flags & SL_ENTRY_READ)
         return true;
     const sl_object_state *state = &s->objects[e->object];
-    return clone && (state->valid[SL_TIER_DEVICE] || state->valid[SL_TIER_HOST]) &&
+    return clone && (sl_state_resident(state) || sl_state_backed(state)) &&
            s->a->program->objects[e->object].producer != e->task;
 }
 
@@ -130,10 +131,10 @@ static sl_status gather(sl_sweep *s, int32_t t, bool clone, int32_t *workspace, 
     for (int32_t i = a->first[t]; i < a->first[t + 1] && *done; i++) {
         const sl_entry *e = &a->entries[i];
         sl_object_state *state = &s->objects[e->object];
-        if (state->valid[SL_TIER_DEVICE])
+        if (sl_state_resident(state))
             continue;
         SL_TRY(sl_sweep_reserve(s));
-        if (needs_content(s, e, clone) && state->valid[SL_TIER_HOST]) {
+        if (needs_content(s, e, clone) && sl_state_backed(state)) {
             if (!s->bounded)
                 sl_sweep_note_fetch(s, e->object, clone);
             SL_TRY(sl_sweep_fetch(s, e->object, true, done));
@@ -142,9 +143,10 @@ static sl_status gather(sl_sweep *s, int32_t t, bool clone, int32_t *workspace, 
             bool low = sl_sweep_goes_low(s, clone ? -1 : i);
             if (clone && serves_next(s, e->object))
                 sl_sweep_foresee(s, state->cursor);
+            int32_t *residency = &state->residency[SL_TIER_DEVICE];
             SL_TRY(sl_sweep_make_space(s, e->object, s->a->program->objects[e->object].bytes, SL_TIER_DEVICE, true, low,
-                                       &state->residency[SL_TIER_DEVICE]));
-            *done = state->residency[SL_TIER_DEVICE] >= 0;
+                                       residency));
+            *done = *residency >= 0;
             state->transient = clone;
         }
     }
@@ -174,7 +176,7 @@ static void ungather(sl_sweep *s, int32_t t, int32_t workspace)
 {
     for (int32_t i = s->a->first[t]; i < s->a->first[t + 1]; i++) {
         int32_t o = s->a->entries[i].object;
-        if (s->objects[o].residency[SL_TIER_DEVICE] >= 0 && !s->objects[o].valid[SL_TIER_DEVICE])
+        if (s->objects[o].residency[SL_TIER_DEVICE] >= 0 && !sl_state_resident(&s->objects[o]))
             sl_sweep_forget(s, o, SL_TIER_DEVICE);
     }
     if (workspace >= 0)
@@ -198,8 +200,8 @@ static sl_status gather_or_clear(sl_sweep *s, int32_t t, bool clone, int32_t *wo
     return SL_OK;
 }
 
-/* All operands in host memory, where nothing that is there already makes space for the rest. */
-static sl_status gather_on_host(sl_sweep *s, int32_t t)
+/* All operands in a tier behind the device, where nothing that is there already makes space for the rest. */
+static sl_status gather_behind(sl_sweep *s, int32_t t, sl_tier tier)
 {
     const sl_analysis *a = s->a;
     for (int32_t i = a->first[t]; i < a->first[t + 1] && s->outcome->feasible; i++) {
@@ -209,13 +211,13 @@ static sl_status gather_on_host(sl_sweep *s, int32_t t)
         SL_TRY(sl_sweep_reserve(s));
         if (e->flags & SL_ENTRY_READ) {
             SL_TRY(materialize(s, e->object, 0));
-            if (state->valid[SL_TIER_DEVICE])
-                SL_TRY(sl_sweep_write_back(s, e->object, &done));
+            if (sl_state_resident(state))
+                SL_TRY(sl_sweep_write_back(s, e->object, tier, &done));
         }
-        if (done && state->residency[SL_TIER_HOST] < 0) {
-            SL_TRY(sl_sweep_make_space(s, e->object, a->program->objects[e->object].bytes, SL_TIER_HOST, false, true,
-                                       &state->residency[SL_TIER_HOST]));
-            done = state->residency[SL_TIER_HOST] >= 0;
+        if (done && state->residency[tier] < 0) {
+            SL_TRY(sl_sweep_make_space(s, e->object, a->program->objects[e->object].bytes, tier, false, true,
+                                       &state->residency[tier]));
+            done = state->residency[tier] >= 0;
         }
         if (!done)
             sl_sweep_stuck(s);
@@ -253,37 +255,38 @@ static sl_status run_on_device(sl_sweep *s, int32_t t, bool clone, int depth)
             continue;
         }
         if (e->flags & SL_ENTRY_WRITE)
-            sl_sweep_forget(s, e->object, SL_TIER_HOST);
+            sl_sweep_forget_others(s, e->object, SL_TIER_DEVICE);
         SL_TRY(after_use(s, i));
     }
     return SL_OK;
 }
 
-static sl_status run_on_host(sl_sweep *s, int32_t t)
+/* Beside the memory of a tier behind the device. */
+static sl_status run_behind(sl_sweep *s, int32_t t, sl_tier tier)
 {
     const sl_analysis *a = s->a;
     int32_t workspace = -1;
     want(s, t, false, 1);
-    SL_TRY(gather_on_host(s, t));
+    SL_TRY(gather_behind(s, t, tier));
     want(s, t, false, -1);
-    size_t bytes = a->costs->workspace[SL_TIER_HOST][a->program->tasks[t].signature];
+    size_t bytes = a->costs->workspace[tier][a->program->tasks[t].signature];
     if (s->outcome->feasible && bytes) {
-        SL_TRY(sl_sweep_make_space(s, -1, bytes, SL_TIER_HOST, false, true, &workspace));
+        SL_TRY(sl_sweep_make_space(s, -1, bytes, tier, false, true, &workspace));
         if (workspace < 0)
             sl_sweep_stuck(s);
     }
     if (!s->outcome->feasible)
         return SL_OK;
     SL_TRY(sl_sweep_reserve(s));
-    sl_sweep_issue_task(s, t, SL_TIER_HOST, false, workspace);
+    sl_sweep_issue_task(s, t, tier, false, workspace);
     pin(s, t, -1);
     for (int32_t i = a->first[t]; i < a->first[t + 1]; i++) {
         const sl_entry *e = &a->entries[i];
         sl_object_state *state = &s->objects[e->object];
         SL_TRY(sl_sweep_reserve(s));
-        state->valid[SL_TIER_HOST] = state->defined = true;
+        state->valid[tier] = state->defined = true;
         if (e->flags & SL_ENTRY_WRITE)
-            sl_sweep_forget(s, e->object, SL_TIER_DEVICE);
+            sl_sweep_forget_others(s, e->object, tier);
         SL_TRY(after_use(s, i));
     }
     return SL_OK;
@@ -291,5 +294,5 @@ static sl_status run_on_host(sl_sweep *s, int32_t t)
 
 sl_status sl_sweep_run_task(sl_sweep *s, int32_t task)
 {
-    return sl_sweep_on_host(s, task) ? run_on_host(s, task) : run_on_device(s, task, false, 0);
+    return sl_sweep_on_host(s, task) ? run_behind(s, task, SL_TIER_HOST) : run_on_device(s, task, false, 0);
 }

@@ -27,13 +27,9 @@ typedef struct sl_timing {
 
 static double work_s(const sl_timing *t, const sl_action *a)
 {
-    const sl_costs *costs = t->costs;
-    if (a->kind == SL_ACTION_TASK) {
-        int32_t signature = t->program->tasks[a->task].signature;
-        return a->stream == SL_STREAM_HOST ? costs->host_s[signature] : costs->device_s[signature];
-    }
-    int direction = a->stream == SL_STREAM_IN ? 0 : 1;
-    return costs->link_latency_s + (double) t->program->objects[a->object].bytes / costs->link_bytes_per_s[direction];
+    if (a->kind == SL_ACTION_COPY)
+        return sl_costs_copy_s(t->costs, sl_streams[a->stream].link, t->program->objects[a->object].bytes, false);
+    return sl_costs_on(t->costs, sl_streams[a->stream].to)[t->program->tasks[a->task].signature];
 }
 
 static int32_t next_in_lane(const sl_timing *t, int stream, int32_t from)
@@ -58,39 +54,18 @@ static int32_t blocker(const sl_timing *t, int32_t action)
 static double speed(const sl_timing *t, int stream)
 {
     const sl_costs *costs = t->costs;
-    const sl_lane *lanes = t->lanes;
-    bool in = lanes[SL_STREAM_IN].running, out = lanes[SL_STREAM_OUT].running;
-    if (stream == SL_STREAM_IN || stream == SL_STREAM_OUT) {
-        int direction = stream == SL_STREAM_IN ? 0 : 1;
-        return in && out ? costs->link_bytes_per_s_both[direction] / costs->link_bytes_per_s[direction] : 1;
+    const sl_link link = sl_streams[stream].link;
+    double taken = 0;
+    if (link != SL_LINK_COUNT) {
+        bool both = t->lanes[sl_links[sl_links[link].opposite].stream].running;
+        return both ? costs->link_bytes_per_s_both[link] / costs->link_bytes_per_s[link] : 1;
     }
     if (stream != SL_STREAM_COMPUTE)
         return 1;
-    double taken = costs->copy_slowdown * (in + out) + costs->host_slowdown * lanes[SL_STREAM_HOST].running;
+    for (int s = 0; s < SL_STREAM_COUNT; s++)
+        if (s != stream && t->lanes[s].running)
+            taken += sl_stream_copies((sl_stream) s) ? costs->copy_slowdown : costs->host_slowdown;
     return fmax(1 - taken, 0.1);
-}
-
-/* Which stream the compute stream is really waiting for. */
-static int waits_for(const sl_timing *t)
-{
-    int32_t action = t->lanes[SL_STREAM_COMPUTE].current;
-    int stream = SL_STREAM_COUNT;
-    if (action >= t->n_actions) { /* only the tail of copies and updates is left */
-        for (int s = 0; s < SL_STREAM_COUNT; s++)
-            if (t->lanes[s].running)
-                stream = s;
-        return stream;
-    }
-    for (int hops = 0; hops < SL_STREAM_COUNT; hops++) {
-        int32_t dep = blocker(t, action);
-        if (dep < 0)
-            break;
-        stream = (int) t->actions[dep].stream;
-        if (t->lanes[stream].running)
-            break;
-        action = t->lanes[stream].current;
-    }
-    return stream;
 }
 
 static void start_ready(sl_timing *t)
@@ -106,10 +81,9 @@ static void start_ready(sl_timing *t)
 }
 
 double sl_timeline_run(const sl_program *program, const sl_costs *costs, sl_action *actions, int32_t n_actions,
-                       const int32_t *deps, sl_summary *summary)
+                       const int32_t *deps)
 {
     sl_timing t = {.program = program, .costs = costs, .actions = actions, .n_actions = n_actions, .deps = deps};
-    double busy[SL_STREAM_COUNT] = {0}, wait[SL_STREAM_COUNT + 1] = {0};
     for (int s = 0; s < SL_STREAM_COUNT; s++)
         t.lanes[s].current = next_in_lane(&t, s, 0);
     for (;;) {
@@ -122,14 +96,11 @@ double sl_timeline_run(const sl_program *program, const sl_costs *costs, sl_acti
             }
         if (step == INFINITY)
             break; /* nothing runs: all is done (dependencies point backwards, so nothing can be stuck) */
-        if (!t.lanes[SL_STREAM_COMPUTE].running && summary)
-            wait[waits_for(&t)] += step;
         t.now_s += step;
         for (int s = 0; s < SL_STREAM_COUNT; s++) {
             sl_lane *lane = &t.lanes[s];
             if (!lane->running)
                 continue;
-            busy[s] += step;
             lane->left_s -= step * rate[s];
             if (lane->left_s > 1e-12 * step)
                 continue;
@@ -137,12 +108,6 @@ double sl_timeline_run(const sl_program *program, const sl_costs *costs, sl_acti
             actions[lane->current].end_s = t.now_s;
             lane->current = next_in_lane(&t, s, lane->current + 1);
         }
-    }
-    if (summary) {
-        memcpy(summary->busy_s, busy, sizeof busy);
-        summary->wait_in_s = wait[SL_STREAM_IN];
-        summary->wait_out_s = wait[SL_STREAM_OUT];
-        summary->wait_host_s = wait[SL_STREAM_HOST];
     }
     return t.now_s;
 }
@@ -174,8 +139,7 @@ void sl_summary_count(const sl_program *program, const sl_plan *plan, sl_summary
     for (int32_t i = 0; i < plan->n_actions; i++) {
         const sl_action *a = &plan->actions[i];
         if (a->kind == SL_ACTION_COPY) {
-            *(a->stream == SL_STREAM_IN ? &out->h2d_bytes : &out->d2h_bytes) +=
-                (double) program->objects[a->object].bytes;
+            out->link_bytes[sl_streams[a->stream].link] += (double) program->objects[a->object].bytes;
             continue;
         }
         const sl_work *work = &program->signatures[program->tasks[a->task].signature].work;
@@ -190,7 +154,8 @@ void sl_plan_simulate(const sl_program *program, const sl_costs *costs, sl_plan 
     sl_summary out = {0};
     double hardware_flops;
     memcpy(out.budget_bytes, plan->predicted.budget_bytes, sizeof out.budget_bytes);
-    out.step_s = sl_timeline_run(program, costs, plan->actions, plan->n_actions, plan->deps, &out);
+    sl_timeline_run(program, costs, plan->actions, plan->n_actions, plan->deps);
+    sl_summary_times(plan, NULL, &out);
     sl_summary_count(program, plan, &out, &hardware_flops);
     sl_plan_extent(plan, out.peak_bytes);
     sl_summary_rates(program, costs->peak_flops, hardware_flops, &out);

@@ -82,10 +82,10 @@ static sl_status go_placement(sl_sweep *s)
         sl_tier tier = s->residencies[s->placement[o]].place.tier;
         if (s->objects[o].valid[tier])
             continue;
-        if (tier == SL_TIER_HOST)
-            SL_TRY(sl_sweep_write_back(s, o, &done));
-        else
+        if (tier == SL_TIER_DEVICE)
             SL_TRY(sl_sweep_fetch(s, o, true, &done));
+        else
+            SL_TRY(sl_sweep_write_back(s, o, tier, &done));
         SL_ASSERT(done);
     }
     return SL_OK;

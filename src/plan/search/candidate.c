@@ -33,20 +33,11 @@ void sl_candidate_forget(sl_candidate *c)
 
 sl_status sl_candidate_make(const sl_step *step, sl_candidate *c, bool cut)
 {
-    sl_program_config config = *step->base;
-    config.chunks_per_round = c->chunks;
-    config.rematerialize = c->rematerialize;
-    if (cut) {
-        const sl_chunking *k = &config.chunking;
-        config.chunking.sequences = k->chunk_tokens < k->seqlen
-                                        ? SL_UNROLL_ROUNDS * c->chunks / SL_DIV_UP(k->seqlen, k->chunk_tokens)
-                                        : SL_UNROLL_ROUNDS * c->chunks * (k->chunk_tokens / k->seqlen);
-    }
-    SL_TRY(sl_program_create(&config, step->build, step->context, &c->program));
-    if (cut) { /* what grows with the step has its full size */
-        sl_object *losses = &c->program->objects[c->program->losses_object];
-        losses->bytes = losses->bytes / (size_t) c->program->n_chunks * (size_t) step->chunks;
-    }
+    const sl_program_form form = {.chunks_per_round = c->chunks,
+                                  .rounds = cut ? SL_UNROLL_ROUNDS : 0,
+                                  .rematerialize = c->rematerialize,
+                                  .workspace_limit = step->config.workspace_limit};
+    SL_TRY(sl_program_derive(step->base, &form, &c->program));
     if (c->interleaved)
         SL_TRY(sl_interleave(c->program, &c->interleaved));
     return step->costs_of(step->costs_context, c->program, &c->costs);
@@ -69,7 +60,7 @@ static bool is_cut(const sl_step *step, const sl_candidate *c)
 
 bool sl_candidate_may_interleave(const sl_step *step, const sl_candidate *c)
 {
-    return step->large && rounds_of(step, c) >= 2 && !step->base->forward_only;
+    return step->large && rounds_of(step, c) >= 2 && !step->base->config.forward_only;
 }
 
 size_t sl_candidate_missing_bytes(const sl_step *step, const sl_candidate *c)
@@ -118,7 +109,9 @@ bool sl_candidate_nothing_lost(const sl_step *step, const sl_candidate *c)
 /* Bytes over the links in the whole step. */
 static double traffic(const sl_step *step, const sl_candidate *c)
 {
-    double bytes = c->plan->predicted.h2d_bytes + c->plan->predicted.d2h_bytes;
+    double bytes = 0;
+    for (int link = 0; link < SL_LINK_COUNT; link++)
+        bytes += c->plan->predicted.link_bytes[link];
     return c->cut ? bytes / SL_UNROLL_ROUNDS * (double) rounds_of(step, c) : bytes;
 }
 

@@ -7,9 +7,7 @@
 
 /* The step to be cut. */
 typedef struct sl_step {
-    const sl_program_config *base;
-    sl_graph_builder build;
-    void *context;
+    const sl_program *base; /* in whatever form */
     sl_costs_fn costs_of;
     void *costs_context;
     sl_plan_config config;

@@ -36,10 +36,10 @@ typedef struct sl_rounds {
 /* 1, 2, 3, 4, 6, 8, 12, ... and all of them; in whole sequences where these are cut into slices. */
 static void list_candidates(sl_rounds *r)
 {
-    const sl_chunking *c = &r->step.base->chunking;
-    int64_t unit = sl_chunking_slices(c), chunks = sl_chunking_chunks(c), fixed = r->step.base->chunks_per_round;
+    const sl_chunking *c = &r->step.base->config.chunking;
+    int64_t unit = sl_chunking_slices(c), chunks = sl_chunking_chunks(c), fixed = r->step.config.chunks_per_round;
     r->step.chunks = chunks;
-    if (fixed > 0 || r->step.base->forward_only) {
+    if (fixed > 0 || r->step.base->config.forward_only) {
         r->list[r->count++].chunks = fixed > 0 ? sl_chunking_round(c, fixed) : unit;
         return;
     }
@@ -324,17 +324,11 @@ size_t sl_plan_workspace_limit(size_t device_budget)
     return SL_MAX(SL_MAX(device_budget / 20, SL_MIN(device_budget / 10, enough)), (size_t) 1);
 }
 
-sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, void *context, sl_costs_fn costs_of,
-                       void *costs_context, const sl_plan_config *config, sl_program **program, sl_costs **costs,
-                       sl_plan **plan)
+sl_status sl_plan_best(const sl_program *base, sl_costs_fn costs_of, void *costs_context, const sl_plan_config *config,
+                       sl_program **program, sl_costs **costs, sl_plan **plan)
 {
     double start = sl_clock_s();
-    sl_rounds r = {.step = {.base = base,
-                            .build = build,
-                            .context = context,
-                            .costs_of = costs_of,
-                            .costs_context = costs_context,
-                            .config = *config}};
+    sl_rounds r = {.step = {.base = base, .costs_of = costs_of, .costs_context = costs_context, .config = *config}};
     list_candidates(&r);
     int best = 0;
     sl_status status = run(&r, &best);
@@ -364,16 +358,10 @@ sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, vo
 }
 
 /* The smallest rounds need least, one after the other or interleaved. */
-sl_status sl_plan_best_minimum(const sl_program_config *base, sl_graph_builder build, void *context,
-                               sl_costs_fn costs_of, void *costs_context, const sl_plan_config *config, sl_tier tier,
-                               size_t *bytes)
+sl_status sl_plan_best_minimum(const sl_program *base, sl_costs_fn costs_of, void *costs_context,
+                               const sl_plan_config *config, sl_tier tier, size_t *bytes)
 {
-    sl_rounds r = {.step = {.base = base,
-                            .build = build,
-                            .context = context,
-                            .costs_of = costs_of,
-                            .costs_context = costs_context,
-                            .config = *config}};
+    sl_rounds r = {.step = {.base = base, .costs_of = costs_of, .costs_context = costs_context, .config = *config}};
     list_candidates(&r);
     *bytes = 0;
     int start = 0;

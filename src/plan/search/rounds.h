@@ -9,11 +9,11 @@
 
 typedef sl_status (*sl_costs_fn)(void *context, const sl_program *program, sl_costs **costs);
 
-/* The fastest plan over the ways to cut the step into rounds, with its program and costs. base->chunks_per_round > 0
- * is fixed by the user and kept. config's limits hold for each of them. */
-sl_status sl_plan_best(const sl_program_config *base, sl_graph_builder build, void *context, sl_costs_fn costs_of,
-                       void *costs_context, const sl_plan_config *config, sl_program **program, sl_costs **costs,
-                       sl_plan **plan);
+/* The fastest plan over the forms of a step's program: ways to cut it into rounds, rounds one after the other or interleaved, values
+ * recomputed on the way or apart. With the program of that form and its costs. `base` is the step's program in any form.
+ * config->chunks_per_round > 0 is fixed by the user and kept. config's limits hold for each form. */
+sl_status sl_plan_best(const sl_program *base, sl_costs_fn costs_of, void *costs_context, const sl_plan_config *config,
+                       sl_program **program, sl_costs **costs, sl_plan **plan);
 
 /* For a program's workspace_limit: what a kernel may take for itself of a device budget (SIZE_MAX: 0, as it likes). A plan that is to
  * hold wherever one holds at all is made with a limit of 1. */
@@ -21,8 +21,7 @@ size_t sl_plan_workspace_limit(size_t device_budget);
 
 /* The smallest budget of `tier` for which sl_plan_best succeeds, the other as given. 0 and SL_E_DOES_NOT_FIT if none
  * does. */
-sl_status sl_plan_best_minimum(const sl_program_config *base, sl_graph_builder build, void *context,
-                               sl_costs_fn costs_of, void *costs_context, const sl_plan_config *config, sl_tier tier,
-                               size_t *bytes);
+sl_status sl_plan_best_minimum(const sl_program *base, sl_costs_fn costs_of, void *costs_context,
+                               const sl_plan_config *config, sl_tier tier, size_t *bytes);
 
 #endif

@@ -56,6 +56,12 @@ static bool drop_one(sl_arrival *window, double *stall_s, uint8_t *gap)
     return true;
 }
 
+/* A copy to the device. */
+static bool is_arrival(const sl_action *action)
+{
+    return action->kind == SL_ACTION_COPY && sl_streams[action->stream].to == SL_TIER_DEVICE;
+}
+
 int32_t sl_stall_repair(const sl_analysis *a, const sl_action *actions, int32_t n_actions, const int32_t *deps,
                         uint8_t *gap)
 {
@@ -66,7 +72,7 @@ int32_t sl_stall_repair(const sl_analysis *a, const sl_action *actions, int32_t 
         window[i].entry = -1;
     for (int32_t i = 0; i < n_actions; i++) {
         const sl_action *action = &actions[i];
-        if (action->kind == SL_ACTION_COPY && action->stream == SL_STREAM_IN)
+        if (is_arrival(action))
             window[next++ % WINDOW] = arrival_of(a, action, at);
         if (action->stream != SL_STREAM_COMPUTE)
             continue;
@@ -74,7 +80,7 @@ int32_t sl_stall_repair(const sl_analysis *a, const sl_action *actions, int32_t 
         bool copy = false;
         for (int32_t k = 0; k < action->n_deps; k++) {
             const sl_action *dep = &actions[deps[action->first_dep + k]];
-            copy = copy || (dep->stream == SL_STREAM_IN && dep->end_s >= action->start_s * (1 - 1e-12));
+            copy = copy || (is_arrival(dep) && dep->end_s >= action->start_s * (1 - 1e-12));
         }
         while (copy && stall_s > 0 && drop_one(window, &stall_s, gap))
             changed++;

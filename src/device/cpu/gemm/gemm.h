@@ -96,7 +96,7 @@ size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int thread
  * AMX), whatever the sizes of tiles and blocks, so neither they nor the thread count touch its bits. */
 void sl_gemm_run(const sl_gemm_isa *isa, const sl_gemm *gemm, void *workspace, sl_pool *pool);
 
-/* The product a matmul launch asks for. */
+/* The GEMM of a matmul launch. */
 sl_gemm sl_gemm_of_matmul(const sl_launch *launch);
 
 /* What kernels made of GEMMs can run: AMX multiplies bf16 alone. NULL: everything. */

@@ -8,7 +8,7 @@
  *
  * Rows' losses are kept as f64 and added in token order at the end, whatever thread computed them. With bf16 gradients
  * each block's dW is added in f32 and rounded once per block: the block size belongs to the program, so the bits are
- * fixed. A token whose target is ignored, or lies outside the vocabulary, has no loss and zero gradients.
+ * fixed. A token whose target is ignored or lies outside the vocabulary, or whose weight is 0, has no loss and zero gradients.
  *
  * Forward only, the block changes no bits and is cut to FORWARD_BLOCK.
  */
@@ -25,6 +25,7 @@ typedef struct head {
     int64_t n, d, vocabulary, block;
     int64_t leading; /* of logits: rows begin on cache lines, f32 and bf16 ones */
     bool backward;
+    const float *weights; /* NULL: all are 1 */
     sl_dtype dtype;
     float *logits;  /* [block, leading] */
     double *losses; /* [n] */
@@ -40,6 +41,7 @@ static head head_of(const sl_head_isa *isa, const sl_launch *launch)
     at.vocabulary = launch->in[1].type.dim[0];
     at.leading = SL_ROUND_UP(at.vocabulary, 32);
     at.backward = launch->op == SL_OP_HEAD_LOSS_BWD;
+    at.weights = launch->in[at.backward ? 4 : 3].data;
     at.block = sl_head_block(launch);
     if (!at.backward)
         at.block = SL_MIN(at.block, FORWARD_BLOCK);
@@ -125,16 +127,19 @@ static void row_tile(void *context, int64_t tile, int thread)
     const head *at = context;
     const int64_t token = at->first + tile;
     const int32_t target = ((const int32_t *) at->launch->in[2].data)[token];
+    const float weight = at->weights ? at->weights[token] : 1;
+    const struct sl_head_attrs *attrs = sl_head_attrs(&at->launch->attrs);
     float *row = at->logits + tile * at->leading;
     at->losses[token] = 0;
-    if (target == sl_head_attrs(&at->launch->attrs)->ignore || target < 0 || target >= at->vocabulary) {
+    if (target == attrs->ignore || target < 0 || target >= at->vocabulary || weight == 0) {
         if (at->backward)
             memset(row, 0, (size_t) at->vocabulary * sl_dtype_bytes(at->dtype));
     } else if (at->backward) {
-        const float scale = ((const sl_step_params *) at->launch->in[3].data)->loss_scale;
-        at->losses[token] = at->isa->loss_and_gradient(row, at->vocabulary, target, scale, at->dtype == SL_BF16);
+        const float scale = sl_loss_scale(at->launch->in[3].data, attrs->loss) * weight;
+        at->losses[token] =
+            weight * at->isa->loss_and_gradient(row, at->vocabulary, target, scale, at->dtype == SL_BF16);
     } else {
-        at->losses[token] = at->isa->loss(row, at->vocabulary, target);
+        at->losses[token] = weight * at->isa->loss(row, at->vocabulary, target);
     }
 }
 

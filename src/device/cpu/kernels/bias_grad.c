@@ -40,15 +40,7 @@ SL_INLINE void bias_grad_rows(const bias_grad_job *job, int64_t tile, bool bf16)
         bias_grad_step(job, first, end, c, 1, (int) (width - c), partial, bf16);
 }
 
-static void bias_grad_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const bias_grad_job *job = context;
-    if (job->bf16)
-        bias_grad_rows(job, tile, true);
-    else
-        bias_grad_rows(job, tile, false);
-}
+SL_CPU_TILES(bias_grad_tile, bias_grad_job, bias_grad_rows(job, tile, bf16))
 
 static size_t bias_grad_workspace(const sl_launch *launch, int threads)
 {

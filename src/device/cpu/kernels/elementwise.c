@@ -43,35 +43,11 @@ SL_INLINE void elementwise_elements(const elementwise_job *job, int64_t tile, el
         elementwise_step(job, i, (int) (end - i), op, in_bf16, bf16);
 }
 
-static void add_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const elementwise_job *job = context;
-    if (job->bf16)
-        elementwise_elements(job, tile, EW_ADD, true, true);
-    else
-        elementwise_elements(job, tile, EW_ADD, false, false);
-}
+SL_CPU_TILES(add_tile, elementwise_job, elementwise_elements(job, tile, EW_ADD, bf16, bf16))
 
-static void mul_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const elementwise_job *job = context;
-    if (job->bf16)
-        elementwise_elements(job, tile, EW_MUL, true, true);
-    else
-        elementwise_elements(job, tile, EW_MUL, false, false);
-}
+SL_CPU_TILES(mul_tile, elementwise_job, elementwise_elements(job, tile, EW_MUL, bf16, bf16))
 
-static void scale_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const elementwise_job *job = context;
-    if (job->bf16)
-        elementwise_elements(job, tile, EW_SCALE, true, true);
-    else
-        elementwise_elements(job, tile, EW_SCALE, false, false);
-}
+SL_CPU_TILES(scale_tile, elementwise_job, elementwise_elements(job, tile, EW_SCALE, bf16, bf16))
 
 static void cast_tile(void *context, int64_t tile, int thread)
 {
@@ -124,15 +100,7 @@ SL_INLINE void dropout_elements(const elementwise_job *job, int64_t tile, bool b
     }
 }
 
-static void dropout_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const elementwise_job *job = context;
-    if (job->bf16)
-        dropout_elements(job, tile, true);
-    else
-        dropout_elements(job, tile, false);
-}
+SL_CPU_TILES(dropout_tile, elementwise_job, dropout_elements(job, tile, bf16))
 
 static elementwise_job elementwise_unpack(const sl_launch *launch)
 {

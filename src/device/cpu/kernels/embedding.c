@@ -105,15 +105,7 @@ SL_INLINE void embedding_runs(const embedding_job *job, int64_t tile, bool bf16)
     }
 }
 
-static void embedding_bwd_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const embedding_job *job = context;
-    if (job->bf16)
-        embedding_runs(job, tile, true);
-    else
-        embedding_runs(job, tile, false);
-}
+SL_CPU_TILES(embedding_bwd_tile, embedding_job, embedding_runs(job, tile, bf16))
 
 /* Stable radix sort by token, 11 bits at a time, as many passes as the vocabulary needs; returns where the result
  * lies. */

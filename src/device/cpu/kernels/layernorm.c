@@ -68,15 +68,7 @@ SL_INLINE void layernorm_rows(const layernorm_job *job, int64_t tile, bool bf16)
     }
 }
 
-static void layernorm_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const layernorm_job *job = context;
-    if (job->bf16)
-        layernorm_rows(job, tile, true);
-    else
-        layernorm_rows(job, tile, false);
-}
+SL_CPU_TILES(layernorm_tile, layernorm_job, layernorm_rows(job, tile, bf16))
 
 static void layernorm_run(const sl_launch *launch, sl_pool *pool)
 {
@@ -175,15 +167,7 @@ SL_INLINE void layernorm_bwd_rows(const layernorm_job *job, int64_t tile, bool b
     }
 }
 
-static void layernorm_bwd_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const layernorm_job *job = context;
-    if (job->bf16)
-        layernorm_bwd_rows(job, tile, true);
-    else
-        layernorm_bwd_rows(job, tile, false);
-}
+SL_CPU_TILES(layernorm_bwd_tile, layernorm_job, layernorm_bwd_rows(job, tile, bf16))
 
 static size_t layernorm_bwd_workspace(const sl_launch *launch, int threads)
 {

@@ -34,15 +34,7 @@ SL_INLINE void qk_norm_rows(const qk_norm_job *job, int64_t tile, bool bf16)
     }
 }
 
-static void qk_norm_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const qk_norm_job *job = context;
-    if (job->bf16)
-        qk_norm_rows(job, tile, true);
-    else
-        qk_norm_rows(job, tile, false);
-}
+SL_CPU_TILES(qk_norm_tile, qk_norm_job, qk_norm_rows(job, tile, bf16))
 
 SL_INLINE void qk_norm_bwd_rows(const qk_norm_job *job, int64_t tile, bool bf16)
 {
@@ -60,15 +52,7 @@ SL_INLINE void qk_norm_bwd_rows(const qk_norm_job *job, int64_t tile, bool bf16)
     }
 }
 
-static void qk_norm_bwd_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const qk_norm_job *job = context;
-    if (job->bf16)
-        qk_norm_bwd_rows(job, tile, true);
-    else
-        qk_norm_bwd_rows(job, tile, false);
-}
+SL_CPU_TILES(qk_norm_bwd_tile, qk_norm_job, qk_norm_bwd_rows(job, tile, bf16))
 
 /* `x`: the operand qkv, in front of both weights. */
 static qk_norm_job qk_norm_unpack(const sl_launch *launch, const sl_operand *x)

@@ -1,4 +1,4 @@
-/* sum and sum_squares by the law of ops/reduce.h. A tile is a subtree of 16 blocks; its sum waits in the workspace,
+/* sum and sum_squares in the order of ops/reduce.h. A tile is a subtree of 16 blocks; its sum is kept in the workspace,
  * and the caller adds the tiles' sums by the same tree. */
 #include "ops/reduce.h"
 #include "device/cpu/kernels/kernel.h"
@@ -65,15 +65,7 @@ static void sum_tile(void *context, int64_t tile, int thread)
     reduce_blocks(context, tile, false, false);
 }
 
-static void sum_squares_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const reduce_job *job = context;
-    if (job->bf16)
-        reduce_blocks(job, tile, true, true);
-    else
-        reduce_blocks(job, tile, true, false);
-}
+SL_CPU_TILES(sum_squares_tile, reduce_job, reduce_blocks(job, tile, true, bf16))
 
 static int64_t reduce_tiles(const sl_launch *launch)
 {

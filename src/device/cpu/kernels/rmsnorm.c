@@ -27,15 +27,7 @@ SL_INLINE void rmsnorm_rows(const rmsnorm_job *job, int64_t tile, bool bf16)
     }
 }
 
-static void rmsnorm_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const rmsnorm_job *job = context;
-    if (job->bf16)
-        rmsnorm_rows(job, tile, true);
-    else
-        rmsnorm_rows(job, tile, false);
-}
+SL_CPU_TILES(rmsnorm_tile, rmsnorm_job, rmsnorm_rows(job, tile, bf16))
 
 static void rmsnorm_run(const sl_launch *launch, sl_pool *pool)
 {
@@ -64,15 +56,7 @@ SL_INLINE void rmsnorm_bwd_rows(const rmsnorm_job *job, int64_t tile, bool bf16)
     }
 }
 
-static void rmsnorm_bwd_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const rmsnorm_job *job = context;
-    if (job->bf16)
-        rmsnorm_bwd_rows(job, tile, true);
-    else
-        rmsnorm_bwd_rows(job, tile, false);
-}
+SL_CPU_TILES(rmsnorm_bwd_tile, rmsnorm_job, rmsnorm_bwd_rows(job, tile, bf16))
 
 static size_t rmsnorm_bwd_workspace(const sl_launch *launch, int threads)
 {

@@ -52,25 +52,9 @@ SL_INLINE void swiglu_rows(const swiglu_job *job, int64_t tile, bool backward, b
     }
 }
 
-static void swiglu_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const swiglu_job *job = context;
-    if (job->bf16)
-        swiglu_rows(job, tile, false, true);
-    else
-        swiglu_rows(job, tile, false, false);
-}
+SL_CPU_TILES(swiglu_tile, swiglu_job, swiglu_rows(job, tile, false, bf16))
 
-static void swiglu_bwd_tile(void *context, int64_t tile, int thread)
-{
-    (void) thread;
-    const swiglu_job *job = context;
-    if (job->bf16)
-        swiglu_rows(job, tile, true, true);
-    else
-        swiglu_rows(job, tile, true, false);
-}
+SL_CPU_TILES(swiglu_bwd_tile, swiglu_job, swiglu_rows(job, tile, true, bf16))
 
 static void swiglu_run(const sl_launch *launch, sl_pool *pool)
 {

@@ -22,4 +22,19 @@ static inline int64_t tile_rows(int64_t width)
     return width >= TILE_ELEMENTS ? 1 : TILE_ELEMENTS / width;
 }
 
+/* The tile function `name`: the call, with `job` and `tile`, compiled once for each dtype, with a constant `bf16`. */
+#define SL_CPU_TILES(name, job_type, ...)                     \
+    static void name(void *context, int64_t tile, int thread) \
+    {                                                         \
+        const job_type *job = context;                        \
+        (void) thread;                                        \
+        if (job->bf16) {                                      \
+            const bool bf16 = true;                           \
+            __VA_ARGS__;                                      \
+        } else {                                              \
+            const bool bf16 = false;                          \
+            __VA_ARGS__;                                      \
+        }                                                     \
+    }
+
 #endif

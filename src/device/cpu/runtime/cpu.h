@@ -4,20 +4,7 @@
 
 #include "device/cpu/kernels/kernel.h"
 #include "device/cpu/runtime/throughput.h"
-#include "device/device.h"
-
-/* One entry of a stream's queue. */
-typedef enum sl_cpu_command_kind { SL_CPU_RUN, SL_CPU_COPY, SL_CPU_RECORD, SL_CPU_WAIT } sl_cpu_command_kind;
-typedef struct sl_cpu_command {
-    sl_cpu_command_kind kind;
-    const sl_launch *launch;     /* RUN */
-    const sl_cpu_kernel *kernel; /* RUN; NULL: the op's reference */
-    void *to;                    /* COPY */
-    const void *from;
-    size_t bytes;
-    int64_t event; /* RECORD, WAIT */
-    sl_span *span; /* RUN, COPY; NULL: nobody asks */
-} sl_cpu_command;
+#include "device/queued.h"
 
 typedef struct sl_cpu_streams sl_cpu_streams;
 
@@ -28,7 +15,7 @@ void sl_cpu_streams_destroy(sl_cpu_streams *streams);
 
 /* All from one thread, the host's. push only appends; finish returns when every queue is empty. */
 void sl_cpu_streams_begin(sl_cpu_streams *streams);
-sl_status sl_cpu_streams_push(sl_cpu_streams *streams, sl_stream stream, const sl_cpu_command *command);
+sl_status sl_cpu_streams_push(sl_cpu_streams *streams, sl_stream stream, const sl_command *command);
 void sl_cpu_streams_finish(sl_cpu_streams *streams);
 /* How often the host's thread slept so far, for tests: never inside a step. */
 uint64_t sl_cpu_streams_host_waits(const sl_cpu_streams *streams);

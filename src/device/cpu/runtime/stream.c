@@ -35,7 +35,7 @@ typedef struct queue {
     alignas(64) atomic_uint_least64_t issued;
     alignas(64) atomic_uint_least64_t done;
     sleeper thread;
-    sl_cpu_command *commands;
+    sl_command *commands;
     sl_pool *pool;
     sl_cpu_streams *streams;
     pthread_t handle;
@@ -116,24 +116,25 @@ static double seconds_since(const sl_cpu_streams *streams)
     return (double) (sl_clock_ns() - streams->step_start_ns) * 1e-9;
 }
 
-static void execute(queue *q, const sl_cpu_command *command)
+static void execute(queue *q, const sl_command *command)
 {
     sl_cpu_streams *streams = q->streams;
-    if (command->kind == SL_CPU_WAIT) {
+    const sl_cpu_kernel *kernel = command->kernel; /* NULL: the op's reference */
+    if (command->kind == SL_COMMAND_WAIT) {
         await(&q->thread, command->event, is_recorded, q, command->event);
         return;
     }
-    if (command->kind == SL_CPU_RECORD) {
+    if (command->kind == SL_COMMAND_RECORD) {
         atomic_store(&streams->events[command->event], streams->step);
         for (int s = 0; s < SL_STREAM_COUNT; s++)
             ring(&streams->queues[s].thread, command->event);
         return;
     }
     double start = seconds_since(streams);
-    if (command->kind == SL_CPU_COPY)
+    if (command->kind == SL_COMMAND_COPY)
         sl_cpu_copy(command->to, command->from, command->bytes);
-    else if (command->kernel)
-        command->kernel->run(command->launch, q->pool);
+    else if (kernel)
+        kernel->run(command->launch, q->pool);
     else
         sl_op(command->launch->op)->reference(command->launch);
     if (command->span)
@@ -222,16 +223,14 @@ void sl_cpu_streams_begin(sl_cpu_streams *streams)
         streams->queues[s].first = atomic_load_explicit(&streams->queues[s].issued, memory_order_relaxed);
 }
 
-sl_status sl_cpu_streams_push(sl_cpu_streams *streams, sl_stream stream, const sl_cpu_command *command)
+sl_status sl_cpu_streams_push(sl_cpu_streams *streams, sl_stream stream, const sl_command *command)
 {
     queue *q = &streams->queues[stream];
     uint64_t issued = atomic_load_explicit(&q->issued, memory_order_relaxed);
     if (issued - q->first >= (uint64_t) streams->max_commands)
         return sl_fail(SL_E_INTERNAL, "stream %s: more than the %lld commands per step the device was opened for",
-                       sl_stream_name(stream), (long long) streams->max_commands);
-    if (command->kind == SL_CPU_RECORD || command->kind == SL_CPU_WAIT)
-        SL_TRY(sl_event_issue(streams->recorded, streams->max_events, streams->step, stream, command->event,
-                              command->kind == SL_CPU_RECORD));
+                       sl_streams[stream].name, (long long) streams->max_commands);
+    SL_TRY(sl_event_issue(streams->recorded, streams->max_events, streams->step, stream, command));
     q->commands[issued % (uint64_t) streams->max_commands] = *command;
     atomic_store(&q->issued, issued + 1);
     ring(&q->thread, WANTS_COMMANDS);

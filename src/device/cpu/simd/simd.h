@@ -25,6 +25,12 @@
 #include "core/bf16.h"
 
 #define SL_INLINE static inline __attribute__((always_inline))
+/* One line for an operation that is one expression. */
+#define SL_SIMD(type, name, parameters, value) \
+    SL_INLINE type name parameters             \
+    {                                          \
+        return value;                          \
+    }
 /* Before a loop with constant bounds whose body must become straight code. */
 #ifdef __clang__
 #define SL_UNROLL _Pragma("unroll")
@@ -50,104 +56,38 @@ typedef __m256d vd;
 typedef __m256i vm;
 #endif
 
-SL_INLINE vf vf_set1(float x)
-{
-    return MM(set1_ps)(x);
-}
-SL_INLINE vf vf_zero(void)
-{
-    return MM(setzero_ps)();
-}
-SL_INLINE vf vf_add(vf a, vf b)
-{
-    return MM(add_ps)(a, b);
-}
-SL_INLINE vf vf_sub(vf a, vf b)
-{
-    return MM(sub_ps)(a, b);
-}
-SL_INLINE vf vf_mul(vf a, vf b)
-{
-    return MM(mul_ps)(a, b);
-}
-SL_INLINE vf vf_div(vf a, vf b)
-{
-    return MM(div_ps)(a, b);
-}
-SL_INLINE vf vf_sqrt(vf a)
-{
-    return MM(sqrt_ps)(a);
-}
-SL_INLINE vf vf_max(vf a, vf b)
-{
-    return MM(max_ps)(a, b);
-}
-SL_INLINE vf vf_min(vf a, vf b)
-{
-    return MM(min_ps)(a, b);
-}
-SL_INLINE vf vf_fma(vf a, vf b, vf c) /* a*b + c */
-{
-    return MM(fmadd_ps)(a, b, c);
-}
-SL_INLINE vf vf_fnma(vf a, vf b, vf c) /* c - a*b */
-{
-    return MM(fnmadd_ps)(a, b, c);
-}
-SL_INLINE vf vf_abs(vf a)
-{
-    return MM(andnot_ps)(vf_set1(-0.0f), a);
-}
-SL_INLINE vf vf_swap_pairs(vf a) /* lanes 1 0 3 2 ... */
-{
-    return MM(permute_ps)(a, 0xb1);
-}
-SL_INLINE vi vf_bits(vf a)
-{
-    return MM_SI(castps)(a);
-}
-SL_INLINE vf vi_to_vf(vi a)
-{
-    return MM(cvtepi32_ps)(a);
-}
-SL_INLINE vi vi_set1(int32_t x)
-{
-    return MM(set1_epi32)(x);
-}
-SL_INLINE vi vi_load(const int32_t *p)
-{
-    return MM_SI(loadu)((const vi *) (const void *) p);
-}
+SL_SIMD(vf, vf_set1, (float x), MM(set1_ps)(x))
+SL_SIMD(vf, vf_zero, (void), MM(setzero_ps)())
+SL_SIMD(vf, vf_add, (vf a, vf b), MM(add_ps)(a, b))
+SL_SIMD(vf, vf_sub, (vf a, vf b), MM(sub_ps)(a, b))
+SL_SIMD(vf, vf_mul, (vf a, vf b), MM(mul_ps)(a, b))
+SL_SIMD(vf, vf_div, (vf a, vf b), MM(div_ps)(a, b))
+SL_SIMD(vf, vf_sqrt, (vf a), MM(sqrt_ps)(a))
+SL_SIMD(vf, vf_max, (vf a, vf b), MM(max_ps)(a, b))
+SL_SIMD(vf, vf_min, (vf a, vf b), MM(min_ps)(a, b))
+SL_SIMD(vf, vf_fma, (vf a, vf b, vf c), MM(fmadd_ps)(a, b, c))   /* a*b + c */
+SL_SIMD(vf, vf_fnma, (vf a, vf b, vf c), MM(fnmadd_ps)(a, b, c)) /* c - a*b */
+SL_SIMD(vf, vf_abs, (vf a), MM(andnot_ps)(vf_set1(-0.0f), a))
+SL_SIMD(vf, vf_swap_pairs, (vf a), MM(permute_ps)(a, 0xb1)) /* lanes 1 0 3 2 ... */
+SL_SIMD(vi, vf_bits, (vf a), MM_SI(castps)(a))
+SL_SIMD(vf, vi_to_vf, (vi a), MM(cvtepi32_ps)(a))
+SL_SIMD(vi, vi_set1, (int32_t x), MM(set1_epi32)(x))
+SL_SIMD(vi, vi_load, (const int32_t *p), MM_SI(loadu)((const vi *) (const void *) p))
 SL_INLINE void vi_store(void *p, vi a)
 {
     MM_SI(storeu)((vi *) p, a);
 }
-SL_INLINE vi vi_add(vi a, vi b)
-{
-    return MM(add_epi32)(a, b);
-}
-SL_INLINE vi vi_sub(vi a, vi b)
-{
-    return MM(sub_epi32)(a, b);
-}
-SL_INLINE vi vi_and(vi a, vi b)
-{
-    return MM_SI(and)(a, b);
-}
-SL_INLINE vi vi_or(vi a, vi b)
-{
-    return MM_SI(or)(a, b);
-}
+SL_SIMD(vi, vi_add, (vi a, vi b), MM(add_epi32)(a, b))
+SL_SIMD(vi, vi_sub, (vi a, vi b), MM(sub_epi32)(a, b))
+SL_SIMD(vi, vi_and, (vi a, vi b), MM_SI (and)(a, b))
+SL_SIMD(vi, vi_or, (vi a, vi b), MM_SI(or)(a, b))
 SL_INLINE vi vi_xor(vi a, vi b)
 {
     return MM_SI(xor)(a, b);
 }
 #define vi_shl(a, n) MM(slli_epi32)((a), (n))
 #define vi_shr(a, n) MM(srli_epi32)((a), (n))
-SL_INLINE vi vi_mul_even(vi a, vi b) /* 32 x 32 -> 64 bits, of the even lanes */
-{
-    return MM(mul_epu32)(a, b);
-}
+SL_SIMD(vi, vi_mul_even, (vi a, vi b), MM(mul_epu32)(a, b)) /* 32 x 32 -> 64 bits, of the even lanes */
 #define vi_shl64(a, n) MM(slli_epi64)((a), (n))
 #define vi_shr64(a, n) MM(srli_epi64)((a), (n))
 
@@ -195,10 +135,7 @@ SL_INLINE void vd_reduce(double position, const double *frequency, vf *r, vi *qu
     *quadrant = vd_to_vi(turns[0], turns[1]);
 }
 
-SL_INLINE vf vf_load(const float *p, int lanes)
-{
-    return lanes == VF_LANES ? MM(loadu_ps)(p) : vf_load_some(p, lanes);
-}
+SL_SIMD(vf, vf_load, (const float *p, int lanes), lanes == VF_LANES ? MM(loadu_ps)(p) : vf_load_some(p, lanes))
 SL_INLINE void vf_store(float *p, vf x, int lanes)
 {
     if (lanes == VF_LANES)

@@ -2,58 +2,19 @@
 #ifndef SL_DEVICE_CPU_SIMD_AVX2_H
 #define SL_DEVICE_CPU_SIMD_AVX2_H
 
-SL_INLINE vf vf_round(vf a)
-{
-    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-SL_INLINE vf vi_as_vf(vi a)
-{
-    return _mm256_castsi256_ps(a);
-}
-SL_INLINE vi vi_iota(void)
-{
-    return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-}
-SL_INLINE vi vi_xor3(vi a, vi b, vi c)
-{
-    return _mm256_xor_si256(_mm256_xor_si256(a, b), c);
-}
-SL_INLINE vi vi_blend_odd(vi even, vi odd)
-{
-    return _mm256_blend_epi32(even, odd, 0xaa);
-}
-SL_INLINE vf vf_recip(vf x)
-{
-    return _mm256_div_ps(_mm256_set1_ps(1.0f), x);
-}
-SL_INLINE vm vi_gt(vi a, vi b)
-{
-    return _mm256_cmpgt_epi32(a, b);
-}
-SL_INLINE vm vi_eq(vi a, vi b)
-{
-    return _mm256_cmpeq_epi32(a, b);
-}
-SL_INLINE vm vf_gt(vf a, vf b)
-{
-    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
-}
-SL_INLINE vm vf_lt(vf a, vf b)
-{
-    return _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ));
-}
-SL_INLINE vm vf_is_nan(vf a)
-{
-    return _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
-}
-SL_INLINE vf vf_select(vm m, vf yes, vf no)
-{
-    return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(m));
-}
-SL_INLINE vi vi_select(vm m, vi yes, vi no)
-{
-    return _mm256_blendv_epi8(no, yes, m);
-}
+SL_SIMD(vf, vf_round, (vf a), _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC))
+SL_SIMD(vf, vi_as_vf, (vi a), _mm256_castsi256_ps(a))
+SL_SIMD(vi, vi_iota, (void), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+SL_SIMD(vi, vi_xor3, (vi a, vi b, vi c), _mm256_xor_si256(_mm256_xor_si256(a, b), c))
+SL_SIMD(vi, vi_blend_odd, (vi even, vi odd), _mm256_blend_epi32(even, odd, 0xaa))
+SL_SIMD(vf, vf_recip, (vf x), _mm256_div_ps(_mm256_set1_ps(1.0f), x))
+SL_SIMD(vm, vi_gt, (vi a, vi b), _mm256_cmpgt_epi32(a, b))
+SL_SIMD(vm, vi_eq, (vi a, vi b), _mm256_cmpeq_epi32(a, b))
+SL_SIMD(vm, vf_gt, (vf a, vf b), _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_GT_OQ)))
+SL_SIMD(vm, vf_lt, (vf a, vf b), _mm256_castps_si256(_mm256_cmp_ps(a, b, _CMP_LT_OQ)))
+SL_SIMD(vm, vf_is_nan, (vf a), _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)))
+SL_SIMD(vf, vf_select, (vm m, vf yes, vf no), _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(m)))
+SL_SIMD(vi, vi_select, (vm m, vi yes, vi no), _mm256_blendv_epi8(no, yes, m))
 SL_INLINE float vf_sum(vf a)
 {
     __m128 x = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
@@ -68,15 +29,9 @@ SL_INLINE vf vf_scale(vf x, vf n)
     return vf_mul(vf_mul(x, vi_as_vf(low)), vi_as_vf(high));
 }
 /* The same for any whole n: 0 and infinity at the ends. */
-SL_INLINE vf vf_ldexp(vf x, vf n)
-{
-    return vf_scale(x, vf_min(vf_max(n, vf_set1(-200.0f)), vf_set1(200.0f)));
-}
+SL_SIMD(vf, vf_ldexp, (vf x, vf n), vf_scale(x, vf_min(vf_max(n, vf_set1(-200.0f)), vf_set1(200.0f))))
 
-SL_INLINE vd vd_round(vd a)
-{
-    return _mm256_round_pd(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
+SL_SIMD(vd, vd_round, (vd a), _mm256_round_pd(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC))
 SL_INLINE vf vd_to_vf(vd low, vd high)
 {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(low)), _mm256_cvtpd_ps(high), 1);
@@ -86,14 +41,8 @@ SL_INLINE vi vd_to_vi(vd low, vd high)
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm256_cvtpd_epi32(low)), _mm256_cvtpd_epi32(high), 1);
 }
 
-SL_INLINE vm vm_first(int lanes)
-{
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes), vi_iota());
-}
-SL_INLINE vf vf_load_some(const float *p, int lanes)
-{
-    return _mm256_maskload_ps(p, vm_first(lanes));
-}
+SL_SIMD(vm, vm_first, (int lanes), _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes), vi_iota()))
+SL_SIMD(vf, vf_load_some, (const float *p, int lanes), _mm256_maskload_ps(p, vm_first(lanes)))
 SL_INLINE void vf_store_some(float *p, vf x, int lanes)
 {
     _mm256_maskstore_ps(p, vm_first(lanes), x);

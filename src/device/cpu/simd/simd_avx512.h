@@ -6,18 +6,9 @@ SL_INLINE vf vf_round(vf a) /* to the nearest integer, ties to even */
 {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-SL_INLINE vf vi_as_vf(vi a)
-{
-    return _mm512_castsi512_ps(a);
-}
-SL_INLINE vi vi_iota(void)
-{
-    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-}
-SL_INLINE vi vi_xor3(vi a, vi b, vi c)
-{
-    return _mm512_ternarylogic_epi32(a, b, c, 0x96);
-}
+SL_SIMD(vf, vi_as_vf, (vi a), _mm512_castsi512_ps(a))
+SL_SIMD(vi, vi_iota, (void), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+SL_SIMD(vi, vi_xor3, (vi a, vi b, vi c), _mm512_ternarylogic_epi32(a, b, c, 0x96))
 SL_INLINE vi vi_blend_odd(vi even, vi odd) /* the even lanes of one, the odd lanes of the other */
 {
     return _mm512_mask_blend_epi32(0xaaaa, even, odd);
@@ -28,53 +19,20 @@ SL_INLINE vf vf_recip(vf x)
     vf r = _mm512_rcp14_ps(x), e = vf_fnma(x, r, vf_set1(1.0f));
     return vf_fma(r, e, r);
 }
-SL_INLINE vm vi_gt(vi a, vi b) /* signed */
-{
-    return _mm512_cmpgt_epi32_mask(a, b);
-}
-SL_INLINE vm vi_eq(vi a, vi b)
-{
-    return _mm512_cmpeq_epi32_mask(a, b);
-}
-SL_INLINE vm vf_gt(vf a, vf b)
-{
-    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
-}
-SL_INLINE vm vf_lt(vf a, vf b)
-{
-    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
-}
-SL_INLINE vm vf_is_nan(vf a)
-{
-    return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
-}
-SL_INLINE vf vf_select(vm m, vf yes, vf no)
-{
-    return _mm512_mask_blend_ps(m, no, yes);
-}
-SL_INLINE vi vi_select(vm m, vi yes, vi no)
-{
-    return _mm512_mask_blend_epi32(m, no, yes);
-}
-SL_INLINE float vf_sum(vf a)
-{
-    return _mm512_reduce_add_ps(a);
-}
+SL_SIMD(vm, vi_gt, (vi a, vi b), _mm512_cmpgt_epi32_mask(a, b)) /* signed */
+SL_SIMD(vm, vi_eq, (vi a, vi b), _mm512_cmpeq_epi32_mask(a, b))
+SL_SIMD(vm, vf_gt, (vf a, vf b), _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ))
+SL_SIMD(vm, vf_lt, (vf a, vf b), _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ))
+SL_SIMD(vm, vf_is_nan, (vf a), _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q))
+SL_SIMD(vf, vf_select, (vm m, vf yes, vf no), _mm512_mask_blend_ps(m, no, yes))
+SL_SIMD(vi, vi_select, (vm m, vi yes, vi no), _mm512_mask_blend_epi32(m, no, yes))
+SL_SIMD(float, vf_sum, (vf a), _mm512_reduce_add_ps(a))
 /* x * 2^n for any whole n: 0 and infinity at the ends. */
-SL_INLINE vf vf_ldexp(vf x, vf n)
-{
-    return _mm512_scalef_ps(x, n);
-}
+SL_SIMD(vf, vf_ldexp, (vf x, vf n), _mm512_scalef_ps(x, n))
 /* The same for n in [-150, 128]. Rounded once, into denormals too. */
-SL_INLINE vf vf_scale(vf x, vf n)
-{
-    return vf_ldexp(x, n);
-}
+SL_SIMD(vf, vf_scale, (vf x, vf n), vf_ldexp(x, n))
 
-SL_INLINE vd vd_round(vd a)
-{
-    return _mm512_roundscale_pd(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
+SL_SIMD(vd, vd_round, (vd a), _mm512_roundscale_pd(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC))
 SL_INLINE vf vd_to_vf(vd low, vd high)
 {
     return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high), 1);
@@ -84,10 +42,7 @@ SL_INLINE vi vd_to_vi(vd low, vd high)
     return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtpd_epi32(low)), _mm512_cvtpd_epi32(high), 1);
 }
 
-SL_INLINE vf vf_load_some(const float *p, int lanes)
-{
-    return _mm512_maskz_loadu_ps((vm) ((1u << lanes) - 1), p);
-}
+SL_SIMD(vf, vf_load_some, (const float *p, int lanes), _mm512_maskz_loadu_ps((vm) ((1u << lanes) - 1), p))
 SL_INLINE void vf_store_some(float *p, vf x, int lanes)
 {
     _mm512_mask_storeu_ps(p, (vm) ((1u << lanes) - 1), x);

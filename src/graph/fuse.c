@@ -1,0 +1,101 @@
+/*
+ * Fusion: what model files write as simple ops runs as fewer ones where an op's descriptor says that it can do more.
+ *
+ *     h = linear(..)   y = x + h          ->   y = linear(.., residual x)       `adds_in`: one rounding, one pass over y less
+ *     q, kv = split(qkv)  o = f(q, kv)    ->   o = f(qkv)                       `joined_in` and `splits`: nothing is copied
+ *
+ * An intermediate value may go if nobody else reads it, and if both nodes are of one block: all chunks of a block run before the next
+ * one. An addition moves up to the op that it joins, so its other operand has to exist by then. Whether parts of a matrix are
+ * context is known by now: where sequences are sliced, they stay values of their own.
+ *
+ * This comes before differentiation, so the gradient is that of the fused op.
+ */
+#include <string.h>
+
+#include "graph/internal.h"
+
+typedef struct fusion {
+    sl_graph *graph;
+    int32_t *maker;   /* by value: the node that makes it; -1: none */
+    int32_t *readers; /* by value: operands */
+    sl_value *same;   /* by value: the one that stands for it from here on */
+    uint8_t *removed; /* by node */
+} fusion;
+
+/* The node that made `value`, if it is of the same block and `value` is made for one reader alone. */
+static sl_node *only_maker(const fusion *f, const sl_node *reader, sl_value value)
+{
+    if (value == SL_NO_VALUE || f->maker[value] < 0 || f->readers[value] != 1)
+        return NULL;
+    sl_node *maker = &f->graph->nodes[f->maker[value]];
+    return maker->block == reader->block ? maker : NULL;
+}
+
+/* Leaves the addition to the op that made one side of it. */
+static bool absorb(fusion *f, const sl_node *add)
+{
+    for (int side = 0; side < 2; side++) {
+        const sl_value other = add->in[1 - side];
+        sl_node *maker = only_maker(f, add, add->in[side]);
+        const int k = maker ? sl_op(maker->op)->adds_in : 0;
+        if (k == 0 || maker->in[k] != SL_NO_VALUE || maker->out[0] != add->in[side] ||
+            f->maker[other] >= f->maker[add->in[side]])
+            continue;
+        maker->in[k] = other;
+        f->same[add->out[0]] = maker->out[0];
+        f->readers[maker->out[0]] = f->readers[add->out[0]];
+        return true;
+    }
+    return false;
+}
+
+/* Hands the whole matrix to a node whose operands are its parts. */
+static void join(fusion *f, sl_node *node, int k)
+{
+    const sl_node *split = only_maker(f, node, node->in[0]);
+    if (!split || only_maker(f, node, node->in[k]) != split || f->graph->sliced || !sl_op(split->op)->splits ||
+        !sl_op(split->op)->splits(&split->attrs) || split->out[0] != node->in[0] || split->out[1] != node->in[k])
+        return;
+    f->removed[split - f->graph->nodes] = 1;
+    node->in[0] = split->in[0];
+    node->in[k] = SL_NO_VALUE;
+}
+
+static void count(fusion *f)
+{
+    const sl_graph *graph = f->graph;
+    for (sl_value v = 0; v < graph->n_values; v++)
+        f->maker[v] = -1, f->same[v] = v;
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const sl_node *node = &graph->nodes[i];
+        for (int k = 0; k < node->n_in; k++)
+            if (node->in[k] != SL_NO_VALUE)
+                f->readers[node->in[k]]++;
+        for (int k = 0; k < node->n_out; k++)
+            if (node->out[k] != SL_NO_VALUE)
+                f->maker[node->out[k]] = i;
+    }
+}
+
+sl_status sl_graph_fuse(sl_graph *graph)
+{
+    fusion f = {.graph = graph};
+    SL_TRY(sl_region_alloc(graph->region, &f.maker, graph->n_values, sizeof *f.maker));
+    SL_TRY(sl_region_alloc(graph->region, &f.readers, graph->n_values, sizeof *f.readers));
+    SL_TRY(sl_region_alloc(graph->region, &f.same, graph->n_values, sizeof *f.same));
+    SL_TRY(sl_region_alloc(graph->region, &f.removed, graph->n_nodes, sizeof *f.removed));
+    count(&f);
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        sl_node *node = &graph->nodes[i];
+        const sl_op_def *def = sl_op(node->op);
+        for (int k = 0; k < node->n_in; k++)
+            if (node->in[k] != SL_NO_VALUE)
+                node->in[k] = f.same[node->in[k]];
+        if (def->role == SL_ROLE_ADD)
+            f.removed[i] = absorb(&f, node);
+        if (def->joined_in)
+            join(&f, node, def->joined_in);
+    }
+    sl_graph_remove_nodes(graph, f.removed);
+    return SL_OK;
+}
