@@ -3,6 +3,7 @@
 #define SL_TESTS_CHECKPOINT_FIXTURE_H
 
 #include "core/file.h"
+#include "core/log.h"
 #include "memory_store.h"
 #include "train/checkpoint.h"
 
@@ -60,6 +61,22 @@ static inline void expect(fixture *f, int64_t want)
     CHECK_OK(sl_checkpoint_load(&f->memory.store, &found));
     CHECK(memory_equal(&f->memory, &original.memory));
     close_fixture(&original);
+}
+
+static inline void put_file(const char *path, const char *bytes, size_t length)
+{
+    FILE *file = fopen(path, "w");
+    REQUIRE(file && fwrite(bytes, 1, length, file) == length && fclose(file) == 0);
+}
+
+static char heard[4096]; /* what the log said since it was last emptied */
+
+/* For sl_log_set. */
+static inline void hear(void *user, sl_log_level level, const char *message)
+{
+    (void) user;
+    size_t length = strlen(heard);
+    snprintf(heard + length, sizeof heard - length, "%s%s\n", level >= SL_LOG_WARN ? "warning: " : "", message);
 }
 
 #endif
