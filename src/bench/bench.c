@@ -110,13 +110,7 @@ sl_status sl_bench_run(const sl_bench_def *def, const sl_options *options, void 
 
 bool sl_list_next(const char **list, char item[64])
 {
-    const char *at = *list;
-    while (*at == ',' || *at == ' ')
-        at++;
-    size_t length = strcspn(at, ", ");
-    snprintf(item, 64, "%.*s", (int) SL_MIN(length, (size_t) 63), at);
-    *list = at + length;
-    return length > 0;
+    return sl_next_item(list, item, 64);
 }
 
 sl_status sl_list_i64(const char *option, const char *list, int64_t least, int64_t most, int64_t *out, int64_t *count)

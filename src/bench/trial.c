@@ -62,7 +62,7 @@ static sl_status make_plan(sl_trial *t, sl_device *bare)
     sl_program_config config = {
         .chunking = {c->seqlen, c->batch, chunk},
         .precision = c->precision,
-        .optimizer_options = {0.9f, 0.999f, 1e-8f}, /* AdamW's */
+        .optimizer_options = {{0.9f, 0.999f, 1e-8f}}, /* AdamW's */
         .weight_decay = 0.01f,
         .forward_only = c->forward_only,
         .max_segments = SL_MAX(chunk / c->seqlen, 1),
@@ -156,7 +156,7 @@ static sl_status write_step(sl_trial *t)
         .seed_lo = (uint32_t) t->config.seed,
         .seed_hi = (uint32_t) (t->config.seed >> 32),
     };
-    sl_optimizer_of(t->program->config.optimizer)->set_step(t->program->config.optimizer_options, step, &params);
+    sl_program_correct(t->program, step, &params);
     return sl_engine_write(t->engine, t->program->step_object, 0, &params, sizeof params);
 }
 

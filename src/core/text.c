@@ -119,6 +119,17 @@ void sl_text_bar(sl_text *out, double share, int width)
 
 /* ---- reading numbers ---- */
 
+bool sl_next_item(const char **list, char *item, size_t size)
+{
+    if (!*list)
+        return false;
+    const char *at = *list + strspn(*list, ", ");
+    const size_t length = strcspn(at, ", ");
+    snprintf(item, size, "%.*s", (int) SL_MIN(length, size - 1), at);
+    *list = at + length;
+    return length > 0;
+}
+
 static const char *skip_spaces(const char *at)
 {
     while (*at == ' ' || *at == '\t')

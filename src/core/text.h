@@ -27,6 +27,9 @@ int sl_text_columns(const char *text);
 void sl_text_pad(sl_text *out, const char *text, int width, bool right);
 void sl_text_bar(sl_text *out, double share, int width);
 
+/* Moves on to the next item of "a, b,c" and copies it, as much as fits; false at the end, which NULL is too. */
+bool sl_next_item(const char **list, char *item, size_t size);
+
 /* "24GiB", "1.5 GB", "512MiB", "4096": binary for KiB/MiB/..., decimal for kB/MB/...; plain numbers are bytes.
  * "max" or "unlimited" is SIZE_MAX. */
 sl_status sl_parse_bytes(const char *text, size_t *out);

@@ -10,27 +10,17 @@
 #include <fnmatch.h>
 #include <string.h>
 
+#include "core/text.h"
 #include "graph/internal.h"
 
 enum { PATTERN_BYTES = 256 };
 
-/* Copies the list's first pattern; returns the rest of the list, or NULL where there is none. */
-static const char *next_pattern(const char *list, char out[PATTERN_BYTES])
-{
-    size_t length = strcspn(list, ","), kept = SL_MIN(length, (size_t) PATTERN_BYTES - 1);
-    memcpy(out, list, kept);
-    out[kept] = 0;
-    return list[length] ? list + length + 1 : NULL;
-}
-
 bool sl_graph_freezes(const sl_graph *graph, const char *name)
 {
     char pattern[PATTERN_BYTES];
-    for (const char *list = graph->frozen; list;) {
-        list = next_pattern(list, pattern);
+    for (const char *list = graph->frozen; sl_next_item(&list, pattern, sizeof pattern);)
         if (fnmatch(pattern, name, 0) == 0)
             return true;
-    }
     return false;
 }
 
@@ -45,15 +35,13 @@ static bool matches_any(const sl_graph *graph, const char *pattern)
 static sl_status check_patterns(const sl_graph *graph)
 {
     char pattern[PATTERN_BYTES];
-    for (const char *list = graph->frozen; list;) {
-        list = next_pattern(list, pattern);
+    for (const char *list = graph->frozen; sl_next_item(&list, pattern, sizeof pattern);)
         if (!matches_any(graph, pattern))
             return sl_fail(
                 SL_E_USAGE,
                 "no parameter to freeze is called \"%s\"; the model's are called %s ... %s, and * stands for "
                 "any characters",
                 pattern, graph->params[0].name, graph->params[graph->n_params - 1].name);
-    }
     return SL_OK;
 }
 

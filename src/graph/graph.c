@@ -323,6 +323,7 @@ sl_status sl_graph_finish(sl_graph *graph, sl_value loss)
     SL_TRY(sl_graph_fuse(graph));
     SL_TRY(sl_graph_split_frozen(graph));
     SL_TRY(sl_graph_layout(graph));
+    sl_graph_find_matrices(graph);
     if (graph->training)
         SL_TRY(sl_graph_differentiate(graph));
     return sl_graph_make_views(graph);

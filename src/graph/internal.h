@@ -19,6 +19,8 @@ sl_status sl_graph_fuse(sl_graph *graph);
 void sl_graph_remove_nodes(sl_graph *graph, const uint8_t *removed);
 /* Offsets of the parameters in their groups. */
 sl_status sl_graph_layout(sl_graph *graph);
+/* Which parameters are matrices between activations. */
+void sl_graph_find_matrices(sl_graph *graph);
 /* Outputs that are parts of inputs share their bytes, and the nodes that would copy them go. */
 sl_status sl_graph_make_views(sl_graph *graph);
 /* Backward nodes of the whole graph; blocks get their backward ranges. */

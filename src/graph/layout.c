@@ -7,6 +7,8 @@
  * Decayed parameters come first so that an update is told where decay ends by one number. The alignment is the devices' own;
  * gradients, moments and master weights use the same element offsets. Everything is computed with overflow checks, since the
  * dimensions may come from a stranger's config.json.
+ *
+ * Here it is also found which parameters are matrices between activations.
  */
 #include "graph/internal.h"
 
@@ -42,4 +44,27 @@ sl_status sl_graph_layout(sl_graph *graph)
         group->count = end;
     }
     return SL_OK;
+}
+
+/* Is the value a matrix between activations to every node that reads it, or a part of it? An embedding's rows are looked up, and a head's
+ * are multiplied by a loss, so neither is. */
+static bool maps_everywhere(const sl_graph *graph, sl_value value)
+{
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const sl_node *node = &graph->nodes[i];
+        for (int k = 0; k < node->n_in; k++)
+            if (node->in[k] == value && !(sl_op(node->op)->maps_in >> k & 1u) &&
+                !(k == 0 && sl_op(node->op)->view && maps_everywhere(graph, node->out[0])))
+                return false;
+    }
+    return true;
+}
+
+void sl_graph_find_matrices(sl_graph *graph)
+{
+    for (sl_value v = 0; v < graph->n_values; v++) {
+        const sl_graph_value *value = &graph->values[v];
+        if (value->class == SL_VALUE_PARAMETER)
+            graph->params[value->param].matrix = value->type.rank == 2 && maps_everywhere(graph, v);
+    }
 }

@@ -106,8 +106,8 @@ void sl_fill_step(const sl_operand *x, uint64_t seed, int64_t tokens)
 {
     sl_step_params step = {
         .learning_rate = 0.01f,
-        .bias1 = 0.271f, /* beta1 = .9, third step */
-        .bias2 = 0.002997001f,
+        .corrections = {{0.271f, 0.002997001f},
+                        {0.142625f, 0.002997001f}}, /* beta1 = .9 and .95, beta2 = .999, third step */
         .loss_scale = 1.0f / (float) tokens,
         .clip = 1,
         .step = 3,

@@ -162,6 +162,7 @@ const sl_op_def sl_op_matmul = {
     .can_accumulate = 1,
     .work = matmul_work,
     .gradient = matmul_gradient,
+    .maps_in = 1u << 1,
     .adds_in = 3,
     .tolerance = {5e-6, SL_BF16_ULP},
     .any_values = true,

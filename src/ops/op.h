@@ -49,16 +49,16 @@ typedef struct sl_attrs {
  * never change, so a step can be recorded once and replayed. */
 typedef struct sl_step_params {
     float learning_rate;
-    float bias1;      /* 1 - beta1^t */
-    float bias2;      /* 1 - beta2^t */
     float loss_scale; /* of the first loss: its weight / what its targets count in the step; see sl_loss_scale */
     float clip;       /* largest global gradient norm; 0 = no clipping */
     uint32_t step;    /* 1-based */
     uint32_t seed_lo, seed_hi;
     float further_loss_scales[3];
-    uint32_t unused[5];
+    float corrections[3][2]; /* what optimizers divide their states by: 1 - beta1^t and 1 - beta2^t of AdamW */
+    uint32_t unused;
 } sl_step_params;
 #define SL_STEP_WORDS 16
+#define SL_MAX_CORRECTIONS 3
 #define SL_MAX_LOSSES 4
 
 /* What the gradients of a model's loss are multiplied by. */
@@ -207,6 +207,7 @@ typedef struct sl_op_def {
     /* Largest error a kernel may show against the reference, relative to the output's largest magnitude, by dtype of in[0]:
      * f32, bf16. 0 = bit-equal. (f32 by-products of a bf16 launch, such as lse, are held to ten times the first.) */
     double tolerance[2];
+    bool narrow_inside; /* a bf16 launch rounds to bf16 on the way to its f32 outputs, too: they are held to bf16's */
     /* Bytes of launch.workspace the reference itself needs; NULL: none. A device that falls back to the reference adds it. */
     size_t (*workspace)(const sl_launch *launch);
     /* Bytes that an accelerator's kernels keep there as a rule, for a device that is not here; NULL: none. */
@@ -215,6 +216,7 @@ typedef struct sl_op_def {
     /* ---- for graph and program ---- */
     sl_op_role role;
     const void *role_attrs; /* attributes with which it fills its role; NULL: zeros */
+    uint32_t maps_in;       /* bit k: in[k] is a matrix between activations, such as optimizers of matrices update */
     bool yields_loss;       /* out[0] is a model's loss */
     /* Of an op that does: in[k] holds the targets, and what each of them counts, where present. No gradient flows there. `number_loss`
      * says in the attributes which of the model's losses it is. */

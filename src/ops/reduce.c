@@ -22,10 +22,7 @@ static float block_sum(const sl_operand *x, int64_t first, int64_t count, bool s
         float value = sl_get(x, first + i), *sum = &lane[i % SL_SUM_LANES];
         *sum = squares ? fmaf(value, value, *sum) : *sum + value;
     }
-    for (int half = SL_SUM_LANES / 2; half > 0; half /= 2)
-        for (int l = 0; l < half; l++)
-            lane[l] += lane[l + half];
-    return lane[0];
+    return sl_sum_fold(lane);
 }
 
 static float fixed_sum(const sl_operand *x, bool squares)

@@ -19,6 +19,15 @@
 #define SL_SUM_BLOCK 4096
 #define SL_SUM_LANES 64
 
+/* Step 3. */
+static inline float sl_sum_fold(float lane[SL_SUM_LANES])
+{
+    for (int half = SL_SUM_LANES / 2; half > 0; half /= 2)
+        for (int l = 0; l < half; l++)
+            lane[l] += lane[l + half];
+    return lane[0];
+}
+
 /* Step 4, one block sum at a time: waiting[k] is the sum of a finished subtree of 2^k blocks. Zero-initialise. */
 typedef struct sl_sum_tree {
     float waiting[52];

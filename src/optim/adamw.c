@@ -21,7 +21,7 @@ static void adamw_reference(const sl_launch *launch)
     const sl_operand *master = &launch->out[3];
     const float *gate = launch->in[2].data;
     const sl_update_rounding rounding = {sl_adamw_attrs(&launch->attrs)->stochastic != 0,
-                                         sl_adamw_attrs(&launch->attrs)->stream};
+                                         sl_adamw_attrs(&launch->attrs)->stream, 0};
     if (sl_gate_skips(gate))
         return;
     sl_adamw_scalars s = sl_adamw_prepare(&launch->attrs, launch->in[1].data, gate);
@@ -36,17 +36,11 @@ static void adamw_reference(const sl_launch *launch)
     }
 }
 
-#define ATTRS(n_decayed, is_stochastic)                                                                                \
+#define ATTRS(n, n_decayed, is_stochastic)                                                                             \
     .attrs = SL_ATTRS(adamw, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.1f, .decayed = n_decayed, \
                       .stream = 7, .stochastic = is_stochastic)
 static const sl_op_case adamw_cases[] = {SL_UPDATE_CASES(ATTRS)};
 #undef ATTRS
-
-static void adamw_fill(sl_launch *launch, const sl_fill_rule *how)
-{
-    sl_update_fill(launch, how);
-    sl_fill_squares(&launch->out[2], how->seed, SL_MAX_IN + 2, 0.1f); /* a mean of squares */
-}
 
 static void adamw_clear_stream(sl_attrs *attrs)
 {
@@ -86,7 +80,7 @@ const sl_op_def sl_op_adamw = {
     .clear_stream = adamw_clear_stream,
     .linear = true,
     .shorten = adamw_shorten,
-    .fill = adamw_fill,
+    .fill = sl_update_fill,
     .shapes = adamw_shapes,
 };
 
@@ -97,13 +91,7 @@ static void set_attrs(const sl_update *update, sl_attrs *attrs)
     *sl_adamw_set(attrs) =
         *SL_ATTRS(adamw, .beta1 = update->options[BETA1], .beta2 = update->options[BETA2], .eps = update->options[EPS],
                   .weight_decay = update->weight_decay, .decayed = update->decayed, .stream = update->stream,
-                  .stochastic = update->stochastic);
-}
-
-static void set_step(const float *options, double updates, sl_step_params *step)
-{
-    step->bias1 = (float) (1 - pow((double) options[BETA1], updates));
-    step->bias2 = (float) (1 - pow((double) options[BETA2], updates));
+                  .stochastic = update->stochastic, .corrections = update->corrections);
 }
 
 const sl_optimizer_def sl_optimizer_adamw = {
@@ -111,11 +99,8 @@ const sl_optimizer_def sl_optimizer_adamw = {
     .help = "AdamW (decoupled weight decay)",
     .op = SL_OP_ADAMW,
     .n_states = 2,
-    .states = {"moment1", "moment2"},
     .n_options = 3,
-    .options = {[BETA1] = {"beta1", "0.9", 0, 0.9999999, "beta1", "AdamW: memory of the first moment."},
-                [BETA2] = {"beta2", "0.95", 0, 0.9999999, "beta2", "AdamW: memory of the second moment."},
-                [EPS] = {"eps", "1e-8", 0, 1, "optimizer epsilon", "AdamW: added to the root of the second moment."}},
+    .options = {[BETA1] = SL_OPTION_BETA1("0.9"), [BETA2] = SL_OPTION_BETA2("0.95"), [EPS] = SL_OPTION_EPS("1e-8")},
     .set_attrs = set_attrs,
-    .set_step = set_step,
+    .correct = sl_moments_correct,
 };

@@ -23,6 +23,7 @@ struct SL_ATTRS_TYPE sl_adamw_attrs {
     int64_t decayed;    /* elements [0, decayed) get weight decay, the rest (norms, biases) do not */
     uint64_t stream;    /* rounding noise: which parameter group this is */
     int32_t stochastic; /* 1: bf16 parameters (without master) and moments are rounded stochastically */
+    int32_t corrections;
 };
 SL_ATTRS_OF(adamw)
 struct SL_ATTRS_TYPE sl_sgd_attrs {
@@ -53,6 +54,7 @@ typedef struct sl_adamw_scalars {
 
 static inline sl_adamw_scalars sl_adamw_prepare(const sl_attrs *attrs, const sl_step_params *step, const float *gate)
 {
+    const float *bias = step->corrections[sl_adamw_attrs(attrs)->corrections];
     sl_adamw_scalars s = {
         .factor = gate ? gate[0] : 1.0f,
         .beta1 = sl_adamw_attrs(attrs)->beta1,
@@ -60,8 +62,8 @@ static inline sl_adamw_scalars sl_adamw_prepare(const sl_attrs *attrs, const sl_
         .beta2 = sl_adamw_attrs(attrs)->beta2,
         .rest2 = 1.0f - sl_adamw_attrs(attrs)->beta2,
         .decay = fmaf(-step->learning_rate, sl_adamw_attrs(attrs)->weight_decay, 1.0f),
-        .step_size = step->learning_rate / step->bias1,
-        .inv_sqrt_bias2 = 1.0f / sqrtf(step->bias2),
+        .step_size = step->learning_rate / bias[0],
+        .inv_sqrt_bias2 = 1.0f / sqrtf(bias[1]),
         .eps = sl_adamw_attrs(attrs)->eps,
     };
     return s;

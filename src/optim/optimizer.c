@@ -20,6 +20,12 @@ const sl_optimizer_def *sl_optimizer_of(sl_optimizer optimizer)
     return optimizers[optimizer];
 }
 
+const char *sl_state_name(int k)
+{
+    static const char *const names[SL_MAX_STATES] = {"moment1", "moment2"};
+    return names[k];
+}
+
 bool sl_optimizer_find(const char *name, sl_optimizer *optimizer)
 {
     for (int i = 0; i < SL_OPTIMIZER_COUNT; i++)

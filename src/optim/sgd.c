@@ -17,7 +17,7 @@ static void sgd_reference(const sl_launch *launch)
     const sl_operand *master = &launch->out[2];
     const float *gate = launch->in[2].data;
     const sl_update_rounding rounding = {sl_sgd_attrs(&launch->attrs)->stochastic != 0,
-                                         sl_sgd_attrs(&launch->attrs)->stream};
+                                         sl_sgd_attrs(&launch->attrs)->stream, 0};
     if (sl_gate_skips(gate))
         return;
     sl_sgd_scalars s = sl_sgd_prepare(&launch->attrs, launch->in[1].data, gate);
@@ -30,7 +30,7 @@ static void sgd_reference(const sl_launch *launch)
     }
 }
 
-#define ATTRS(n_decayed, is_stochastic)                                                                \
+#define ATTRS(n, n_decayed, is_stochastic)                                                             \
     .attrs = SL_ATTRS(sgd, .momentum = 0.9f, .weight_decay = 0.01f, .decayed = n_decayed, .stream = 3, \
                       .stochastic = is_stochastic)
 static const sl_op_case sgd_cases[] = {SL_UPDATE_CASES(ATTRS)};
@@ -89,8 +89,7 @@ const sl_optimizer_def sl_optimizer_sgd = {
     .help = "SGD with momentum",
     .op = SL_OP_SGD,
     .n_states = 1,
-    .states = {"moment1"},
     .n_options = 1,
-    .options = {{"momentum", "0.9", 0, 0.9999999, "momentum", "SGD: memory of the gradient."}},
+    .options = {SL_OPTION_MOMENTUM("0.9")},
     .set_attrs = set_attrs,
 };

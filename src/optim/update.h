@@ -1,4 +1,4 @@
-/* What the references and test cases of AdamW and SGD have in common: in = g, step, gate; out = p, moments, master. */
+/* What the references and test cases of optimizers have in common: in = g, step, gate; out = p, moments, master. */
 #ifndef SL_OPTIM_UPDATE_H
 #define SL_OPTIM_UPDATE_H
 
@@ -9,18 +9,24 @@
 #include "optim/optimizer.h"
 
 /* Parameter and moments are like the gradient, the master is optional and last. */
-static inline sl_status sl_update_infer(const char *op, int64_t decayed, const sl_type *in, sl_type *out, int moments)
+static inline sl_status sl_update_operands(const char *op, const sl_type *in, sl_type *out, int moments)
 {
     SL_TRY(sl_expect_float(op, "g", &in[0], 1));
     SL_TRY(sl_expect_step(op, &in[1]));
     if (in[2].rank)
         SL_TRY(sl_expect(op, "gate", &in[2], sl_type_1d(SL_F32, 4)));
-    if (decayed < 0 || decayed > in[0].dim[0])
-        return sl_fail(SL_E_INTERNAL, "%s: decayed is %lld but there are %lld elements", op, (long long) decayed,
-                       (long long) in[0].dim[0]);
     for (int k = 0; k <= moments; k++)
         out[k] = in[0];
     out[moments + 1] = (sl_type){0};
+    return SL_OK;
+}
+
+static inline sl_status sl_update_infer(const char *op, int64_t decayed, const sl_type *in, sl_type *out, int moments)
+{
+    SL_TRY(sl_update_operands(op, in, out, moments));
+    if (decayed < 0 || decayed > in[0].dim[0])
+        return sl_fail(SL_E_INTERNAL, "%s: decayed is %lld but there are %lld elements", op, (long long) decayed,
+                       (long long) in[0].dim[0]);
     return SL_OK;
 }
 
@@ -28,6 +34,7 @@ static inline sl_status sl_update_infer(const char *op, int64_t decayed, const s
 typedef struct sl_update_rounding {
     bool stochastic;
     uint64_t stream;
+    int64_t first; /* element of the operands that is the stream's element 0 */
 } sl_update_rounding;
 
 /* Stores one element of out[k], which is tensor k of the noise. */
@@ -35,8 +42,8 @@ static inline void sl_update_put(const sl_launch *launch, sl_update_rounding rou
 {
     const sl_operand *y = &launch->out[k];
     if (y->type.dtype == SL_BF16 && rounding.stochastic)
-        ((sl_bf16 *) y->data)[i] =
-            sl_f32_to_bf16_stochastic(value, sl_rounding_noise(launch->in[1].data, rounding.stream, k, i));
+        ((sl_bf16 *) y->data)[i] = sl_f32_to_bf16_stochastic(
+            value, sl_rounding_noise(launch->in[1].data, rounding.stream, k, i - rounding.first));
     else
         sl_put(y, i, value);
 }
@@ -57,6 +64,31 @@ static inline void sl_update_put_parameter(const sl_launch *launch, sl_update_ro
     }
 }
 
+/* Options that optimizers share. */
+#define SL_OPTION_MOMENTUM(value)                                              \
+    {                                                                          \
+        "momentum", value, 0, 0.9999999, "momentum", "Memory of the gradient." \
+    }
+#define SL_OPTION_BETA1(value)                                               \
+    {                                                                        \
+        "beta1", value, 0, 0.9999999, "beta1", "Memory of the first moment." \
+    }
+#define SL_OPTION_BETA2(value)                                                \
+    {                                                                         \
+        "beta2", value, 0, 0.9999999, "beta2", "Memory of the second moment." \
+    }
+#define SL_OPTION_EPS(value)                                                               \
+    {                                                                                      \
+        "eps", value, 0, 1, "optimizer epsilon", "Added to the root of the second moment." \
+    }
+
+/* Corrections of moments: 1 - beta^t, for options that begin with the two betas. */
+static inline void sl_moments_correct(const float *options, double updates, float corrections[2])
+{
+    for (int k = 0; k < 2; k++)
+        corrections[k] = (float) (1 - pow((double) options[k], updates));
+}
+
 /* Gradient, step, gate, parameter, first moment and master, which belong together. */
 static inline void sl_update_fill(sl_launch *launch, const sl_fill_rule *how)
 {
@@ -71,6 +103,8 @@ static inline void sl_update_fill(sl_launch *launch, const sl_fill_rule *how)
         sl_put(g, i, i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -INFINITY);
     sl_fill_normal(p, how->seed, SL_MAX_IN, 1);
     sl_fill_normal(&launch->out[1], how->seed, SL_MAX_IN + 1, 0.1f);
+    if (last == 3)
+        sl_fill_squares(&launch->out[2], how->seed, SL_MAX_IN + 2, 0.1f); /* a mean of squares */
     if (!sl_present(master))
         return;
     sl_fill_normal(master, how->seed, SL_MAX_IN + last, 1);
@@ -86,41 +120,44 @@ static inline sl_status sl_update_shapes(sl_op_shapes *shapes, bool master, cons
     return sl_shapes_add(shapes, master ? "master" : "", &op_case);
 }
 
-/* ATTRS(decayed, stochastic) names the op's attributes. */
+/* ATTRS(elements, decayed, stochastic) names the op's attributes. */
 #define SL_UPDATE_GATE SL_T1(SL_F32, 4)
-#define SL_UPDATE_CASES(ATTRS)                                                                                        \
-    {.name = "f32", .in = {SL_T1(SL_F32, 1000), SL_STEP_TYPE}, ATTRS(600, 0)},                                        \
-        {.name = "f32 gate, tail", .in = {SL_T1(SL_F32, 777), SL_STEP_TYPE, SL_UPDATE_GATE}, ATTRS(777, 0)},          \
-        {.name = "f32 skip",                                                                                          \
-         .in = {SL_T1(SL_F32, 100), SL_STEP_TYPE, SL_UPDATE_GATE},                                                    \
-         ATTRS(60, 0),                                                                                                \
-         .not_finite = true},                                                                                         \
-        {.name = "f32 one element", .in = {SL_T1(SL_F32, 1), SL_STEP_TYPE}, ATTRS(0, 0)},                             \
-        {.name = "bf16 nearest", .in = {SL_T1(SL_BF16, 1000), SL_STEP_TYPE}, ATTRS(601, 0)},                          \
-        {.name = "bf16 stochastic", .in = {SL_T1(SL_BF16, 5000), SL_STEP_TYPE}, ATTRS(4097, 1)},                      \
-        {.name = "bf16 stochastic, gate, tail",                                                                       \
-         .in = {SL_T1(SL_BF16, 20003), SL_STEP_TYPE, SL_UPDATE_GATE},                                                 \
-         ATTRS(10001, 1)},                                                                                            \
-        {.name = "bf16 skip",                                                                                         \
-         .in = {SL_T1(SL_BF16, 300), SL_STEP_TYPE, SL_UPDATE_GATE},                                                   \
-         ATTRS(60, 1),                                                                                                \
-         .not_finite = true},                                                                                         \
-        {.name = "bf16 master", .in = {SL_T1(SL_BF16, 5000), SL_STEP_TYPE}, ATTRS(4097, 1), .optional_out = true},    \
-        {.name = "bf16 master, gate, tail",                                                                           \
-         .in = {SL_T1(SL_BF16, 777), SL_STEP_TYPE, SL_UPDATE_GATE},                                                   \
-         ATTRS(5, 0),                                                                                                 \
-         .optional_out = true},                                                                                       \
-        {.name = "f32, gradients that are not finite",                                                                \
-         .in = {SL_T1(SL_F32, 777), SL_STEP_TYPE},                                                                    \
-         ATTRS(600, 0),                                                                                               \
-         .not_finite = true},                                                                                         \
-        {.name = "bf16, gradients that are not finite",                                                               \
-         .in = {SL_T1(SL_BF16, 5003), SL_STEP_TYPE},                                                                  \
-         ATTRS(4097, 1),                                                                                              \
-         .not_finite = true},                                                                                         \
-    {                                                                                                                 \
-        .name = "bf16 master, gradients that are not finite", .in = {SL_T1(SL_BF16, 777), SL_STEP_TYPE}, ATTRS(5, 0), \
-        .optional_out = true, .not_finite = true                                                                      \
+#define SL_UPDATE_CASES(ATTRS)                                                                                    \
+    {.name = "f32", .in = {SL_T1(SL_F32, 1000), SL_STEP_TYPE}, ATTRS(1000, 600, 0)},                              \
+        {.name = "f32 gate, tail", .in = {SL_T1(SL_F32, 777), SL_STEP_TYPE, SL_UPDATE_GATE}, ATTRS(777, 777, 0)}, \
+        {.name = "f32 skip",                                                                                      \
+         .in = {SL_T1(SL_F32, 100), SL_STEP_TYPE, SL_UPDATE_GATE},                                                \
+         ATTRS(100, 60, 0),                                                                                       \
+         .not_finite = true},                                                                                     \
+        {.name = "f32 one element", .in = {SL_T1(SL_F32, 1), SL_STEP_TYPE}, ATTRS(1, 0, 0)},                      \
+        {.name = "bf16 nearest", .in = {SL_T1(SL_BF16, 1000), SL_STEP_TYPE}, ATTRS(1000, 601, 0)},                \
+        {.name = "bf16 stochastic", .in = {SL_T1(SL_BF16, 5000), SL_STEP_TYPE}, ATTRS(5000, 4097, 1)},            \
+        {.name = "bf16 stochastic, gate, tail",                                                                   \
+         .in = {SL_T1(SL_BF16, 20003), SL_STEP_TYPE, SL_UPDATE_GATE},                                             \
+         ATTRS(20003, 10001, 1)},                                                                                 \
+        {.name = "bf16 skip",                                                                                     \
+         .in = {SL_T1(SL_BF16, 300), SL_STEP_TYPE, SL_UPDATE_GATE},                                               \
+         ATTRS(300, 60, 1),                                                                                       \
+         .not_finite = true},                                                                                     \
+        {.name = "bf16 master",                                                                                   \
+         .in = {SL_T1(SL_BF16, 5000), SL_STEP_TYPE},                                                              \
+         ATTRS(5000, 4097, 1),                                                                                    \
+         .optional_out = true},                                                                                   \
+        {.name = "bf16 master, gate, tail",                                                                       \
+         .in = {SL_T1(SL_BF16, 777), SL_STEP_TYPE, SL_UPDATE_GATE},                                               \
+         ATTRS(777, 5, 0),                                                                                        \
+         .optional_out = true},                                                                                   \
+        {.name = "f32, gradients that are not finite",                                                            \
+         .in = {SL_T1(SL_F32, 777), SL_STEP_TYPE},                                                                \
+         ATTRS(777, 600, 0),                                                                                      \
+         .not_finite = true},                                                                                     \
+        {.name = "bf16, gradients that are not finite",                                                           \
+         .in = {SL_T1(SL_BF16, 5003), SL_STEP_TYPE},                                                              \
+         ATTRS(5003, 4097, 1),                                                                                    \
+         .not_finite = true},                                                                                     \
+    {                                                                                                             \
+        .name = "bf16 master, gradients that are not finite", .in = {SL_T1(SL_BF16, 777), SL_STEP_TYPE},          \
+        ATTRS(777, 5, 0), .optional_out = true, .not_finite = true                                                \
     }
 
 #endif

@@ -12,9 +12,12 @@ enum { VARIANTS = 2 };          /* full chunks and the shorter last one; both gr
 /* A run of a parameter group without padding: what one update or sum of squares works on. Padding is never touched, so
  * whatever the memory of a gradient held before cannot reach a norm or a weight. */
 typedef struct group_run {
-    int32_t group;
-    int64_t first, count; /* elements of the group */
-    int64_t decayed;      /* the first elements of the run that get weight decay */
+    int32_t group, param; /* its first parameter */
+    sl_optimizer optimizer;
+    int64_t first, count;  /* elements of the group */
+    int64_t decayed;       /* the first elements of the run that get weight decay */
+    int64_t rows, columns; /* of a tensor of its own, or of each of `tensors` matrices; 0: flat */
+    int tensors;
 } group_run;
 
 /* What the model made: shared by all programs derived from one, and untouched by passes. */
@@ -90,8 +93,11 @@ int64_t sl_program_slice(const builder *b, int32_t chunk);    /* within its sequ
 sl_status sl_program_signature(builder *b, const sl_task *task, int32_t *kind); /* looks up or makes */
 void sl_program_finish_signatures(builder *b);
 
-/* optimizer.c */
+/* assign.c */
+sl_status sl_program_assign(builder *b);
 sl_status sl_program_find_runs(builder *b);
+
+/* optimizer.c */
 void sl_program_find_completions(builder *b);
 /* Right behind backward node `node` of the step's last chunk of its block. */
 sl_status sl_program_complete_groups(builder *b, int32_t node);

@@ -13,32 +13,6 @@
 
 #include "program/internal.h"
 
-sl_status sl_program_find_runs(builder *b)
-{
-    sl_program *p = b->program;
-    SL_TRY(sl_region_alloc(p->region, &b->runs, p->n_params, sizeof *b->runs));
-    for (int32_t g = 0; g < p->n_groups; g++) {
-        const sl_param_group *group = &p->groups[g];
-        int32_t first_run = b->n_runs;
-        if (group->frozen)
-            continue;
-        for (int32_t i = 0; i < 2 * group->n_params; i++) { /* in order of address: decayed ones, then the others */
-            const sl_param *param = &p->params[group->first_param + i % group->n_params];
-            int64_t first = (int64_t) (param->offset / sl_dtype_bytes(b->dtype)), count = sl_type_count(&param->type);
-            if (param->decay != (i < group->n_params))
-                continue;
-            group_run *run = b->n_runs > first_run ? &b->runs[b->n_runs - 1] : NULL;
-            if (!run || run->first + run->count != first) {
-                run = &b->runs[b->n_runs++];
-                *run = (group_run){.group = g, .first = first};
-            }
-            run->count += count;
-            run->decayed += param->decay ? count : 0;
-        }
-    }
-    return SL_OK;
-}
-
 static void later(int32_t *completion, int32_t node)
 {
     *completion = SL_MAX(*completion, node);
@@ -134,30 +108,78 @@ static sl_status add_sum_squares(builder *b, int32_t r)
     return add(b, &task);
 }
 
-static sl_status add_update(builder *b, int32_t r)
+/* The runs of a group from r on that one launch updates. */
+static int launch_runs(const builder *b, int32_t r)
+{
+    const group_run *run = &b->runs[r];
+    int n = 1;
+    if (sl_optimizer_of(run->optimizer)->granularity != SL_UPDATE_TENSOR)
+        return 1;
+    while (n < SL_MAX_UPDATE_TENSORS && r + n < b->n_runs && run[n].group == run->group &&
+           run[n].optimizer == run->optimizer &&
+           run[n].first == run->first + sl_update_next(b->dtype, run[n - 1].first + run[n - 1].count - run->first))
+        n++;
+    return n;
+}
+
+/* What the update of a launch's runs needs to know. */
+static sl_update describe_update(const builder *b, int32_t r, int runs, struct sl_update_tensor *tensors)
+{
+    const sl_program *p = b->program;
+    const group_run *run = &b->runs[r];
+    sl_update update = {.options = p->config.optimizer_options[run->optimizer],
+                        .weight_decay = p->config.weight_decay,
+                        .decayed = run->decayed,
+                        .stream = (uint64_t) r,
+                        .stochastic = sl_policy_of(p->config.precision)->stochastic,
+                        .corrections = p->correction[run->optimizer],
+                        .tensors = tensors};
+    if (run->rows)
+        for (int i = 0; i < SL_MAX(runs, run->tensors); i++) {
+            const group_run *of = &run[runs > 1 ? i : 0];
+            tensors[update.n_tensors++] = (struct sl_update_tensor){of->rows, of->columns, of->decayed > 0};
+        }
+    return update;
+}
+
+/* Appends an update from run r on; *next is the first run that it does not cover. */
+static sl_status add_update(builder *b, int32_t r, int32_t *next)
 {
     const sl_program *p = b->program;
     const group_run *run = &b->runs[r];
     const sl_policy *policy = sl_policy_of(p->config.precision);
-    const sl_optimizer_def *optimizer = sl_optimizer_of(p->config.optimizer);
-    const sl_update update = {.options = p->config.optimizer_options,
-                              .weight_decay = p->config.weight_decay,
-                              .decayed = run->decayed,
-                              .stream = (uint64_t) r,
-                              .stochastic = policy->stochastic};
+    const sl_optimizer_def *optimizer = sl_optimizer_of(run->optimizer);
+    struct sl_update_tensor tensors[SL_MAX_UPDATE_TENSORS];
+    const int runs = launch_runs(b, r);
+    const int64_t count = run[runs - 1].first + run[runs - 1].count - run->first;
+    const int64_t inside = run->first - (int64_t) (p->params[run->param].offset / sl_dtype_bytes(b->dtype));
+    const sl_update update = describe_update(b, r, runs, tensors);
     sl_task task = new_task(optimizer->op, p->groups[run->group].name);
     sl_use *out = task.out;
-    task.in[0] = use_of(b->gradient[run->group], b->dtype, run->first, run->count);
+    task.host_allowed = !optimizer->device_only;
+    task.in[0] = use_of(b->gradient[run->group], b->dtype, run->first, count);
     task.in[1] = use_of(p->step_object, SL_I32, 0, SL_STEP_WORDS);
     if (p->config.gated)
         task.in[2] = use_of(p->gate_object, SL_F32, 0, 4);
-    *out++ = use_of(p->param_object[run->group], b->dtype, run->first, run->count);
+    *out++ = use_of(p->param_object[run->group], b->dtype, run->first, count);
     for (int k = 0; k < optimizer->n_states; k++)
-        *out++ = use_of(p->state_object[k][run->group], policy->moments, run->first, run->count);
+        *out++ = use_of(p->state_object[k][run->group], policy->moments, p->state_first[k][run->param] + inside, count);
     if (policy->master)
-        *out = use_of(p->master_object[run->group], SL_F32, run->first, run->count);
+        *out = use_of(p->master_object[run->group], SL_F32, run->first, count);
     optimizer->set_attrs(&update, &task.attrs);
+    *next = r + runs;
     return add(b, &task);
+}
+
+/* All updates of a group; -1: of all groups. */
+static sl_status add_updates(builder *b, int32_t group)
+{
+    for (int32_t r = 0; r < b->n_runs;)
+        if (group >= 0 && b->runs[r].group != group)
+            r++;
+        else
+            SL_TRY(add_update(b, r, &r));
+    return SL_OK;
 }
 
 sl_status sl_program_complete_groups(builder *b, int32_t node)
@@ -169,9 +191,8 @@ sl_status sl_program_complete_groups(builder *b, int32_t node)
         for (int32_t r = 0; r < b->n_runs; r++)
             if (b->runs[r].group == g && has_norm(&b->program->config))
                 SL_TRY(add_sum_squares(b, r));
-        for (int32_t r = 0; r < b->n_runs; r++)
-            if (b->runs[r].group == g && !b->program->config.gated)
-                SL_TRY(add_update(b, r));
+        if (!b->program->config.gated)
+            SL_TRY(add_updates(b, g));
     }
     return SL_OK;
 }
@@ -187,7 +208,5 @@ sl_status sl_program_finish_updates(builder *b)
     gate.in[1] = use_of(p->step_object, SL_I32, 0, SL_STEP_WORDS);
     gate.out[0] = use_of(p->gate_object, SL_F32, 0, 4);
     SL_TRY(add(b, &gate));
-    for (int32_t r = 0; r < b->n_runs && p->config.gated; r++)
-        SL_TRY(add_update(b, r));
-    return SL_OK;
+    return p->config.gated ? add_updates(b, -1) : SL_OK;
 }

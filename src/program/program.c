@@ -155,7 +155,7 @@ static sl_status allocate_tables(builder *b)
     sl_program *p = b->program;
     int64_t slots = b->chunks_per_round * b->n_values, signature_slots = SL_MAX(VARIANTS, b->slices) * b->n_nodes * 2;
     int64_t objects = 16 + 5 * (int64_t) p->n_groups + b->n_values + p->n_chunks * (int64_t) b->n_values;
-    int64_t tasks = p->n_chunks * (int64_t) b->n_nodes + 2 * p->n_params + b->n_values + 16;
+    int64_t tasks = p->n_chunks * (int64_t) b->n_nodes + 2 * SL_MAX_PARTS * p->n_params + b->n_values + 16;
     if (objects > INT32_MAX / 2 || tasks > INT32_MAX / 2)
         return sl_fail(SL_E_USAGE, "the step has %lld tasks, more than can be numbered; use larger chunks",
                        (long long) tasks);
@@ -331,6 +331,7 @@ static sl_status build_program(builder *b, sl_program_owner *owner, const progra
     find_home_blocks(b);
     find_makers(b);
     sl_program_find_completions(b);
+    SL_TRY(sl_program_assign(b));
     SL_TRY(sl_program_find_runs(b));
     SL_TRY(sl_program_add_data(b));
     SL_TRY(sl_program_add_persistent(b));

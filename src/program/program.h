@@ -84,7 +84,9 @@ typedef struct sl_program_config {
     sl_chunking chunking;
     sl_precision precision;
     sl_optimizer optimizer;
-    float optimizer_options[SL_MAX_OPTIMIZER_OPTIONS]; /* in the order of its descriptor */
+    /* "PATTERN=OPTIMIZER,...": the first pattern that matches a parameter's name decides which optimizer updates it; NULL: none. */
+    const char *optimizer_rules;
+    float optimizer_options[SL_OPTIMIZER_COUNT][SL_MAX_OPTIMIZER_OPTIONS]; /* in the order of the descriptors */
     float weight_decay;
     const char *frozen;       /* patterns of parameters that are not trained (sl_graph); NULL: none */
     bool gated;               /* clipping or on-nan skip: updates wait for the global norm */
@@ -128,6 +130,12 @@ typedef struct sl_program {
     sl_program_config config;
     /* Objects by parameter group; -1 where the precision or optimizer has none. */
     int32_t *param_object, *state_object[SL_MAX_STATES], *master_object;
+    int32_t *optimizer; /* sl_optimizer by parameter */
+    int64_t *
+        state_first[SL_MAX_STATES]; /* by parameter: its first element in the group's state; -1: it has no such state */
+    int64_t *state_count[SL_MAX_STATES]; /* by group: elements of its state */
+    int32_t
+        correction[SL_OPTIMIZER_COUNT]; /* row of the step's corrections; -1: the optimizer is not used or needs none */
     /* Gate -1 when no norm is computed. Losses: f32 sums, loss by loss, one for each chunk's loss_slot. */
     int32_t step_object, losses_object, gate_object;
     const sl_loss *losses;
@@ -163,6 +171,10 @@ sl_status sl_program_derive(const sl_program *base, const sl_program_form *form,
 
 /* The default chunk for a sequence length: sequences are packed up to, or cut down to, about `target` tokens. */
 int64_t sl_chunk_tokens_default(int64_t seqlen, int64_t sequences, int64_t target);
+/* Which optimizers a configuration may use: its own, what that leaves others to, and those of its rules. */
+void sl_program_may_use(const sl_program_config *config, bool used[SL_OPTIMIZER_COUNT]);
+/* The corrections of the optimizers' states after so many updates, this one included. */
+void sl_program_correct(const sl_program *program, double updates, sl_step_params *step);
 /* "layers.3.gate_up chunk 5": for messages. */
 const char *sl_task_describe(const sl_program *program, int32_t task, char out[160]);
 

@@ -31,7 +31,7 @@ static sl_status write_parts(sl_store *store, sl_tensors_writer *writer, sl_part
     for (sl_part part = first; part <= last; part++)
         for (int32_t p = 0; p < program->n_params; p++)
             if (sl_store_has(store, part, p))
-                SL_TRY(sl_param_declare(writer, sl_store_prefix(store, part, prefix), &program->params[p],
+                SL_TRY(sl_param_declare(writer, sl_store_prefix(part, prefix), &program->params[p],
                                         sl_store_dtype(store, part)));
     for (sl_part part = first; part <= last; part++)
         for (int32_t p = 0; p < program->n_params; p++) {
@@ -153,7 +153,7 @@ static sl_status load_part(sl_store *store, sl_tensors *tensors, sl_part part)
         sl_store_part to = {store, p, part};
         if (!sl_store_has(store, part, p))
             continue;
-        SL_TRY(sl_param_load_prefixed(tensors, sl_store_prefix(store, part, prefix), &store->program->params[p],
+        SL_TRY(sl_param_load_prefixed(tensors, sl_store_prefix(part, prefix), &store->program->params[p],
                                       sl_store_dtype(store, part), store->buffer, SL_PARAM_BUFFER_BYTES,
                                       sl_store_write_part, &to));
     }

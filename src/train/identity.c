@@ -20,8 +20,10 @@ typedef enum weight {
     BY_STEPS, /* moves bits, but follows from the steps unless given: where those are others, they alone are told */
 } weight;
 
+enum { SL_MAX_FACT_NAME = 48 };
+
 typedef struct fact {
-    const char *name;
+    char name[SL_MAX_FACT_NAME];
     weight weight;
     char value[128];
 } fact;
@@ -36,7 +38,7 @@ static void add(facts *f, const char *name, weight w, const char *format, ...)
 {
     SL_ASSERT(f->count < MAX_FACTS);
     fact *one = &f->list[f->count++];
-    one->name = name;
+    snprintf(one->name, sizeof one->name, "%s", name);
     one->weight = w;
     va_list arguments;
     va_start(arguments, format);
@@ -66,6 +68,18 @@ static void add_model(facts *f, const sl_model *m)
     add(f, "dropout", MUST_AGREE, "%s", sl_format_f64((double) m->dropout, text));
 }
 
+/* The options of the main optimizer have their plain names, those of others say whose they are. */
+static void add_options(facts *f, const sl_program_config *p, sl_optimizer optimizer)
+{
+    const sl_optimizer_def *def = sl_optimizer_of(optimizer);
+    for (int i = 0; i < def->n_options; i++) {
+        char name[SL_MAX_FACT_NAME];
+        snprintf(name, sizeof name, "%s of %s", def->options[i].fact, def->name);
+        add(f, optimizer == p->optimizer ? def->options[i].fact : name, MOVES_BITS, "%.9g",
+            (double) p->optimizer_options[optimizer][i]);
+    }
+}
+
 /* Only those in use, so that an option without effect may change; what one side lacks is not compared. Nine digits tell any two
  * floats apart, which is what the kernels get. */
 static void add_optimizer(facts *f, const sl_setup *s)
@@ -81,20 +95,25 @@ static void add_optimizer(facts *f, const sl_setup *s)
     if (s->schedule.kind == SL_SCHEDULE_WSD)
         add(f, "decay", BY_STEPS, "%" PRId64, s->schedule.decay);
     add(f, "weight decay", MOVES_BITS, "%.9g", (double) p->weight_decay);
-    const sl_optimizer_def *optimizer = sl_optimizer_of(p->optimizer);
-    for (int i = 0; i < optimizer->n_options; i++)
-        add(f, optimizer->options[i].fact, MOVES_BITS, "%.9g", (double) p->optimizer_options[i]);
+    bool used[SL_OPTIMIZER_COUNT];
+    sl_program_may_use(p, used);
+    for (int k = 0; k < SL_OPTIMIZER_COUNT; k++)
+        if (used[k])
+            add_options(f, p, (sl_optimizer) k);
     add(f, "clipping", MOVES_BITS, "%.9g", s->clip);
     add(f, "--on-nan", MOVES_BITS, "%s", s->on_nan == SL_ON_NAN_SKIP ? "skip" : "stop");
 }
 
-/* A checkpoint has no optimizer state of frozen parameters. A list that is too long for a fact is told by its hash. */
-static void add_frozen(facts *f, const char *frozen)
+/* A checkpoint has the states that its optimizers keep, and none of frozen parameters. A list that is too long for a fact is told by its
+ * hash. */
+static void add_patterns(facts *f, const char *name, const char *patterns)
 {
-    if (strlen(frozen) < sizeof f->list[0].value)
-        add(f, "frozen parameters", MUST_AGREE_IF_KNOWN, "%s", frozen);
+    if (!patterns)
+        patterns = "none";
+    if (strlen(patterns) < sizeof f->list[0].value)
+        add(f, name, MUST_AGREE_IF_KNOWN, "%s", patterns);
     else
-        add(f, "frozen parameters", MUST_AGREE_IF_KNOWN, "%016" PRIx64, sl_hash64(frozen, strlen(frozen), 0));
+        add(f, name, MUST_AGREE_IF_KNOWN, "%016" PRIx64, sl_hash64(patterns, strlen(patterns), 0));
 }
 
 static void list_facts(const sl_identity *identity, facts *f)
@@ -106,7 +125,8 @@ static void list_facts(const sl_identity *identity, facts *f)
     add(f, "sequence length", MUST_AGREE, "%" PRId64, c->seqlen);
     add(f, "precision", MUST_AGREE, "%s", sl_precision_name(s->program.precision));
     add(f, "optimizer", MUST_AGREE, "%s", sl_optimizer_of(s->program.optimizer)->name);
-    add_frozen(f, s->program.frozen ? s->program.frozen : "none");
+    add_patterns(f, "frozen parameters", s->program.frozen);
+    add_patterns(f, "optimizer rules", s->program.optimizer_rules);
     add(f, "seed", MUST_AGREE, "%" PRIu64, s->seed);
     add(f, "data", MUST_AGREE, "%s", identity->data);
     if (identity->sample && identity->sample[0])

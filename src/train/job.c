@@ -67,6 +67,9 @@ static const sl_option table[] = {
      "speed. "
      "Default: f32 on the cpu, bf16-master elsewhere."},
     {"optimizer", NULL, SL_OPT_CHOICE, "adamw", "Training", NULL}, /* from the table of optimizers */
+    {"optimizer-for", "RULES", SL_OPT_STRING, NULL, "Training",
+     "Other optimizers for parameters by name: PATTERN=OPTIMIZER, several with commas; the first that matches decides. "
+     "For example \"embedding=adamw,*norm=sgd\"."},
     {"lr", "RATE", SL_OPT_F64, "3e-4", "Training",
      "Peak learning rate. Small models tolerate more: 1e-3 at 10M parameters."},
     {"schedule", "constant|cosine|wsd", SL_OPT_CHOICE, "cosine", "Training",
@@ -154,53 +157,17 @@ static const sl_option table[] = {
 enum { MOST_OPTIONS = SL_COUNT(table) + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
 static sl_option whole_table[MOST_OPTIONS];
 static int64_t n_options;
-static char optimizer_names[256], optimizer_help[512];
 static pthread_once_t joined = PTHREAD_ONCE_INIT;
-
-static bool is_listed(const char *name)
-{
-    for (int64_t i = 0; i < n_options; i++)
-        if (strcmp(whole_table[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-static void list_optimizers(void)
-{
-    for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
-        const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
-        size_t names = strlen(optimizer_names), help = strlen(optimizer_help);
-        bool last = i == SL_OPTIMIZER_COUNT - 1;
-        snprintf(optimizer_names + names, sizeof optimizer_names - names, "%s%s", i ? "|" : "", def->name);
-        snprintf(optimizer_help + help, sizeof optimizer_help - help, "%s%s%s",
-                 i == 0 ? ""
-                 : last ? " or "
-                        : ", ",
-                 def->help, last ? "." : "");
-    }
-}
 
 static void join_tables(void)
 {
-    list_optimizers();
     for (int64_t i = 0; i < SL_COUNT(table); i++) {
         sl_option *option = &whole_table[n_options++];
         *option = table[i];
         if (strcmp(option->name, "optimizer") == 0)
-            option->value = optimizer_names, option->help = optimizer_help;
-        if (strcmp(option->name, "weight-decay") != 0)
-            continue;
-        for (int k = 0; k < SL_OPTIMIZER_COUNT; k++) {
-            const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) k);
-            for (int j = 0; j < def->n_options; j++)
-                if (!is_listed(def->options[j].name))
-                    whole_table[n_options++] = (sl_option){.name = def->options[j].name,
-                                                           .value = "X",
-                                                           .kind = SL_OPT_F64,
-                                                           .otherwise = def->options[j].value,
-                                                           .group = "Training",
-                                                           .help = def->options[j].help};
-        }
+            sl_job_describe_optimizers(option);
+        if (strcmp(option->name, "weight-decay") == 0)
+            n_options = sl_job_list_optimizer_options(whole_table, n_options);
     }
 }
 
@@ -260,7 +227,7 @@ static sl_status at_least(const sl_options *o, const char *name, int64_t least)
     return SL_OK;
 }
 
-static sl_status between(const sl_options *o, const char *name, double low, double high)
+sl_status sl_job_between(const sl_options *o, const char *name, double low, double high)
 {
     double value = sl_options_f64(o, name);
     if (!(value >= low && value <= high))
@@ -283,15 +250,10 @@ static sl_status check_ranges(const sl_options *o)
     for (int64_t i = 0; i < SL_COUNT(counts); i++)
         SL_TRY(at_least(o, counts[i].name, counts[i].least));
     for (int64_t i = 0; i < SL_COUNT(numbers); i++)
-        SL_TRY(between(o, numbers[i].name, numbers[i].low, numbers[i].high));
-    for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
-        const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
-        for (int k = 0; k < def->n_options; k++)
-            SL_TRY(between(o, def->options[k].name, def->options[k].low, def->options[k].high));
-    }
+        SL_TRY(sl_job_between(o, numbers[i].name, numbers[i].low, numbers[i].high));
     if (sl_options_is_set(o, "min-lr")) {
         const double least = sl_options_f64(o, "min-lr"), lr = sl_options_f64(o, "lr");
-        SL_TRY(between(o, "min-lr", 0, 1e30));
+        SL_TRY(sl_job_between(o, "min-lr", 0, 1e30));
         if (least > lr)
             return sl_fail(SL_E_USAGE, "--min-lr %g is above --lr %g: give a smaller one", least, lr);
     }
@@ -387,13 +349,6 @@ static void resolve_program(const sl_options *o, sl_setup *setup)
     sl_program_config *p = &setup->program;
     if (!sl_options_is_set(o, "precision") || !sl_precision_find(sl_options_string(o, "precision"), &p->precision))
         p->precision = sl_device_def_find(setup->device)->precision;
-    sl_optimizer_find(sl_options_string(o, "optimizer"), &p->optimizer);
-    const sl_optimizer_def *optimizer = sl_optimizer_of(p->optimizer);
-    sl_optimizer_defaults(p->optimizer, p->optimizer_options);
-    for (int i = 0; i < optimizer->n_options; i++)
-        if (sl_options_is_set(o, optimizer->options[i].name))
-            p->optimizer_options[i] = (float) sl_options_f64(o, optimizer->options[i].name);
-    p->weight_decay = (float) sl_options_f64(o, "weight-decay");
     p->frozen = sl_options_string(o, "freeze");
     p->nondeterministic = sl_options_flag(o, "nondeterministic");
     p->chunks_per_round = sl_options_i64(o, "chunks-per-round");
@@ -479,6 +434,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     setup.document_token = sl_options_i64(o, "document-token");
     resolve_schedule(o, &setup);
     SL_TRY(resolve_chunking(o, &setup));
+    SL_TRY(sl_job_resolve_optimizers(o, &setup.program));
     resolve_program(o, &setup);
     setup.fixed_workspace = sl_options_is_set(o, "workspace-mem");
     setup.program.workspace_limit = setup.fixed_workspace ? SL_MAX(sl_options_bytes(o, "workspace-mem"), (size_t) 1)

@@ -73,4 +73,13 @@ typedef struct sl_setup {
 
 sl_status sl_setup_resolve(const sl_job *job, sl_setup *setup);
 
+/* ---- within the job's own files ---- */
+
+sl_status sl_job_between(const sl_options *o, const char *name, double low, double high);
+/* Choices and help of --optimizer. */
+void sl_job_describe_optimizers(sl_option *option);
+/* Appends the optimizers' own options to a table of `count`, and returns how many there are then. */
+int64_t sl_job_list_optimizer_options(sl_option *table, int64_t count);
+sl_status sl_job_resolve_optimizers(const sl_options *o, sl_program_config *config);
+
 #endif

@@ -110,7 +110,6 @@ sl_status sl_run_fill(sl_trainer *t, const sl_run_side *side, sl_split split, in
         SL_TRY(fill_chunk(t, side, split, position, &side->program->chunks[c]));
     if (side->program->step_object < 0)
         return SL_OK;
-    const sl_program_config *config = &side->program->config;
     double updates = (double) (t->progress.updates + 1);
     sl_step_params params = {
         .learning_rate = (float) sl_schedule_at(&t->setup.schedule, t->progress.step + 1),
@@ -120,9 +119,7 @@ sl_status sl_run_fill(sl_trainer *t, const sl_run_side *side, sl_split split, in
         .seed_hi = (uint32_t) (t->setup.seed >> 32),
     };
     set_loss_scales(t, side->program, &params);
-    const sl_optimizer_def *optimizer = sl_optimizer_of(config->optimizer);
-    if (optimizer->set_step)
-        optimizer->set_step(config->optimizer_options, updates, &params);
+    sl_program_correct(side->program, updates, &params);
     return sl_engine_write(side->engine, side->program->step_object, 0, &params, sizeof params);
 }
 

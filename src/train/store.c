@@ -1,7 +1,7 @@
 /*
- * Parameters lie in groups, and every part of a group has the group's element layout: element e of a group is at byte
- * e * sizeof(dtype) of its weights, its moments and its master weights alike. So a parameter is found in each part by its first
- * element, offset / sizeof(weight).
+ * Parameters lie in groups. Weights and master weights have the group's element layout: element e of a group is at byte e * sizeof(dtype)
+ * of both, so a parameter is found by its first element, offset / sizeof(weight). In a state it begins where the program says, since
+ * only some parameters of a group may have it.
  */
 #include "train/store.h"
 
@@ -15,13 +15,12 @@
 #include "core/hash.h"
 #include "core/normal.h"
 
-const char *sl_store_prefix(const sl_store *store, sl_part part, char out[32])
+const char *sl_store_prefix(sl_part part, char out[32])
 {
-    const sl_optimizer_def *optimizer = sl_optimizer_of(store->program->config.optimizer);
     if (part == SL_PART_WEIGHT)
         out[0] = 0;
     else
-        snprintf(out, 32, "%s.", part == SL_PART_MASTER ? "master" : optimizer->states[part - SL_PART_STATE]);
+        snprintf(out, 32, "%s.", part == SL_PART_MASTER ? "master" : sl_state_name(part - SL_PART_STATE));
     return out;
 }
 
@@ -67,9 +66,16 @@ static int32_t object_of(const sl_store *store, sl_part part, int32_t group)
     return objects ? objects[group] : -1;
 }
 
+static bool is_state(sl_part part)
+{
+    return part != SL_PART_WEIGHT && part != SL_PART_MASTER;
+}
+
 bool sl_store_has(const sl_store *store, sl_part part, int32_t param)
 {
-    return object_of(store, part, store->program->params[param].group_index) >= 0;
+    const sl_program *p = store->program;
+    return object_of(store, part, p->params[param].group_index) >= 0 &&
+           (!is_state(part) || p->state_first[part - SL_PART_STATE][param] >= 0);
 }
 
 sl_dtype sl_store_dtype(const sl_store *store, sl_part part)
@@ -80,9 +86,13 @@ sl_dtype sl_store_dtype(const sl_store *store, sl_part part)
 }
 
 /* Byte of the part's object at which the parameter begins. */
-static size_t part_offset(const sl_store *store, const sl_param *param, sl_part part)
+static size_t part_offset(const sl_store_part *at)
 {
-    return param->offset / sl_dtype_bytes(param->type.dtype) * sl_dtype_bytes(sl_store_dtype(store, part));
+    const sl_param *param = &at->store->program->params[at->param];
+    const size_t first = is_state(at->part)
+                             ? (size_t) at->store->program->state_first[at->part - SL_PART_STATE][at->param]
+                             : param->offset / sl_dtype_bytes(param->type.dtype);
+    return first * sl_dtype_bytes(sl_store_dtype(at->store, at->part));
 }
 
 sl_status sl_store_read_part(void *store_part, size_t offset, void *bytes, size_t length)
@@ -90,8 +100,7 @@ sl_status sl_store_read_part(void *store_part, size_t offset, void *bytes, size_
     const sl_store_part *at = store_part;
     const sl_param *param = &at->store->program->params[at->param];
     int32_t object = object_of(at->store, at->part, param->group_index);
-    return at->store->access.read(at->store->access.context, object, part_offset(at->store, param, at->part) + offset,
-                                  bytes, length);
+    return at->store->access.read(at->store->access.context, object, part_offset(at) + offset, bytes, length);
 }
 
 sl_status sl_store_write_part(void *store_part, size_t offset, void *bytes, size_t length)
@@ -99,8 +108,7 @@ sl_status sl_store_write_part(void *store_part, size_t offset, void *bytes, size
     const sl_store_part *at = store_part;
     const sl_param *param = &at->store->program->params[at->param];
     int32_t object = object_of(at->store, at->part, param->group_index);
-    return at->store->access.write(at->store->access.context, object, part_offset(at->store, param, at->part) + offset,
-                                   bytes, length);
+    return at->store->access.write(at->store->access.context, object, part_offset(at) + offset, bytes, length);
 }
 
 sl_status sl_store_zero(sl_store *store)

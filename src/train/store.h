@@ -38,7 +38,7 @@ void sl_store_close(sl_store *store);
 /* Frozen parameters have weights alone. */
 bool sl_store_has(const sl_store *store, sl_part part, int32_t param);
 /* What stands before tensor names in optimizer.safetensors: "moment1."; "" for weights. */
-const char *sl_store_prefix(const sl_store *store, sl_part part, char out[32]);
+const char *sl_store_prefix(sl_part part, char out[32]);
 sl_dtype sl_store_dtype(const sl_store *store, sl_part part);
 
 /* A parameter's part as an sl_param_io: the context for sl_store_read_part and sl_store_write_part. */

@@ -114,7 +114,8 @@ static void check_inputs(const specimen *s, const sl_launch *got, const char *wh
 static double tolerance_of(const specimen *s, int k, bool *bf16)
 {
     const sl_op_def *def = sl_op(s->op);
-    bool by_product = s->want.launch.out[k].type.dtype == SL_F32 && !(def->can_accumulate >> k & 1u);
+    bool by_product =
+        s->want.launch.out[k].type.dtype == SL_F32 && !(def->can_accumulate >> k & 1u) && !def->narrow_inside;
     bool narrow = s->want.launch.in[0].type.dtype == SL_BF16;
     *bf16 = narrow && !by_product;
     return narrow && by_product ? 10 * def->tolerance[0] : def->tolerance[narrow];

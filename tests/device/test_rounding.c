@@ -51,8 +51,7 @@ static sl_launch launch_of(sl_op_id op, int64_t count, uint64_t stream)
 static void set_step(float learning_rate, uint32_t step, uint64_t seed)
 {
     sl_step_params params = {.learning_rate = learning_rate,
-                             .bias1 = 1,
-                             .bias2 = 1,
+                             .corrections = {{1, 1}},
                              .step = step,
                              .seed_lo = (uint32_t) seed,
                              .seed_hi = (uint32_t) (seed >> 32)};

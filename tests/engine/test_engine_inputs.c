@@ -170,7 +170,7 @@ static sl_step_params step_params(const sl_program *p, int step)
     }
     sl_step_params params = {.learning_rate = 0.01f, .step = (uint32_t) step, .loss_scale = scales[0]};
     memcpy(params.further_loss_scales, scales + 1, sizeof params.further_loss_scales);
-    sl_optimizer_of(p->config.optimizer)->set_step(p->config.optimizer_options, step, &params);
+    sl_program_correct(p, step, &params);
     return params;
 }
 

@@ -34,7 +34,7 @@ static inline sl_program_config interpret_config(int64_t seqlen, int64_t sequenc
 {
     sl_program_config config = {
         .chunking = {seqlen, sequences, chunk_tokens}, .precision = precision, .weight_decay = 0.1f, .max_segments = 1};
-    sl_optimizer_defaults(config.optimizer, config.optimizer_options);
+    sl_optimizer_defaults(config.optimizer, config.optimizer_options[config.optimizer]);
     return config;
 }
 
@@ -155,8 +155,7 @@ static inline void interpret_set_data(interpreter *it, const int32_t *tokens, co
     }
     if (p->step_object >= 0)
         *interpret_step_params(it) = (sl_step_params){.learning_rate = 1e-3f,
-                                                      .bias1 = 0.1f,
-                                                      .bias2 = 0.05f,
+                                                      .corrections = {{0.1f, 0.05f}},
                                                       .loss_scale = (float) (1.0 / (double) p->tokens),
                                                       .step = 1};
 }

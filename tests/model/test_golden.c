@@ -214,12 +214,12 @@ TEST(curve)
             targets[i] = at[1];
         }
         interpret_set_data(&it, tokens, targets);
-        *interpret_step_params(&it) = (sl_step_params){.learning_rate = 3e-3f,
-                                                       .bias1 = (float) (1 - pow(0.9, step + 1)),
-                                                       .bias2 = (float) (1 - pow(0.95, step + 1)),
-                                                       .loss_scale = 1.0f / 32,
-                                                       .clip = 1,
-                                                       .step = (uint32_t) step + 1};
+        *interpret_step_params(&it) =
+            (sl_step_params){.learning_rate = 3e-3f,
+                             .corrections = {{(float) (1 - pow(0.9, step + 1)), (float) (1 - pow(0.95, step + 1))}},
+                             .loss_scale = 1.0f / 32,
+                             .clip = 1,
+                             .step = (uint32_t) step + 1};
         interpret_step(&it, true);
         worst = SL_MAX(worst, fabs(interpret_loss(&it) - (double) loss[step]));
         CHECK_NEAR(((float *) (void *) it.memory[it.program->gate_object])[1], norm[step], 2e-3 * (double) norm[step]);

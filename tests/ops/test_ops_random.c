@@ -38,7 +38,7 @@ TEST(stochastic_rounding)
 {
     enum { COUNT = 4096 };
     static sl_bf16 g[COUNT], p[COUNT], m[COUNT], v[COUNT];
-    sl_step_params step = {.learning_rate = 0, .bias1 = 1, .bias2 = 1, .step = 1, .seed_lo = 9};
+    sl_step_params step = {.learning_rate = 0, .corrections = {{1, 1}}, .step = 1, .seed_lo = 9};
     sl_type type = sl_type_1d(SL_BF16, COUNT);
     sl_launch launch = {
         .op = SL_OP_ADAMW, .in = {{g, type}, step_operand(&step)}, .out = {{p, type}, {m, type}, {v, type}}};

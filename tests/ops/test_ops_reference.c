@@ -131,8 +131,8 @@ TEST(adamw_values)
     sl_adamw_set(&launch.attrs)->decayed = 2;
     for (int t = 0; t < 3; t++) {
         memcpy(g, gradients[t], sizeof g);
-        step.bias1 = (float) (1 - pow(0.9, t + 1));
-        step.bias2 = (float) (1 - pow(0.999, t + 1));
+        step.corrections[0][0] = (float) (1 - pow(0.9, t + 1));
+        step.corrections[0][1] = (float) (1 - pow(0.999, t + 1));
         run(&launch);
     }
     check_values(p, (const float[]){0.9720739722f, -0.4839814603f}, 2, "adamw p");

@@ -136,7 +136,7 @@ static void check_groups(const sl_program *p)
                 CHECK_I64(p->state_object[k][g], -1);
                 continue;
             }
-            snprintf(name, sizeof name, "%s.%s.weights", optimizer->states[k], group->name);
+            snprintf(name, sizeof name, "%s.%s.weights", sl_state_name(k), group->name);
             check_owned(p, p->state_object[k][g], name, SL_CLASS_OPTIMIZER, g,
                         (size_t) group->count * sl_dtype_bytes(policy->moments));
             wanted++;
@@ -240,12 +240,13 @@ static update attrs_of(const sl_program *p, const sl_task *task)
 {
     if (p->config.optimizer == SL_OPTIMIZER_ADAMW) {
         const struct sl_adamw_attrs *a = sl_adamw_attrs(&task->attrs);
-        CHECK(a->beta1 == p->config.optimizer_options[0] && a->beta2 == p->config.optimizer_options[1] &&
-              a->eps == p->config.optimizer_options[2]);
+        CHECK(a->beta1 == p->config.optimizer_options[p->config.optimizer][0] &&
+              a->beta2 == p->config.optimizer_options[p->config.optimizer][1] &&
+              a->eps == p->config.optimizer_options[p->config.optimizer][2]);
         return (update){a->decayed, a->stream, a->weight_decay, a->stochastic};
     }
     const struct sl_sgd_attrs *a = sl_sgd_attrs(&task->attrs);
-    CHECK(a->momentum == p->config.optimizer_options[0]);
+    CHECK(a->momentum == p->config.optimizer_options[p->config.optimizer][0]);
     return (update){a->decayed, a->stream, a->weight_decay, a->stochastic};
 }
 
@@ -338,7 +339,7 @@ TEST(random_programs)
         int before = test_failures;
         config.weight_decay = 0.125f;
         for (int i = 0; i < SL_MAX_OPTIMIZER_OPTIONS; i++)
-            config.optimizer_options[i] = 0.5f + 0.0625f * (float) i;
+            config.optimizer_options[config.optimizer][i] = 0.5f + 0.0625f * (float) i;
         CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
         check_classes(p);
         check_groups(p);

@@ -252,11 +252,11 @@ TEST(other_rates_are_told)
     hears(&f, "other warm-up (5, now 7)");
     f.setup = as_written, f.setup.program.weight_decay += 0.5f;
     hears(&f, "other weight decay");
-    f.setup = as_written, f.setup.program.optimizer_options[0] += 0.25f;
+    f.setup = as_written, f.setup.program.optimizer_options[SL_OPTIMIZER_ADAMW][0] += 0.25f;
     hears(&f, "other beta1");
-    f.setup = as_written, f.setup.program.optimizer_options[1] += 0.25f;
+    f.setup = as_written, f.setup.program.optimizer_options[SL_OPTIMIZER_ADAMW][1] += 0.25f;
     hears(&f, "other beta2");
-    f.setup = as_written, f.setup.program.optimizer_options[2] += 0.25f;
+    f.setup = as_written, f.setup.program.optimizer_options[SL_OPTIMIZER_ADAMW][2] += 0.25f;
     hears(&f, "other optimizer epsilon");
     f.setup = as_written, f.setup.clip = 1;
     hears(&f, "other clipping (0, now 1)");

@@ -227,10 +227,10 @@ static void check_model(const char *device, const golden_model *golden, sl_preci
     int32_t tokens[TOKENS], targets[TOKENS];
     float loss;
     bool f32 = precision == SL_PRECISION_F32;
-    sl_step_params params = {.learning_rate = 1e-3f, .bias1 = 1, .bias2 = 1, .loss_scale = 1.0f / TOKENS, .step = 1};
+    sl_step_params params = {.learning_rate = 1e-3f, .corrections = {{1, 1}}, .loss_scale = 1.0f / TOKENS, .step = 1};
     sl_program_config config = interpret_config(SEQLEN, SEQUENCES, chunk_tokens, precision);
     config.optimizer = SL_OPTIMIZER_SGD;
-    sl_optimizer_defaults(config.optimizer, config.optimizer_options);
+    sl_optimizer_defaults(config.optimizer, config.optimizer_options[config.optimizer]);
     config.weight_decay = 0;
     snprintf(file, sizeof file, "%s/golden.safetensors", name);
     sl_tensors *tensors = open_golden(file);
@@ -276,8 +276,7 @@ static void check_curve(const char *device)
             targets[i] = at[1];
         }
         sl_step_params params = {.learning_rate = 3e-3f,
-                                 .bias1 = (float) (1 - pow(0.9, step + 1)),
-                                 .bias2 = (float) (1 - pow(0.95, step + 1)),
+                                 .corrections = {{(float) (1 - pow(0.9, step + 1)), (float) (1 - pow(0.95, step + 1))}},
                                  .loss_scale = 1.0f / TOKENS,
                                  .clip = 1,
                                  .step = (uint32_t) step + 1};

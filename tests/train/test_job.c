@@ -183,8 +183,9 @@ TEST(defaults_that_follow)
     CHECK_OK(resolve_one("device", "sim", &s, NULL)); /* has no times to measure */
     CHECK(!s.measured);
     CHECK_OK(resolve_one("beta1", "0.5", &s, NULL));
-    CHECK(s.program.optimizer_options[0] == 0.5f && s.program.optimizer_options[1] == 0.95f);
-    CHECK(s.program.optimizer_options[2] == 1e-8f);
+    CHECK(s.program.optimizer_options[SL_OPTIMIZER_ADAMW][0] == 0.5f &&
+          s.program.optimizer_options[SL_OPTIMIZER_ADAMW][1] == 0.95f);
+    CHECK(s.program.optimizer_options[SL_OPTIMIZER_ADAMW][2] == 1e-8f);
     CHECK_OK(resolve_one("seed", "12345678901234", &s, NULL));
     CHECK(s.seed == 12345678901234u);
     CHECK_OK(resolve_one("chunks-per-round", "3", &s, NULL));

@@ -28,8 +28,9 @@ __device__ __forceinline__ scalars adamw_scalars(const sl_attrs &attrs, const sl
     s.beta1 = sl_adamw_attrs(&attrs)->beta1, s.rest1 = __fsub_rn(1.0f, s.beta1);
     s.beta2 = sl_adamw_attrs(&attrs)->beta2, s.rest2 = __fsub_rn(1.0f, s.beta2);
     s.decay = __fmaf_rn(-step->learning_rate, sl_adamw_attrs(&attrs)->weight_decay, 1.0f);
-    s.step_size = __fdiv_rn(step->learning_rate, step->bias1);
-    s.inv_sqrt_bias2 = __fdiv_rn(1.0f, __fsqrt_rn(step->bias2));
+    const float *bias = step->corrections[sl_adamw_attrs(&attrs)->corrections];
+    s.step_size = __fdiv_rn(step->learning_rate, bias[0]);
+    s.inv_sqrt_bias2 = __fdiv_rn(1.0f, __fsqrt_rn(bias[1]));
     s.eps = sl_adamw_attrs(&attrs)->eps;
     return s;
 }

@@ -74,21 +74,11 @@ static void adamw_run(const sl_launch *launch, sl_pool *pool)
     const float *gate = launch->in[2].data;
     if (sl_gate_skips(gate))
         return;
-    optimizer_job job = {
-        .adamw = sl_adamw_prepare(&launch->attrs, launch->in[1].data, gate),
-        .step = launch->in[1].data,
-        .stream = sl_adamw_attrs(&launch->attrs)->stream,
-        .count = sl_type_count(&launch->in[0].type),
-        .decayed = sl_adamw_attrs(&launch->attrs)->decayed,
-        .g = launch->in[0].data,
-        .p = launch->out[0].data,
-        .state = {launch->out[1].data, launch->out[2].data},
-        .master = launch->out[3].data,
-        .g_bf16 = launch->in[0].type.dtype == SL_BF16,
-        .p_bf16 = launch->out[0].type.dtype == SL_BF16,
-        .state_bf16 = launch->out[1].type.dtype == SL_BF16,
-        .stochastic = sl_adamw_attrs(&launch->attrs)->stochastic != 0,
-    };
+    const struct sl_adamw_attrs *attrs = sl_adamw_attrs(&launch->attrs);
+    optimizer_job job =
+        optimizer_job_of(launch, 2, 0, sl_type_count(&launch->in[0].type), attrs->stream, attrs->stochastic);
+    job.adamw = sl_adamw_prepare(&launch->attrs, launch->in[1].data, gate);
+    job.decayed = attrs->decayed;
     sl_pool_run(pool, adamw_tile, &job, (job.count + OPTIMIZER_TILE - 1) / OPTIMIZER_TILE);
 }
 

@@ -1,4 +1,4 @@
-/* A launch of AdamW or SGD, unpacked. Tiles are whole blocks of rounding noise. */
+/* The launch of an optimizer, unpacked. Tiles are whole blocks of rounding noise. */
 #ifndef SL_DEVICE_CPU_OPTIMIZER_JOB_H
 #define SL_DEVICE_CPU_OPTIMIZER_JOB_H
 
@@ -30,11 +30,35 @@ SL_INLINE optimizer_kind optimizer_kind_of(const optimizer_job *job)
     return kind;
 }
 
+/* Elements [first, first + count) of a launch whose operands are g, step, gate -> p, states, master. */
+static inline optimizer_job optimizer_job_of(const sl_launch *launch, int states, int64_t first, int64_t count,
+                                             uint64_t stream, bool stochastic)
+{
+    const sl_operand *g = &launch->in[0], *p = &launch->out[0], *state = &launch->out[1], *master = state + states;
+    const bool g_bf16 = g->type.dtype == SL_BF16, p_bf16 = p->type.dtype == SL_BF16,
+               state_bf16 = state->type.dtype == SL_BF16;
+    return (optimizer_job){
+        .step = launch->in[1].data,
+        .stream = stream,
+        .count = count,
+        .g = element_const(g->data, first, g_bf16),
+        .p = element(p->data, first, p_bf16),
+        .state = {element(state[0].data, first, state_bf16),
+                  states > 1 ? element(state[1].data, first, state_bf16) : NULL},
+        .master = master->data ? (float *) master->data + first : NULL,
+        .g_bf16 = g_bf16,
+        .p_bf16 = p_bf16,
+        .state_bf16 = state_bf16,
+        .stochastic = stochastic,
+    };
+}
+
 /* The policies of training, then whatever else: calls run(job, tile, kind) with a constant kind for f32, bf16 and
- * bf16-master. */
-#define OPTIMIZER_DISPATCH(run, job, tile)                                                              \
+ * bf16-master. The kind is that of `all`. */
+#define OPTIMIZER_DISPATCH(run, job, tile) OPTIMIZER_DISPATCH_OF(run, job, tile, job)
+#define OPTIMIZER_DISPATCH_OF(run, job, tile, all)                                                      \
     do {                                                                                                \
-        const optimizer_kind kind_ = optimizer_kind_of(job);                                            \
+        const optimizer_kind kind_ = optimizer_kind_of(all);                                            \
         if (!kind_.g_bf16 && !kind_.p_bf16 && !kind_.state_bf16 && !kind_.master)                       \
             run(job, tile, (optimizer_kind){false, false, false, false, false});                        \
         else if (kind_.g_bf16 && kind_.p_bf16 && kind_.state_bf16 && !kind_.master && kind_.stochastic) \

@@ -50,21 +50,11 @@ static void sgd_run(const sl_launch *launch, sl_pool *pool)
     const float *gate = launch->in[2].data;
     if (sl_gate_skips(gate))
         return;
-    optimizer_job job = {
-        .sgd = sl_sgd_prepare(&launch->attrs, launch->in[1].data, gate),
-        .step = launch->in[1].data,
-        .stream = sl_sgd_attrs(&launch->attrs)->stream,
-        .count = sl_type_count(&launch->in[0].type),
-        .decayed = sl_sgd_attrs(&launch->attrs)->decayed,
-        .g = launch->in[0].data,
-        .p = launch->out[0].data,
-        .state = {launch->out[1].data, NULL},
-        .master = launch->out[2].data,
-        .g_bf16 = launch->in[0].type.dtype == SL_BF16,
-        .p_bf16 = launch->out[0].type.dtype == SL_BF16,
-        .state_bf16 = launch->out[1].type.dtype == SL_BF16,
-        .stochastic = sl_sgd_attrs(&launch->attrs)->stochastic != 0,
-    };
+    const struct sl_sgd_attrs *attrs = sl_sgd_attrs(&launch->attrs);
+    optimizer_job job =
+        optimizer_job_of(launch, 1, 0, sl_type_count(&launch->in[0].type), attrs->stream, attrs->stochastic);
+    job.sgd = sl_sgd_prepare(&launch->attrs, launch->in[1].data, gate);
+    job.decayed = attrs->decayed;
     sl_pool_run(pool, sgd_tile, &job, (job.count + OPTIMIZER_TILE - 1) / OPTIMIZER_TILE);
 }
 
