@@ -152,14 +152,14 @@ sl_table *sl_results_table(sl_results *results, const char *name, const char *ti
 {
     sl_table *table;
     char *text;
-    size_t length = strlen(columns);
+    size_t size = strlen(columns) + 1;
     if (failed(results, sl_region_alloc(results->region, &table, 1, sizeof *table)) ||
-        failed(results, sl_region_alloc(results->region, &table->columns, length, sizeof *table->columns)) ||
-        failed(results, sl_region_alloc(results->region, &text, length + 1, 1)) ||
+        failed(results, sl_region_alloc(results->region, &table->columns, size, sizeof *table->columns)) ||
+        failed(results, sl_region_alloc(results->region, &text, size, 1)) ||
         failed(results, sl_region_strdup(results->region, name, &table->name)) ||
         failed(results, sl_region_strdup(results->region, title, &table->title)))
         return &nowhere;
-    parse_columns(table, memcpy(text, columns, length));
+    parse_columns(table, memcpy(text, columns, size));
     table->results = results;
     table->end = &table->first;
     *results->end = table;
