@@ -207,7 +207,7 @@ const sl_optimizer_def sl_optimizer_muon = {
     .n_states = 1,
     .n_options = 2,
     .options = {[MOMENTUM] = SL_OPTION_MOMENTUM("0.95"),
-                [SCALE] = {"muon-scale", "1", 1e-6, 1e6, "Muon's scale",
+                [SCALE] = {"muon-scale", "1", 1e-6, 1e6, "learning-rate scale",
                            "Muon's learning rate as a multiple of --lr, which is AdamW's."}},
     .set_attrs = set_attrs,
 };

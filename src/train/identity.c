@@ -10,11 +10,12 @@
 #include "core/hash.h"
 #include "core/log.h"
 
-enum { MAX_FACTS = 48 };
+enum { MAX_FACTS = 40 + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
 
 typedef enum weight {
     MUST_AGREE,          /* the run would be another one */
     MUST_AGREE_IF_KNOWN, /* as well, but checkpoints of earlier versions do not say */
+    NONE_IF_UNKNOWN,     /* as well; checkpoints of earlier versions do not say, and have none */
     MOVES_BITS,          /* the run may go on, to other bits than an uninterrupted one */
     STEPS,               /* more of them are usual on resume: told, not warned of */
     BY_STEPS, /* moves bits, but follows from the steps unless given: where those are others, they alone are told */
@@ -104,16 +105,16 @@ static void add_optimizer(facts *f, const sl_setup *s)
     add(f, "--on-nan", MOVES_BITS, "%s", s->on_nan == SL_ON_NAN_SKIP ? "skip" : "stop");
 }
 
-/* A checkpoint has the states that its optimizers keep, and none of frozen parameters. A list that is too long for a fact is told by its
- * hash. */
+/* A checkpoint has the states that its optimizers keep, and none of frozen parameters. A list that is too long for a fact is compared by
+ * its hash. */
 static void add_patterns(facts *f, const char *name, const char *patterns)
 {
     if (!patterns)
         patterns = "none";
     if (strlen(patterns) < sizeof f->list[0].value)
-        add(f, name, MUST_AGREE_IF_KNOWN, "%s", patterns);
+        add(f, name, NONE_IF_UNKNOWN, "%s", patterns);
     else
-        add(f, name, MUST_AGREE_IF_KNOWN, "%016" PRIx64, sl_hash64(patterns, strlen(patterns), 0));
+        add(f, name, NONE_IF_UNKNOWN, "%016" PRIx64, sl_hash64(patterns, strlen(patterns), 0));
 }
 
 static void list_facts(const sl_identity *identity, facts *f)
@@ -168,10 +169,10 @@ sl_status sl_identity_compare(const sl_identity *identity, const char *name, con
     for (int64_t i = 0; i < f.count; i++) {
         const fact *now = &f.list[i];
         const char *before;
-        SL_TRY(sl_json_string_or(name, then, now->name, "", &before));
+        SL_TRY(sl_json_string_or(name, then, now->name, now->weight == NONE_IF_UNKNOWN ? "none" : "", &before));
         if (strcmp(before, now->value) == 0 || (now->weight == BY_STEPS && other_steps))
             continue;
-        bool must = now->weight == MUST_AGREE || now->weight == MUST_AGREE_IF_KNOWN;
+        const bool must = now->weight <= NONE_IF_UNKNOWN;
         if (now->weight != MUST_AGREE && !before[0])
             continue; /* from before this was written down */
         if (now->weight == STEPS) {

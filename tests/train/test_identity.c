@@ -102,6 +102,7 @@ static const change changes[] = {
     {"steps", "steps 5", TOLD, "begun for 4 steps and goes on for 5"},
     {"precision", "precision bf16", REFUSED, "precision f32, but this one has bf16"},
     {"optimizer", "optimizer sgd", REFUSED, "optimizer adamw, but this one has sgd"},
+    {"optimizer-for", "optimizer-for '*norm=sgd'", REFUSED, "optimizer rules none, but this one has *norm=sgd"},
     {"lr", "lr 2e-3 min-lr 3e-4", WARNED, "other learning rate (0.003"},
     {"schedule", "schedule constant", WARNED, "other schedule (cosine, now constant)"},
     {"min-lr", "min-lr 0", WARNED, "other least learning rate"},
@@ -112,7 +113,8 @@ static const change changes[] = {
     {"beta1", "beta1 0.8", WARNED, "other beta1"},
     {"beta2", "beta2 0.9", WARNED, "other beta2"},
     {"eps", "eps 1e-6", WARNED, "other optimizer epsilon"},
-    {"momentum", "momentum 0.5", SAME, NULL}, /* of SGD */
+    {"momentum", "momentum 0.5", SAME, NULL},   /* of SGD */
+    {"muon-scale", "muon-scale 2", SAME, NULL}, /* of Muon */
     {"clip", "clip 0.5", WARNED, "other clipping (0, now 0.5)"},
     {"on-nan", "on-nan skip", WARNED, "other --on-nan (stop, now skip)"},
     {"nondeterministic", "nondeterministic true", WARNED, "other order of sums (fixed, now any)"},
@@ -190,6 +192,16 @@ TEST(options_of_other_options)
                                  {"beta1", "beta1 0.8", SAME, NULL},
                                  {"beta2", "beta2 0.8", SAME, NULL},
                                  {"eps", "eps 1e-3", SAME, NULL}};
+    static const change muon[] = {{"muon-scale", "muon-scale 2", WARNED, "other learning-rate scale (1, now 2)"},
+                                  {"momentum", "momentum 0.5", WARNED, "other momentum (0.949"},
+                                  {"beta1", "beta1 0.8", WARNED, "other beta1 of adamw (0.89"},
+                                  {"optimizer", "optimizer adamw", REFUSED, "optimizer muon, but this one has adamw"}};
+    static const change rules[] = {
+        {"muon-scale", "muon-scale 2", WARNED, "other learning-rate scale of muon (1, now 2)"},
+        {"momentum", "momentum 0.5", WARNED, "other momentum of muon (0.949"},
+        {"beta1", "beta1 0.8", WARNED, "other beta1 (0.89"},
+        {"optimizer-for", "optimizer-for 'layers.0.qkv=muon'", REFUSED,
+         "optimizer rules layers.*.qkv=muon, but this one has layers.0.qkv=muon"}};
     static const change wsd[] = {{"decay-share", "decay-share 0.5", WARNED, "other decay (1, now 2)"},
                                  {"min-lr", "min-lr 1e-5", WARNED, "other least learning rate"},
                                  {"schedule", "schedule cosine", WARNED, "other schedule (wsd, now cosine)"}};
@@ -201,6 +213,8 @@ TEST(options_of_other_options)
     static const change gated[] = {{"clip", "clip 0", WARNED, "other clipping (0.5, now 0)"},
                                    {"on-nan", "on-nan stop", WARNED, "other --on-nan (skip, now stop)"}};
     check_changes("sgd", "optimizer sgd", sgd, SL_COUNT(sgd));
+    check_changes("muon", "optimizer muon", muon, SL_COUNT(muon));
+    check_changes("rules", "optimizer-for 'layers.*.qkv=muon'", rules, SL_COUNT(rules));
     check_changes("wsd", "schedule wsd", wsd, SL_COUNT(wsd));
     check_changes("constant", "schedule constant", constant, SL_COUNT(constant));
     check_changes("masked", "mask-documents true", masked, SL_COUNT(masked));
@@ -294,6 +308,37 @@ TEST(every_fact_of_the_model)
     sl_job_destroy(job);
 }
 
+/* A checkpoint that does not say which parameters are frozen or have another optimizer has none of them. */
+TEST(patterns_that_an_earlier_version_did_not_know)
+{
+    sl_setup setup;
+    sl_region *region;
+    const sl_json *root;
+    sl_json_writer w = {0};
+    sl_job *job = make_job("");
+    CHECK_OK(sl_setup_resolve(job, &setup));
+    const sl_identity identity = {.setup = &setup, .data = "1", .numerics = "kernels"};
+    sl_json_begin_object(&w, NULL);
+    sl_identity_put(&identity, &w);
+    sl_json_end_object(&w);
+    CHECK_OK(sl_text_status(&w.text));
+    for (char *at; (at = strstr(w.text.data, "frozen parameters")) || (at = strstr(w.text.data, "optimizer rules"));)
+        *at = '-';
+    CHECK_OK(sl_region_create(&region));
+    CHECK_OK(sl_json_parse(region, "then", w.text.data, w.text.length, &root));
+    CHECK_OK(sl_identity_compare(&identity, "then", root, 1));
+    setup.program.frozen = "embedding";
+    CHECK_FAILS(sl_identity_compare(&identity, "then", root, 1), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "frozen parameters none, but this one has embedding");
+    setup.program.frozen = NULL;
+    setup.program.optimizer_rules = "*norm=sgd";
+    CHECK_FAILS(sl_identity_compare(&identity, "then", root, 1), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "optimizer rules none, but this one has *norm=sgd");
+    sl_region_destroy(region);
+    sl_text_free(&w.text);
+    sl_job_destroy(job);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -301,5 +346,6 @@ int main(int argc, char **argv)
     RUN(every_option);
     RUN(options_of_other_options);
     RUN(every_fact_of_the_model);
+    RUN(patterns_that_an_earlier_version_did_not_know);
     return test_end();
 }
