@@ -39,24 +39,38 @@ static sl_status parse_rule(char *rule, sl_optimizer *optimizer)
         rule, names);
 }
 
-static sl_status apply_rule(sl_program *p, const char *pattern, sl_optimizer optimizer, int32_t *assigned)
+/* A rule that decides nothing is a mistake: its pattern is misspelt, or an earlier rule was meant to leave it something. */
+static sl_status apply_rule(sl_program *p, const char *pattern, sl_optimizer optimizer)
 {
-    bool matched = false;
+    const sl_optimizer_def *def = sl_optimizer_of(optimizer);
+    bool matched = false, decided = false;
     for (int32_t i = 0; i < p->n_params; i++) {
-        if (fnmatch(pattern, p->params[i].name, 0) != 0)
+        const sl_param *param = &p->params[i];
+        if (fnmatch(pattern, param->name, 0) != 0)
             continue;
         matched = true;
-        if (assigned[i] >= 0)
+        if (p->optimizer[i] >= 0 || param->frozen)
             continue;
-        if (sl_optimizer_of(optimizer)->granularity == SL_UPDATE_MATRIX && !p->params[i].matrix)
+        if (def->granularity == SL_UPDATE_MATRIX && !param->matrix)
             return sl_fail(SL_E_USAGE,
-                           "%s updates matrices between activations, and %s is none: give it another optimizer",
-                           sl_optimizer_of(optimizer)->name, p->params[i].name);
-        assigned[i] = (int32_t) optimizer;
+                           "\"%s\" gives %s to %s, which only updates matrices between activations: use a narrower "
+                           "pattern, or put a rule for %s in front",
+                           pattern, param->name, def->name, param->name);
+        p->optimizer[i] = (int32_t) optimizer;
+        decided = true;
     }
-    return matched ? SL_OK
-                   : sl_fail(SL_E_USAGE, "no parameter is called \"%s\"; the model's are called %s ... %s", pattern,
-                             p->params[0].name, p->params[p->n_params - 1].name);
+    if (!matched)
+        return sl_fail(
+            SL_E_USAGE,
+            "no parameter to give to %s is called \"%s\"; the model's are called %s ... %s, and * stands for "
+            "any characters",
+            def->name, pattern, p->params[0].name, p->params[p->n_params - 1].name);
+    if (!decided)
+        return sl_fail(SL_E_USAGE,
+                       "the rule \"%s=%s\" has no effect: all parameters of this name are frozen or follow an earlier "
+                       "rule; put it in front of that one or leave it out",
+                       pattern, def->name);
+    return SL_OK;
 }
 
 void sl_program_may_use(const sl_program_config *config, bool used[SL_OPTIMIZER_COUNT])
@@ -80,7 +94,7 @@ static sl_status assign(sl_program *p)
     for (const char *rules = p->config.optimizer_rules; sl_next_item(&rules, rule, sizeof rule);) {
         sl_optimizer optimizer = p->config.optimizer;
         SL_TRY(parse_rule(rule, &optimizer));
-        SL_TRY(apply_rule(p, rule, optimizer, p->optimizer));
+        SL_TRY(apply_rule(p, rule, optimizer));
     }
     for (int32_t i = 0; i < p->n_params; i++)
         if (p->optimizer[i] < 0)
@@ -181,7 +195,7 @@ static void add_tensors(builder *b, const sl_param *param, group_run run)
     const int64_t rows = param->type.dim[0];
     const bool matrices = sl_optimizer_of(run.optimizer)->granularity == SL_UPDATE_MATRIX;
     int64_t covered = 0;
-    run.columns = param->type.rank == 2 ? param->type.dim[1] : 1;
+    run.columns = run.count / rows;
     for (int i = 0; i < param->n_parts && param->parts[i].row == covered; i++)
         covered += param->parts[i].rows;
     const int parts = covered == rows && param->n_parts ? param->n_parts : 1;
