@@ -167,7 +167,7 @@ static void set_attrs(const sl_update *update, sl_attrs *attrs)
 
 const sl_optimizer_def sl_optimizer_lamb = {
     .name = "lamb",
-    .help = "LAMB (AdamW with a rate per tensor; combine with --clip 1)",
+    .help = "LAMB (AdamW's direction with a trust ratio per tensor; usual with --clip 1)",
     .op = SL_OP_LAMB,
     .granularity = SL_UPDATE_TENSOR,
     .n_states = 2,

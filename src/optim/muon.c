@@ -199,7 +199,7 @@ static void set_attrs(const sl_update *update, sl_attrs *attrs)
 
 const sl_optimizer_def sl_optimizer_muon = {
     .name = "muon",
-    .help = "Muon for the matrices of the layers with AdamW for all other parameters",
+    .help = "Muon for weight matrices inside the layers with AdamW for embeddings, head and vectors",
     .op = SL_OP_MUON,
     .granularity = SL_UPDATE_MATRIX,
     .others = SL_OPTIMIZER_ADAMW,
@@ -208,6 +208,6 @@ const sl_optimizer_def sl_optimizer_muon = {
     .n_options = 2,
     .options = {[MOMENTUM] = SL_OPTION_MOMENTUM("0.95"),
                 [SCALE] = {"muon-scale", "1", 1e-6, 1e6, "learning-rate scale",
-                           "Muon's learning rate as a multiple of --lr, which is AdamW's."}},
+                           "Learning rate of Muon as a multiple of --lr."}},
     .set_attrs = set_attrs,
 };

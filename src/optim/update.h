@@ -65,17 +65,17 @@ static inline void sl_update_put_parameter(const sl_launch *launch, sl_update_ro
 }
 
 /* Options that optimizers share. */
-#define SL_OPTION_MOMENTUM(value)                                              \
-    {                                                                          \
-        "momentum", value, 0, 0.9999999, "momentum", "Memory of the gradient." \
+#define SL_OPTION_MOMENTUM(value)                                       \
+    {                                                                   \
+        "momentum", value, 0, 0.9999999, "momentum", "Momentum factor." \
     }
-#define SL_OPTION_BETA1(value)                                               \
-    {                                                                        \
-        "beta1", value, 0, 0.9999999, "beta1", "Memory of the first moment." \
+#define SL_OPTION_BETA1(value)                                                   \
+    {                                                                            \
+        "beta1", value, 0, 0.9999999, "beta1", "Decay rate of the first moment." \
     }
-#define SL_OPTION_BETA2(value)                                                \
-    {                                                                         \
-        "beta2", value, 0, 0.9999999, "beta2", "Memory of the second moment." \
+#define SL_OPTION_BETA2(value)                                                    \
+    {                                                                             \
+        "beta2", value, 0, 0.9999999, "beta2", "Decay rate of the second moment." \
     }
 #define SL_OPTION_EPS(value)                                                               \
     {                                                                                      \

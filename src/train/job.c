@@ -61,15 +61,14 @@ static const sl_option table[] = {
 
     {"steps", "N", SL_OPT_I64, "100", "Training", "Optimizer steps in all, those before a resume included."},
     {"precision", "f32|bf16|bf16-master", SL_OPT_CHOICE, NULL, "Training",
-     "f32: everything in 32 bits, 16 bytes per parameter. bf16: parameters, gradients and moments in bf16 with "
-     "stochastic "
-     "rounding, 8 bytes. bf16-master: bf16 arithmetic, f32 master weights and moments, 16 bytes; the safe choice for "
-     "speed. "
+     "f32: everything in 32 bits, 16 bytes per parameter with AdamW. bf16: parameters, gradients and moments in bf16 "
+     "with stochastic rounding, 8 bytes. bf16-master: bf16 arithmetic, f32 master weights and moments, 16 bytes; the "
+     "safe choice for speed. "
      "Default: f32 on the cpu, bf16-master elsewhere."},
     {"optimizer", NULL, SL_OPT_CHOICE, "adamw", "Training", NULL}, /* from the table of optimizers */
     {"optimizer-for", "RULES", SL_OPT_STRING, NULL, "Training",
-     "Other optimizers for parameters by name: PATTERN=OPTIMIZER, several with commas; the first that matches decides. "
-     "For example \"embedding=adamw,*norm=sgd\"."},
+     "Other optimizers for some parameters, by name: PATTERN=OPTIMIZER, several with commas (* stands for any "
+     "characters); the first that matches decides. For example \"embedding=adamw,*norm=sgd\". Default: none."},
     {"lr", "RATE", SL_OPT_F64, "3e-4", "Training",
      "Peak learning rate. Small models tolerate more: 1e-3 at 10M parameters."},
     {"schedule", "constant|cosine|wsd", SL_OPT_CHOICE, "cosine", "Training",

@@ -1,50 +1,64 @@
 /*
  * The options of the optimizers, as their descriptors list them. Optimizers share options by name: --beta1 is that of all that have one.
- * Each keeps its own default, so an option that is not given has no value here, and its help tells the defaults.
+ * Each keeps its own default. Where defaults differ, the option has none in the table, and its help lists them.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "train/job.h"
 
+enum { HELP_BYTES = 1024 };
+
 static struct {
-    char names[128], help[512];
-    char defaults[SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS][256];
+    char names[256], help[HELP_BYTES];
+    char options[SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS][HELP_BYTES];
 } texts;
+
+/* Puts as much as fits behind a text. */
+static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void append(char *text, size_t size, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
 
 void sl_job_describe_optimizers(sl_option *option)
 {
     for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
         const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
-        size_t names = strlen(texts.names), help = strlen(texts.help);
-        bool last = i == SL_OPTIMIZER_COUNT - 1;
-        snprintf(texts.names + names, sizeof texts.names - names, "%s%s", i ? "|" : "", def->name);
-        snprintf(texts.help + help, sizeof texts.help - help, "%s%s%s",
-                 i == 0 ? ""
-                 : last ? ", or "
-                        : ", ",
-                 def->help, last ? "." : "");
+        const bool last = i == SL_OPTIMIZER_COUNT - 1;
+        append(texts.names, sizeof texts.names, "%s%s", i ? "|" : "", def->name);
+        append(texts.help, sizeof texts.help, "%s%s%s",
+               i == 0 ? ""
+               : last ? ", or "
+                      : ", ",
+               def->help, last ? "." : "");
     }
     option->value = texts.names;
     option->help = texts.help;
 }
 
-/* The option's help, with the defaults where they differ. */
-static const char *help_of(const sl_optimizer_option *option, int slot, const char **otherwise)
+/* The option's help, with the defaults where they differ; `otherwise` is the default that all have, or NULL. */
+static const char *help_of(const sl_optimizer_option *option, char text[HELP_BYTES], const char **otherwise)
 {
-    char *text = texts.defaults[slot];
-    const size_t size = sizeof texts.defaults[slot];
-    int n = snprintf(text, size, "%s Default:", option->help);
+    const char *separator = "Default: ";
     *otherwise = option->value;
+    append(text, HELP_BYTES, "%s ", option->help);
     for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
+        const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
         const int at = sl_optimizer_option_index((sl_optimizer) i, option->name);
         if (at < 0)
             continue;
-        const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
         if (strcmp(def->options[at].value, option->value) != 0)
             *otherwise = NULL;
-        n += snprintf(text + n, size - (size_t) n, " %s (%s)", def->options[at].value, def->name);
+        append(text, HELP_BYTES, "%s%s (%s)", separator, def->options[at].value, def->name);
+        separator = ", ";
     }
+    append(text, HELP_BYTES, ".");
     return *otherwise ? option->help : text;
 }
 
@@ -61,7 +75,7 @@ int64_t sl_job_list_optimizer_options(sl_option *table, int64_t count)
                 continue;
             sl_option *option = &table[count++];
             *option = (sl_option){.name = def->options[j].name, .value = "X", .kind = SL_OPT_F64, .group = "Training"};
-            option->help = help_of(&def->options[j], (int) (known - first), &option->otherwise);
+            option->help = help_of(&def->options[j], texts.options[known - first], &option->otherwise);
         }
     }
     return count;

@@ -14,15 +14,24 @@ TEST(complete)
         CHECK(op->category == SL_CAT_OPTIMIZER && op->fill && op->shapes && op->clear_stream);
         CHECK(op->linear == (def->granularity == SL_UPDATE_FLAT));
         CHECK(op->linear || op->estimate_workspace);
+        CHECK(op->cases && op->n_cases > 0 && op->attrs_bytes > 0);
         CHECK_I64(op->n_in, 3);
+        CHECK_U64(op->optional_in, 1u << 2);     /* the gate */
         CHECK_I64(op->n_out, def->n_states + 2); /* the parameter, its states, the master copy */
+        CHECK_U64(op->optional_out, 1u << (def->n_states + 1));
+        CHECK_U64(op->updates, (1u << op->n_out) - 1);
         CHECK(def->n_states >= 0 && def->n_states <= SL_MAX_STATES);
         CHECK(def->granularity != SL_UPDATE_MATRIX || sl_optimizer_of(def->others)->granularity == SL_UPDATE_FLAT);
+        /* Bits that depend on the device are those of kernels with a tolerance. */
+        CHECK_I64(def->device_only, op->tolerance[0] > 0 || op->tolerance[1] > 0);
         CHECK(def->n_options >= 0 && def->n_options <= SL_MAX_OPTIMIZER_OPTIONS);
         for (int k = 0; k < def->n_options; k++) {
             const sl_optimizer_option *option = &def->options[k];
             REQUIRE(option->name && option->value && option->fact && option->help);
             CHECK(option->low < option->high);
+            float options[SL_MAX_OPTIMIZER_OPTIONS];
+            sl_optimizer_defaults((sl_optimizer) i, options);
+            CHECK((double) options[k] >= option->low && (double) options[k] <= option->high);
             CHECK_I64(sl_optimizer_option_index((sl_optimizer) i, option->name), k);
         }
     }

@@ -186,10 +186,51 @@ TEST(defaults_that_follow)
     CHECK(s.program.optimizer_options[SL_OPTIMIZER_ADAMW][0] == 0.5f &&
           s.program.optimizer_options[SL_OPTIMIZER_ADAMW][1] == 0.95f);
     CHECK(s.program.optimizer_options[SL_OPTIMIZER_ADAMW][2] == 1e-8f);
+    CHECK(s.program.optimizer_options[SL_OPTIMIZER_LAMB][0] == 0.5f); /* all that have the option, used or not */
+    CHECK(s.program.optimizer_options[SL_OPTIMIZER_LAMB][1] == 0.999f);
+    CHECK_OK(resolve_one("optimizer-for", "*norm=sgd", &s, NULL));
+    CHECK_STR(s.program.optimizer_rules, "*norm=sgd");
     CHECK_OK(resolve_one("seed", "12345678901234", &s, NULL));
     CHECK(s.seed == 12345678901234u);
     CHECK_OK(resolve_one("chunks-per-round", "3", &s, NULL));
     CHECK_I64(s.program.chunks_per_round, 3);
+}
+
+static const sl_option *option_called(const char *name)
+{
+    int64_t count;
+    const sl_option *table = sl_job_table(&count), *found = NULL;
+    for (int64_t i = 0; i < count; i++)
+        if (strcmp(table[i].name, name) == 0) {
+            CHECK_MSG(!found, "--%s is in the table twice", name);
+            found = &table[i];
+        }
+    REQUIRE(found);
+    return found;
+}
+
+/* Every optimizer and its options are in the table, with one default where all have the same and else with each. */
+TEST(options_of_optimizers)
+{
+    const sl_option *choice = option_called("optimizer");
+    for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
+        const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
+        char text[64];
+        CHECK_CONTAINS(choice->value, def->name);
+        CHECK_CONTAINS(choice->help, def->help);
+        for (int k = 0; k < def->n_options; k++) {
+            const sl_option *option = option_called(def->options[k].name);
+            CHECK_CONTAINS(option->help, def->options[k].help);
+            snprintf(text, sizeof text, "%s (%s)", def->options[k].value, def->name);
+            if (option->otherwise)
+                CHECK_STR(option->otherwise, def->options[k].value);
+            else
+                CHECK_CONTAINS(option->help, text);
+        }
+    }
+    CHECK_STR(option_called("momentum")->help, "Momentum factor. Default: 0.9 (sgd), 0.95 (muon).");
+    CHECK(!option_called("momentum")->otherwise);
+    CHECK_STR(option_called("beta1")->otherwise, "0.9");
 }
 
 TEST(command_line_over_file)
@@ -288,6 +329,7 @@ int main(int argc, char **argv)
     RUN(values);
     RUN(ranges);
     RUN(defaults_that_follow);
+    RUN(options_of_optimizers);
     RUN(command_line_over_file);
     RUN(every_option_teaches);
     RUN(positions_that_a_model_is_made_for);
