@@ -63,24 +63,14 @@ static sl_status adamw_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_adamw = {
-    .name = "adamw",
-    .category = SL_CAT_OPTIMIZER,
-    .n_in = 3,
-    .n_out = 4,
+    SL_OP_PARTS(adamw),
+    SL_UPDATE_PARTS(2),
     .attrs_bytes = sizeof(struct sl_adamw_attrs),
-    .optional_in = 1u << 2,
-    .optional_out = 1u << 3,
-    .updates = 0xf,
-    .infer = adamw_infer,
     .work = sl_work_bytes,
-    .reference = adamw_reference,
-    .cases = adamw_cases,
-    .n_cases = SL_COUNT(adamw_cases),
-    .tolerance = {0, 0},
+    .tolerance = {0, 0}, /* bit for bit */
     .clear_stream = adamw_clear_stream,
     .linear = true,
     .shorten = adamw_shorten,
-    .fill = sl_update_fill,
     .shapes = adamw_shapes,
 };
 

@@ -136,18 +136,12 @@ static size_t lamb_estimate(const sl_launch *launch)
 
 const sl_op_def sl_op_lamb = {
     SL_OP_PARTS(lamb),
-    .category = SL_CAT_OPTIMIZER,
-    .n_in = 3,
-    .n_out = 4,
+    SL_UPDATE_PARTS(2),
     .attrs_bytes = sizeof(struct sl_lamb_attrs),
-    .optional_in = 1u << 2,
-    .optional_out = 1u << 3,
-    .updates = 0xf,
     .work = lamb_work,
     .estimate_workspace = lamb_estimate,
     .tolerance = {0, 0},
     .clear_stream = lamb_clear_stream,
-    .fill = sl_update_fill,
     .shapes = lamb_shapes,
 };
 

@@ -169,20 +169,14 @@ static sl_status muon_shapes(sl_op_shapes *shapes)
 
 const sl_op_def sl_op_muon = {
     SL_OP_PARTS(muon),
-    .category = SL_CAT_OPTIMIZER,
-    .n_in = 3,
-    .n_out = 3,
+    SL_UPDATE_PARTS(1),
     .attrs_bytes = sizeof(struct sl_muon_attrs),
-    .optional_in = 1u << 2,
-    .optional_out = 1u << 2,
-    .updates = 7,
     .work = muon_work,
     .workspace = muon_workspace,
     .estimate_workspace = muon_estimate,
     .tolerance = {1e-5, 2e-2},
-    .narrow_inside = true,
+    .narrow_inside = true, /* X, A and B in bf16 */
     .clear_stream = muon_clear_stream,
-    .fill = sl_update_fill,
     .shapes = muon_shapes,
 };
 

@@ -56,24 +56,14 @@ static sl_status sgd_shapes(sl_op_shapes *shapes)
 }
 
 const sl_op_def sl_op_sgd = {
-    .name = "sgd",
-    .category = SL_CAT_OPTIMIZER,
-    .n_in = 3,
-    .n_out = 3,
+    SL_OP_PARTS(sgd),
+    SL_UPDATE_PARTS(1),
     .attrs_bytes = sizeof(struct sl_sgd_attrs),
-    .optional_in = 1u << 2,
-    .optional_out = 1u << 2,
-    .updates = 7,
-    .infer = sgd_infer,
     .work = sl_work_bytes,
-    .reference = sgd_reference,
-    .cases = sgd_cases,
-    .n_cases = SL_COUNT(sgd_cases),
-    .tolerance = {0, 0},
+    .tolerance = {0, 0}, /* bit for bit */
     .clear_stream = sgd_clear_stream,
     .linear = true,
     .shorten = sgd_shorten,
-    .fill = sl_update_fill,
     .shapes = sgd_shapes,
 };
 

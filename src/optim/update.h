@@ -8,6 +8,11 @@
 #include "optim/element.h"
 #include "optim/optimizer.h"
 
+/* What the ops of optimizers with so many states have alike. */
+#define SL_UPDATE_PARTS(states)                                                             \
+    .category = SL_CAT_OPTIMIZER, .n_in = 3, .n_out = (states) + 2, .optional_in = 1u << 2, \
+    .optional_out = 1u << ((states) + 1), .updates = (1u << ((states) + 2)) - 1, .fill = sl_update_fill
+
 /* Parameter and moments are like the gradient, the master is optional and last. */
 static inline sl_status sl_update_operands(const char *op, const sl_type *in, sl_type *out, int moments)
 {
