@@ -1,10 +1,30 @@
-/* The prediction's JSON holds every figure of the view under its name, and no other. */
+/* The prediction's JSON holds every figure of the view under its name, and no other. So does the public struct. */
 #include "run_job.h"
 
 typedef struct figure {
     const char *key;
     double value;
 } figure;
+
+static void check_figures(const sl_prediction *prediction, const sl_prediction_view *v)
+{
+    sl_prediction_figures f = SL_SIZED(sl_prediction_figures);
+    const sl_summary *s = &v->predicted;
+    CHECK_OK(sl_prediction_get(prediction, &f));
+    CHECK(f.feasible == v->feasible && f.why_not == v->why_not && f.limit == v->limit && f.costs == v->costs &&
+          f.device == v->device && f.precision == v->precision);
+    CHECK(f.device_budget_bytes == v->budget_bytes[SL_TIER_DEVICE] &&
+          f.host_budget_bytes == v->budget_bytes[SL_TIER_HOST]);
+    CHECK(f.device_min_bytes == v->min_bytes[SL_TIER_DEVICE] && f.host_min_bytes == v->min_bytes[SL_TIER_HOST]);
+    CHECK(f.device_both_bytes == v->both_bytes[SL_TIER_DEVICE] && f.host_both_bytes == v->both_bytes[SL_TIER_HOST]);
+    CHECK(f.device_peak_bytes == s->peak_bytes[SL_TIER_DEVICE] && f.host_peak_bytes == s->peak_bytes[SL_TIER_HOST]);
+    CHECK(f.host_to_device_bytes == s->link_bytes[SL_LINK_IN] && f.device_to_host_bytes == s->link_bytes[SL_LINK_OUT]);
+    CHECK(f.step_s == s->step_s && f.tokens_per_s == s->tokens_per_s && f.mfu == s->mfu);
+    CHECK(f.lower_bound_s == v->lower_bound_s && f.recomputed == s->recompute_fraction);
+    CHECK_NEAR(f.plan_s, v->plan_ms / 1000, 1e-12);
+    CHECK(f.parameters == v->parameters && f.seqlen == v->seqlen && f.tokens_per_step == v->tokens &&
+          f.chunks == v->chunks && f.rounds == v->rounds);
+}
 
 static void check_json(const char *options)
 {
@@ -15,6 +35,7 @@ static void check_json(const char *options)
     const sl_json *root;
     CHECK_OK(sl_prediction_create(job, &prediction));
     sl_prediction_view_of(prediction, &v);
+    check_figures(prediction, &v);
     const char *json = sl_prediction_json(prediction);
     CHECK_OK(sl_region_create(&region));
     CHECK_OK(sl_json_parse(region, "prediction", json, strlen(json), &root));

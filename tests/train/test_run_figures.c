@@ -83,6 +83,26 @@ static void check_measured(const sl_trainer *t, const sl_summary *m, double step
     }
 }
 
+static void check_public(const sl_trainer *t, const sl_trainer_view *v, double loss)
+{
+    sl_trainer_figures f = SL_SIZED(sl_trainer_figures);
+    const sl_summary *m = &v->measured;
+    CHECK_OK(sl_trainer_get(t, &f));
+    CHECK(f.first_step == v->first_step && f.step == v->step && f.steps == v->steps && f.skipped == v->skipped);
+    CHECK(f.loss == loss && f.val_step == v->val_step && f.checkpoint_step == v->checkpoint_step);
+    CHECK(v->val_step < 0 ? isnan(f.val_loss) : f.val_loss == v->val_loss);
+    CHECK(f.checkpoint == v->checkpoint && f.interrupted == v->interrupted);
+    CHECK(f.parameters == v->parameters && f.tokens_per_step == v->tokens && f.epoch == v->epoch);
+    CHECK(f.step_s == m->step_s && f.tokens_per_s == m->tokens_per_s && f.mfu == m->mfu);
+    CHECK(f.seconds_left == v->seconds_left && f.predicted_step_s == v->predicted.step_s &&
+          f.predicted_tokens_per_s == v->predicted.tokens_per_s);
+    CHECK(f.device_budget_bytes == v->budget_bytes[SL_TIER_DEVICE] &&
+          f.host_budget_bytes == v->budget_bytes[SL_TIER_HOST]);
+    CHECK(f.device_peak_bytes == m->peak_bytes[SL_TIER_DEVICE] && f.host_peak_bytes == m->peak_bytes[SL_TIER_HOST]);
+    CHECK(f.weights == v->weights && f.device == v->device && f.costs == v->costs && f.limit == v->limit);
+    CHECK_STR(f.precision, "f32");
+}
+
 static void check_view(const sl_trainer *t, const double *seconds, int first, int step)
 {
     sl_trainer_view v;
@@ -385,9 +405,22 @@ static void check_state(int step)
     CHECK(strlen(string(root, "time")) >= 20);
 }
 
+/* A run that is done keeps the log of its last session. */
+static void check_log_stays(const sl_job *job)
+{
+    static event_log before, after;
+    sl_trainer *t;
+    read_log(&before);
+    CHECK_OK(sl_trainer_create(job, &t));
+    sl_trainer_destroy(t);
+    read_log(&after);
+    CHECK_I64(after.count, before.count);
+}
+
 static void run_steps(sl_trainer *t, sl_step_result *results, int first, int last)
 {
     double seconds[STEPS], loss[STEPS];
+    sl_trainer_view view;
     for (int step = first + 1; step <= last; step++) {
         sl_step_result *r = &results[step - 1];
         *r = (sl_step_result) SL_SIZED(sl_step_result);
@@ -400,6 +433,8 @@ static void run_steps(sl_trainer *t, sl_step_result *results, int first, int las
         seconds[step - first - 1] = r->seconds;
         loss[step - first - 1] = r->loss;
         check_view(t, seconds, first, step);
+        sl_trainer_look(t, &view);
+        check_public(t, &view, r->loss);
         check_report(t, loss, step - first, step);
     }
 }
@@ -432,6 +467,7 @@ TEST(figures)
     CHECK_FAILS(sl_trainer_step(t, results), SL_E_USAGE);
     CHECK_CONTAINS(sl_error_message(), "all 7 steps are done");
     sl_trainer_destroy(t);
+    check_log_stays(job);
     sl_job_destroy(job);
     sl_region_destroy(region);
 }
