@@ -242,6 +242,38 @@ typedef struct sl_trainer_figures {
 
 SL_API sl_status sl_trainer_get(const sl_trainer *trainer, sl_trainer_figures *figures);
 
+/* ---- parameters ------------------------------------------------------------------------------------------------- */
+
+/* Between steps, wherever the plan keeps a parameter. Names, shapes and order of elements are those of model.safetensors in a
+ * checkpoint: Hugging Face's. */
+typedef struct sl_parameter_info {
+    size_t struct_size;
+    const char *name;        /* "model.layers.3.self_attn.q_proj.weight" */
+    const char *option_name; /* what `freeze` and `optimizer-for` match: "layers.3.qkv", of which it may be a part */
+    const char *dtype;       /* as it is stored: "f32", "bf16" */
+    int64_t rows, columns;   /* columns 0: a vector */
+    int64_t count;           /* elements */
+    size_t stored_bytes;     /* of all elements in `dtype` */
+    int trainable;           /* 0: frozen */
+} sl_parameter_info;
+
+/* Index 0 to count - 1. */
+SL_API int64_t sl_trainer_parameter_count(const sl_trainer *trainer);
+SL_API sl_status sl_trainer_parameter(const sl_trainer *trainer, int64_t index, sl_parameter_info *info);
+
+typedef enum sl_parameter_format {
+    SL_PARAMETER_F32,   /* floats: of the f32 master weight where the precision keeps one */
+    SL_PARAMETER_STORED /* bytes in the parameter's dtype, as in model.safetensors */
+} sl_parameter_format;
+
+/* All elements, in row-major order; `bytes` is the size of `values` and must be that of the parameter in this format. */
+SL_API sl_status sl_trainer_read_parameter(sl_trainer *trainer, const char *name, sl_parameter_format format,
+                                           void *values, size_t bytes);
+/* Sets the weight, rounded to its dtype, and the master weight. The optimizer's moments stay. SL_E_NOT_FINITE: a value is NaN or
+ * infinite, or becomes so in the dtype; nothing is written then. */
+SL_API sl_status sl_trainer_write_parameter(sl_trainer *trainer, const char *name, sl_parameter_format format,
+                                            const void *values, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

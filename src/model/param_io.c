@@ -84,6 +84,8 @@ static int64_t file_row(const loading *l, int64_t row)
 
 static int64_t file_element(const loading *l, int64_t element)
 {
+    if (!l->part->transposed && !l->pair_rows)
+        return element;
     int64_t row = element / l->columns, column = element % l->columns;
     return l->part->transposed ? column * l->part->rows + row : file_row(l, row) * l->columns + column;
 }
@@ -295,6 +297,55 @@ sl_status sl_param_save(sl_tensors_writer *writer, const sl_param *param, sl_dty
             SL_TRY(save_pairs(writer, part, row_bytes, buffer, buffer_bytes, read, context));
         else
             SL_TRY(save_rows(writer, part, row_bytes, buffer, buffer_bytes, read, context));
+    }
+    return SL_OK;
+}
+
+/* ---- in memory ---- */
+
+static loading in_memory(const sl_param *param, int part, sl_dtype dtype)
+{
+    const sl_param_part *p = &param->parts[part];
+    return (loading){.part = p, .columns = columns_of(param), .pair_rows = p->pair_rows, .dtype = dtype};
+}
+
+sl_status sl_param_read_part(const sl_param *param, int part, sl_dtype dtype, void *buffer, size_t buffer_bytes,
+                             sl_param_io read, void *context, sl_dtype as, void *values)
+{
+    loading l = in_memory(param, part, dtype);
+    int64_t size = (int64_t) sl_dtype_bytes(dtype), first = l.part->row * l.columns, count = l.part->rows * l.columns;
+    for (int64_t done = 0, piece; done < count; done += piece) {
+        piece = SL_MIN(count - done, (int64_t) buffer_bytes / size);
+        SL_TRY(read(context, (size_t) ((first + done) * size), buffer, (size_t) (piece * size)));
+        for (int64_t i = 0; i < piece; i++)
+            sl_dtype_store(as, values, file_element(&l, done + i), sl_dtype_load(dtype, buffer, i));
+    }
+    return SL_OK;
+}
+
+static sl_status check_values(const sl_param_part *part, sl_dtype dtype, sl_dtype as, const void *values, int64_t count)
+{
+    float rounded;
+    for (int64_t i = 0; i < count; i++) {
+        sl_dtype_store(dtype, &rounded, 0, sl_dtype_load(as, values, i));
+        if (!isfinite(sl_dtype_load(dtype, &rounded, 0)))
+            return sl_fail(SL_E_NOT_FINITE, "the value %g for element %lld of \"%s\" is not finite in %s",
+                           (double) sl_dtype_load(as, values, i), (long long) i, part->name, sl_dtype_name(dtype));
+    }
+    return SL_OK;
+}
+
+sl_status sl_param_write_part(const sl_param *param, int part, sl_dtype dtype, void *buffer, size_t buffer_bytes,
+                              sl_param_io write, void *context, sl_dtype as, const void *values)
+{
+    loading l = in_memory(param, part, dtype);
+    int64_t size = (int64_t) sl_dtype_bytes(dtype), first = l.part->row * l.columns, count = l.part->rows * l.columns;
+    SL_TRY(check_values(l.part, dtype, as, values, count));
+    for (int64_t done = 0, piece; done < count; done += piece) {
+        piece = SL_MIN(count - done, (int64_t) buffer_bytes / size);
+        for (int64_t i = 0; i < piece; i++)
+            sl_dtype_store(dtype, buffer, i, sl_dtype_load(as, values, file_element(&l, done + i)));
+        SL_TRY(write(context, (size_t) ((first + done) * size), buffer, (size_t) (piece * size)));
     }
     return SL_OK;
 }

@@ -116,6 +116,12 @@ sl_status sl_param_save(sl_tensors_writer *writer, const sl_param *param, sl_dty
 /* As sl_param_load, of what sl_param_declare/save wrote under `prefix`, whatever the values. */
 sl_status sl_param_load_prefixed(sl_tensors *tensors, const char *prefix, const sl_param *param, sl_dtype dtype,
                                  void *buffer, size_t buffer_bytes, sl_param_io write, void *context);
+/* A part of a parameter in memory, as a file would have it: dense, row-major, of dtype `as`. `dtype` is the store's. Writing refuses values
+ * that are not finite, or not in `dtype` (SL_E_NOT_FINITE), before anything is written. */
+sl_status sl_param_read_part(const sl_param *param, int part, sl_dtype dtype, void *buffer, size_t buffer_bytes,
+                             sl_param_io read, void *context, sl_dtype as, void *values);
+sl_status sl_param_write_part(const sl_param *param, int part, sl_dtype dtype, void *buffer, size_t buffer_bytes,
+                              sl_param_io write, void *context, sl_dtype as, const void *values);
 /* Tensors of the set that none of the parameters takes and that are no known buffers (causal masks, rotary tables, a copy of
  * tied weights): SL_E_FORMAT naming the first, since a weight that is silently left out changes the model. */
 sl_status sl_params_check_unused(const sl_tensors *tensors, const sl_param *params, int32_t n_params);

@@ -49,6 +49,7 @@ struct sl_trainer {
     int64_t val_step, checkpoint_step;
     double val_loss;
     char checkpoint[1024];
+    bool altered;     /* parameters were written since that checkpoint */
     sl_status failed; /* why the run cannot go on: its state is no step's; SL_OK: it can */
     bool interrupted;
     size_t arena_bytes[SL_TIER_COUNT]; /* mapped */

@@ -324,12 +324,13 @@ sl_status sl_trainer_checkpoint(sl_trainer *t)
         return sl_fail(SL_E_USAGE, "a checkpoint needs a run folder: give --out");
     if (t->failed)
         return sl_fail(t->failed, "the run has failed: its state is not worth a checkpoint");
-    if (t->checkpoint_step == t->progress.step)
+    if (t->checkpoint_step == t->progress.step && !t->altered)
         return SL_OK;
     double start = sl_clock_s();
     sl_hooks_progress(&t->job.hooks, SL_STAGE_CHECKPOINT, 0);
     SL_TRY(sl_checkpoint_write(&t->store, &t->identity, t->options, &t->progress, t->checkpoint));
     sl_hooks_progress(&t->job.hooks, SL_STAGE_CHECKPOINT, 1);
     t->checkpoint_step = t->progress.step;
+    t->altered = false;
     return sl_run_event_checkpoint(t, sl_clock_s() - start);
 }
