@@ -138,6 +138,36 @@ SL_API sl_status sl_job_get(const sl_job *job, const char *key, const char **val
 /* NULL: no progress is reported. */
 SL_API sl_status sl_job_set_progress(sl_job *job, sl_progress_fn fn, void *user);
 
+/* A sequence that a data callback fills. */
+typedef struct sl_sequence {
+    size_t struct_size;
+    int64_t index;  /* which one: 0 to sequences - 1, of validation data 0 to val_sequences - 1 */
+    int validation; /* 1: of the validation data */
+    int64_t epoch;  /* passes over the training data before this one */
+    int64_t seqlen;
+    int32_t *tokens; /* to fill: seqlen + 1. Token i + 1 is the target of token i */
+    float *
+        weights; /* NULL unless the data is weighted. What each of the seqlen targets counts in the loss: 1 unless set, 0 for not */
+} sl_sequence;
+
+/* Runs within sl_trainer_step and sl_trainer_validate. The content depends on index, epoch and `validation` alone: a resumed run, and a step
+ * that is repeated, ask again. A failure is passed on with the message of sl_error_set(), and the step can be tried again. */
+typedef sl_status (*sl_data_fn)(void *user, sl_sequence *sequence);
+
+typedef struct sl_data {
+    size_t struct_size;
+    sl_data_fn read;
+    void *user;
+    const char
+        *identity; /* what the data is, in at most 47 bytes: written into checkpoints, and a resume needs the same */
+    int64_t sequences;     /* of training data in an epoch, 1 to 2^48. A stream without end has 2^48 and is in order */
+    int64_t val_sequences; /* 0: `val-every` holds out the last `val-share` of `sequences` */
+    int in_order;          /* 0: every epoch has an order of its own, which the seed fixes */
+    int weighted;          /* the callback sets weights */
+} sl_data;
+/* Data from a callback instead of the options `data` and `val-data`. The job keeps a copy. NULL: files again. */
+SL_API sl_status sl_job_set_data(sl_job *job, const sl_data *data);
+
 typedef enum sl_option_type {
     SL_OPTION_STRING,
     SL_OPTION_INTEGER,

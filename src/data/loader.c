@@ -8,6 +8,7 @@
 #include "data/loader.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ typedef struct sl_loader {
     sl_corpus *train, *validation; /* the same one when a share is held out */
     int64_t val_first;             /* sequence of `validation` that the split begins with */
     int32_t *sequence;             /* seqlen + 1 tokens */
+    float *weights;                /* of its targets; NULL: all count 1 */
     int64_t held;                  /* position of `sequence`; -1: none */
     sl_split held_split;
 } sl_loader;
@@ -30,13 +32,17 @@ static int64_t sequences_of(const sl_corpus *corpus, int64_t seqlen)
     return (sl_corpus_tokens(corpus) - 1) / seqlen;
 }
 
-static sl_status too_little(const char *paths, const sl_corpus *corpus, int64_t seqlen, int64_t sequences)
+static const char *name_of(const sl_loader_config *c)
+{
+    return c->callback.read ? "the data callback" : c->data;
+}
+
+static sl_status too_little(const char *paths, int64_t tokens, int64_t seqlen, int64_t sequences)
 {
     return sl_fail(SL_E_USAGE,
                    "%s holds %" PRId64 " tokens, but %" PRId64 " sequence%s of %" PRId64 " needs %" PRId64
                    " (inputs and one more target): use a smaller --seqlen or more data",
-                   paths, sl_corpus_tokens(corpus), sequences, sequences == 1 ? "" : "s", seqlen,
-                   sequences * seqlen + 1);
+                   paths, tokens, sequences, sequences == 1 ? "" : "s", seqlen, sequences * seqlen + 1);
 }
 
 static sl_status open_corpus(const sl_loader_config *c, const char *paths, sl_corpus **corpus)
@@ -46,28 +52,34 @@ static sl_status open_corpus(const sl_loader_config *c, const char *paths, sl_co
     return sl_corpus_open(&config, corpus);
 }
 
+static sl_status open_one(const sl_loader_config *c, const char *paths, sl_corpus **corpus, int64_t *sequences)
+{
+    SL_TRY(open_corpus(c, paths, corpus));
+    *sequences = sequences_of(*corpus, c->seqlen);
+    return *sequences < 1 ? too_little(paths, sl_corpus_tokens(*corpus), c->seqlen, 1) : SL_OK;
+}
+
 /* Opens the files and fixes which sequences belong to which split. */
 static sl_status open_splits(sl_loader *loader)
 {
     const sl_loader_config *c = &loader->config;
-    SL_TRY(open_corpus(c, c->data, &loader->train));
-    int64_t all = sequences_of(loader->train, c->seqlen);
-    if (all < 1)
-        return too_little(c->data, loader->train, c->seqlen, 1);
-    loader->source.sequences[SL_SPLIT_TRAIN] = all;
+    int64_t *sequences = loader->source.sequences;
+    sequences[SL_SPLIT_TRAIN] = c->callback.sequences;
+    sequences[SL_SPLIT_VALIDATION] = c->callback.val_sequences;
+    if (!c->callback.read)
+        SL_TRY(open_one(c, c->data, &loader->train, &sequences[SL_SPLIT_TRAIN]));
+    int64_t all = sequences[SL_SPLIT_TRAIN];
     if (c->val_data) {
-        SL_TRY(open_corpus(c, c->val_data, &loader->validation));
-        loader->source.sequences[SL_SPLIT_VALIDATION] = sequences_of(loader->validation, c->seqlen);
-        if (loader->source.sequences[SL_SPLIT_VALIDATION] < 1)
-            return too_little(c->val_data, loader->validation, c->seqlen, 1);
-    } else if (c->val_share > 0) {
+        SL_TRY(open_one(c, c->val_data, &loader->validation, &sequences[SL_SPLIT_VALIDATION]));
+    } else if (c->val_share > 0 && !sequences[SL_SPLIT_VALIDATION]) {
         /* The end of the stream in one piece: scattered sequences would share documents with the training data. */
         int64_t held_out = SL_MAX((int64_t) ((double) all * c->val_share), 1);
         if (held_out >= all)
-            return too_little(c->data, loader->train, c->seqlen, 2);
+            return too_little(name_of(c), loader->train ? sl_corpus_tokens(loader->train) : all * c->seqlen + 1,
+                              c->seqlen, 2);
         loader->validation = loader->train;
-        loader->source.sequences[SL_SPLIT_TRAIN] = all - held_out;
-        loader->source.sequences[SL_SPLIT_VALIDATION] = held_out;
+        sequences[SL_SPLIT_TRAIN] = all - held_out;
+        sequences[SL_SPLIT_VALIDATION] = held_out;
         loader->val_first = all - held_out;
     }
     return SL_OK;
@@ -81,7 +93,7 @@ static sl_status check_document_token(const sl_loader_config *c, int64_t token)
     if (token < 0)
         return sl_fail(SL_E_USAGE,
                        "%s does not say which token begins a document: give --document-token N with --mask-documents",
-                       c->data);
+                       name_of(c));
     if (token >= c->vocab)
         return sl_fail(SL_E_USAGE,
                        "token %" PRId64 " (%s) begins a document, but the vocabulary has %" PRId64
@@ -97,6 +109,7 @@ static void close_loader(sl_source *source)
         sl_corpus_close(loader->validation);
     sl_corpus_close(loader->train);
     sl_free(loader->sequence);
+    sl_free(loader->weights);
     sl_free(loader);
 }
 
@@ -105,6 +118,17 @@ static void describe(sl_loader *loader)
 {
     const sl_loader_config *c = &loader->config;
     sl_source *source = &loader->source;
+    source->kinds = 1u << SL_INPUT_TOKENS | 1u << SL_INPUT_TARGETS | 1u << SL_INPUT_POSITIONS | 1u << SL_INPUT_SEGMENTS;
+    if (c->callback.read) {
+        source->kinds |= loader->weights ? 1u << SL_INPUT_TOKEN_WEIGHTS : 0;
+        int length =
+            snprintf(source->identity, sizeof source->identity, "callback %s: %" PRId64 " sequences %s", c->identity,
+                     source->sequences[SL_SPLIT_TRAIN], c->callback.in_order ? "in order" : "shuffled");
+        if (c->max_documents > 1)
+            snprintf(source->identity + length, sizeof source->identity - (size_t) length,
+                     ", %" PRId64 " documents by %" PRId64, c->max_documents, c->document_token);
+        return;
+    }
     int64_t parts[] = {(int64_t) sl_corpus_fingerprint(loader->train),
                        source->sequences[SL_SPLIT_TRAIN],
                        c->seqlen,
@@ -117,7 +141,48 @@ static void describe(sl_loader *loader)
     source->bytes = sl_corpus_bytes(loader->train) + (two ? sl_corpus_bytes(loader->validation) : 0);
     source->contents[SL_SPLIT_TRAIN] = sl_corpus_contents_of(loader->train);
     source->contents[SL_SPLIT_VALIDATION] = two ? sl_corpus_contents_of(loader->validation) : NULL;
-    source->kinds = 1u << SL_INPUT_TOKENS | 1u << SL_INPUT_TARGETS | 1u << SL_INPUT_POSITIONS | 1u << SL_INPUT_SEGMENTS;
+}
+
+/* What the callback has filled. */
+static sl_status check_sequence(const sl_loader *loader, const sl_sequence *s)
+{
+    const char *split = s->validation ? "validation" : "training";
+    for (int64_t i = 0; i <= s->seqlen; i++)
+        if (s->tokens[i] < 0 || s->tokens[i] >= loader->config.vocab)
+            return sl_fail(SL_E_USAGE,
+                           "the data callback gave token %" PRId32 " at %" PRId64 " of %s sequence %" PRId64
+                           ", but the model's vocabulary has %" PRId64,
+                           s->tokens[i], i, split, s->index, loader->config.vocab);
+    for (int64_t i = 0; s->weights && i < s->seqlen; i++)
+        if (!(s->weights[i] >= 0) || isinf(s->weights[i]))
+            return sl_fail(SL_E_USAGE,
+                           "the data callback gave weight %g to target %" PRId64 " of %s sequence %" PRId64
+                           ": give 0 or a positive number",
+                           (double) s->weights[i], i, split, s->index);
+    return SL_OK;
+}
+
+static sl_status call_back(const sl_loader *loader, sl_split split, int64_t index, int64_t epoch)
+{
+    const sl_data *data = &loader->config.callback;
+    sl_sequence s = {.struct_size = sizeof s,
+                     .index = index,
+                     .validation = split == SL_SPLIT_VALIDATION && data->val_sequences > 0,
+                     .epoch = split == SL_SPLIT_TRAIN ? epoch : 0,
+                     .seqlen = loader->config.seqlen,
+                     .tokens = loader->sequence,
+                     .weights = loader->weights};
+    memset(s.tokens, -1, (size_t) (s.seqlen + 1) * sizeof *s.tokens); /* what it leaves out is an error */
+    for (int64_t i = 0; s.weights && i < s.seqlen; i++)
+        s.weights[i] = 1;
+    sl_error_set(SL_OK, "");
+    sl_status status = data->read(data->user, &s);
+    if (status == SL_OK)
+        return check_sequence(loader, &s);
+    return sl_error_message()[0]
+               ? status
+               : sl_fail(status, "the data callback failed at sequence %" PRId64 " and did not say why (sl_error_set)",
+                         index);
 }
 
 static sl_status hold(sl_loader *loader, sl_split split, int64_t position)
@@ -127,13 +192,16 @@ static sl_status hold(sl_loader *loader, sl_split split, int64_t position)
     int64_t n = loader->source.sequences[split], seqlen = loader->config.seqlen;
     SL_ASSERT(n > 0 && position >= 0);
     int64_t index = position % n;
-    if (split == SL_SPLIT_TRAIN)
+    if (split == SL_SPLIT_TRAIN && !loader->config.callback.in_order)
         index = sl_permute(index, n, loader->config.seed, (uint64_t) (position / n));
-    else
+    if (split == SL_SPLIT_VALIDATION)
         index += loader->val_first;
     loader->held = -1; /* a failed read leaves nothing to be found */
     sl_corpus *corpus = split == SL_SPLIT_TRAIN ? loader->train : loader->validation;
-    SL_TRY(sl_corpus_read(corpus, index * seqlen, seqlen + 1, loader->sequence));
+    if (loader->config.callback.read)
+        SL_TRY(call_back(loader, split, index, position / n));
+    else
+        SL_TRY(sl_corpus_read(corpus, index * seqlen, seqlen + 1, loader->sequence));
     loader->held = position;
     loader->held_split = split;
     return SL_OK;
@@ -173,6 +241,7 @@ static sl_status fill(sl_source *source, sl_split split, const sl_batch *batch)
     sl_loader *loader = (sl_loader *) source;
     int32_t *tokens = batch->input[SL_INPUT_TOKENS].data, *targets = batch->input[SL_INPUT_TARGETS].data;
     int32_t *positions = batch->input[SL_INPUT_POSITIONS].data, *segments = batch->input[SL_INPUT_SEGMENTS].data;
+    float *weights = batch->input[SL_INPUT_TOKEN_WEIGHTS].data;
     int64_t each = batch->tokens_each, seqlen = loader->config.seqlen;
     int64_t bounds = 0, capacity = batch->input[SL_INPUT_SEGMENTS].type.dim[0];
     SL_ASSERT(batch->slice_offset >= 0 && batch->slice_offset + each <= seqlen);
@@ -184,6 +253,8 @@ static sl_status fill(sl_source *source, sl_split split, const sl_batch *batch)
             memcpy(tokens + s * each, from, (size_t) each * sizeof *from);
         if (targets)
             memcpy(targets + s * each, from + 1, (size_t) each * sizeof *from);
+        if (weights && loader->weights)
+            memcpy(weights + s * each, loader->weights + batch->slice_offset, (size_t) each * sizeof *weights);
         if (positions)
             put_positions(loader, batch->slice_offset, each, positions + s * each);
         if (segments)
@@ -206,7 +277,9 @@ sl_status sl_loader_open(const sl_loader_config *config, sl_source **out)
     loader->held = -1;
     SL_TRY_GOTO(open_splits(loader), fail);
     SL_TRY_GOTO(sl_alloc(&loader->sequence, config->seqlen + 1, sizeof(int32_t)), fail);
-    int64_t document_token = sl_corpus_document_token(loader->train);
+    if (config->callback.weighted)
+        SL_TRY_GOTO(sl_alloc(&loader->weights, config->seqlen, sizeof(float)), fail);
+    int64_t document_token = loader->train ? sl_corpus_document_token(loader->train) : config->document_token;
     SL_TRY_GOTO(check_document_token(config, document_token), fail);
     loader->config.document_token = document_token;
     describe(loader);

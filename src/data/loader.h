@@ -1,7 +1,7 @@
 /*
- * The loader: a corpus cut into sequences, in a shuffled order, as a source of tokens, targets, positions and segments.
+ * The loader: sequences of a corpus or of a callback, in a shuffled order, as a source of tokens, targets, positions and segments.
  *
- * Sequence i is tokens [i*seqlen, i*seqlen + seqlen] of the stream: seqlen inputs and, one further, their targets, so documents
+ * Of a corpus, sequence i is tokens [i*seqlen, i*seqlen + seqlen] of the stream: seqlen inputs and, one further, their targets, so documents
  * are packed one behind the other and nothing is padded or lost but the stream's last incomplete sequence. Where a run stands in
  * its data is one number, the sequences consumed: position p is place p mod n of epoch p / n, and every epoch has a permutation
  * of its own. Memory: one sequence. Reading allocates nothing.
@@ -15,6 +15,8 @@
 #include "data/source.h"
 
 typedef struct sl_loader_config {
+    sl_data callback;     /* read NULL: files; `identity` is unused */
+    const char *identity; /* the callback's */
     const char *data;     /* paths, see data/corpus.h */
     const char *val_data; /* NULL: hold out the last `val_share` of the sequences of `data` */
     double val_share;     /* 0: no validation data */

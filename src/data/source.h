@@ -49,7 +49,8 @@ struct sl_source {
     uint32_t kinds;                    /* bit k: it can fill inputs of kind k */
     int64_t sequences[SL_SPLIT_COUNT]; /* of an epoch; validation may have none. Positions may go beyond */
     size_t bytes;                      /* that it takes of the heap, at most */
-    char identity[64]; /* the same for another run that sees the same sequences in the same order: compared on resume */
+    char
+        identity[128]; /* the same for another run that sees the same sequences in the same order: compared on resume */
     char sample[64];   /* of the content, where another one can hide behind the same identity; "": not known */
     const struct sl_corpus_contents *contents[SL_SPLIT_COUNT]; /* files, for people; NULL: none */
 };

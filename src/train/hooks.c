@@ -1,5 +1,7 @@
 /* What a program that embeds Sluice adds to a job beside options, and what it can ask about options. */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "core/sized.h"
 #include "train/job.h"
@@ -28,6 +30,33 @@ sl_status sl_job_set_progress(sl_job *job, sl_progress_fn fn, void *user)
 {
     job->hooks.progress = fn;
     job->hooks.progress_user = user;
+    return SL_OK;
+}
+
+/* ---- data ---- */
+
+sl_status sl_job_set_data(sl_job *job, const sl_data *caller)
+{
+    const int64_t most = INT64_C(1) << 48;
+    sl_data data = {0};
+    if (caller) {
+        SL_TRY(sl_sized_get(&data, caller, sizeof data, "sl_data"));
+        if (!data.read || !data.identity || !data.identity[0])
+            return sl_fail(SL_E_USAGE, "sl_data needs %s",
+                           data.read ? "an identity: a text that tells it from other "
+                                       "data"
+                                     : "a callback, `read`");
+        if (strlen(data.identity) >= sizeof job->hooks.data_identity)
+            return sl_fail(SL_E_USAGE, "the identity of sl_data has %zu bytes: use at most %zu", strlen(data.identity),
+                           sizeof job->hooks.data_identity - 1);
+        if (data.sequences < 1 || data.sequences > most || data.val_sequences < 0 || data.val_sequences > most)
+            return sl_fail(SL_E_USAGE,
+                           "sl_data has %" PRId64 " sequences and %" PRId64 " for validation: give 1 to 2^48 and 0 to "
+                           "2^48",
+                           data.sequences, data.val_sequences);
+        snprintf(job->hooks.data_identity, sizeof job->hooks.data_identity, "%s", data.identity);
+    }
+    job->hooks.data = data;
     return SL_OK;
 }
 

@@ -193,9 +193,11 @@ sl_status sl_identity_compare(const sl_identity *identity, const char *name, con
         if (strcmp(now->name, "data") == 0)
             return sl_fail(
                 SL_E_USAGE,
-                "%s belongs to a run over other data (the files' names and sizes, --mask-documents, or what "
-                "--val-every and --val-share hold out): use the same to go on, or another --out to begin anew",
-                name);
+                "%s belongs to a run over other data (%s, now %s: the files' names and sizes, or the callback's "
+                "identity; "
+                "--mask-documents; what --val-every and --val-share hold out): use the same to go on, or another --out "
+                "to begin anew",
+                name, before, now->value);
         return sl_fail(SL_E_USAGE,
                        "%s belongs to a run with %s %s, but this one has %s: use the same to go on, or another --out "
                        "to begin anew",

@@ -265,10 +265,13 @@ static sl_status check_ranges(const sl_options *o)
     return SL_OK;
 }
 
-static sl_status check_validation(const sl_options *o)
+static sl_status check_data(const sl_options *o, const sl_data *callback)
 {
     bool every = sl_options_i64(o, "val-every") > 0, data = sl_options_string(o, "val-data") != NULL;
-    if (every && !data && sl_options_f64(o, "val-share") == 0)
+    if (callback->read && (data || sl_options_string(o, "data")))
+        return sl_fail(SL_E_USAGE, "the job's data comes from a callback: leave out --data and --val-data, or "
+                                   "sl_job_set_data");
+    if (every && !data && !callback->val_sequences && sl_options_f64(o, "val-share") == 0)
         return sl_fail(SL_E_USAGE, "--val-every with --val-share 0 has nothing to validate on: give --val-data, or a "
                                    "larger --val-share");
     if (data && !every)
@@ -352,6 +355,7 @@ static void resolve_program(const sl_options *o, sl_setup *setup)
     p->nondeterministic = sl_options_flag(o, "nondeterministic");
     p->chunks_per_round = sl_options_i64(o, "chunks-per-round");
     p->gated = setup->clip > 0 || setup->on_nan == SL_ON_NAN_SKIP;
+    p->token_weights = setup->hooks.data.weighted;
     p->norm = true; /* a gradient that is not finite is noticed in its own step */
     int64_t packed = SL_MAX(p->chunking.chunk_tokens / p->chunking.seqlen, 1);
     setup->max_documents = setup->mask_documents ? SL_MIN(p->chunking.seqlen, MAX_DOCUMENTS) : 1;
@@ -418,7 +422,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     const sl_options *o = job->options;
     sl_setup setup = {.steps = sl_options_i64(o, "steps"), .hooks = job->hooks};
     SL_TRY(check_ranges(o));
-    SL_TRY(check_validation(o));
+    SL_TRY(check_data(o, &job->hooks.data));
     if (!sl_options_string(o, "model"))
         return sl_fail(SL_E_USAGE, "--model is missing: a preset (`sluice models` lists them) or a config.json");
     SL_TRY(sl_model_find(sl_options_string(o, "model"), &setup.model));

@@ -19,7 +19,9 @@ const sl_option *sl_job_table(int64_t *count);
 typedef struct sl_hooks {
     sl_progress_fn progress; /* NULL: nobody listens */
     void *progress_user;
-    sl_source *source; /* of the run's data, which outlives it; NULL: the files of --data */
+    sl_data data;           /* read NULL: the files of --data; `identity` is unused, its text is */
+    char data_identity[48]; /* here */
+    sl_source *source;      /* in place of both, which outlives the run; NULL: none */
 } sl_hooks;
 
 void sl_hooks_progress(const sl_hooks *hooks, sl_stage stage, double fraction);

@@ -33,12 +33,14 @@ static void warn_of_little_data(const sl_trainer *t)
                 sl_format_count(taken, c), (taken + held / 2) / held, held * chunking->seqlen);
 }
 
-static sl_status open_files(sl_trainer *t)
+static sl_status open_loader(sl_trainer *t)
 {
     const sl_setup *s = &t->setup;
-    if (!s->data)
+    if (!s->data && !s->hooks.data.read)
         return sl_fail(SL_E_USAGE, "--data is missing: a text file, a folder of them, or token shards");
     sl_loader_config config = {
+        .callback = s->hooks.data,
+        .identity = s->hooks.data_identity,
         .data = s->data,
         .val_data = s->val_data,
         .val_share = s->val_share,
@@ -57,7 +59,7 @@ static sl_status open_data(sl_trainer *t)
 {
     t->source = t->job.hooks.source;
     if (!t->source)
-        SL_TRY(open_files(t));
+        SL_TRY(open_loader(t));
     if (t->setup.val_every && !t->source->sequences[SL_SPLIT_VALIDATION])
         return sl_fail(SL_E_USAGE, "--val-every needs data to validate on, and there is none");
     t->setup.data_bytes = t->source->bytes;
