@@ -130,28 +130,28 @@ TEST(frozen_parameters)
 
 /* ---- updates and states of mixtures ---- */
 
-/* Elements of a task's operands that it updates, as runs. */
+/* Elements of a task's operands that it updates, as runs: all of them, or those of its tensors. */
 typedef struct parts {
     int n;
     int64_t first[SL_MAX_UPDATE_TENSORS], count[SL_MAX_UPDATE_TENSORS];
-    uint64_t stream[SL_MAX_UPDATE_TENSORS];
+    uint64_t stream[SL_MAX_UPDATE_TENSORS]; /* 0: not known here */
 } parts;
 
 static parts parts_of(const sl_task *task)
 {
     parts all = {.n = 1, .count = {sl_type_count(&task->in[0].type)}};
     if (task->op == SL_OP_ADAMW)
-        all.stream[0] = sl_adamw_attrs(&task->attrs)->stream;
+        all.stream[0] = sl_adamw_attrs(&task->attrs)->stream + 1;
     else if (task->op == SL_OP_SGD)
-        all.stream[0] = sl_sgd_attrs(&task->attrs)->stream;
+        all.stream[0] = sl_sgd_attrs(&task->attrs)->stream + 1;
     else if (task->op == SL_OP_MUON)
-        all.stream[0] = sl_muon_attrs(&task->attrs)->stream;
-    else {
+        all.stream[0] = sl_muon_attrs(&task->attrs)->stream + 1;
+    else if (task->op == SL_OP_LAMB) {
         const struct sl_lamb_attrs *attrs = sl_lamb_attrs(&task->attrs);
         for (all.n = 0; all.n < attrs->tensors; all.n++) {
             all.first[all.n] = sl_lamb_first(attrs, task->in[0].type.dtype, all.n);
             all.count[all.n] = attrs->count[all.n];
-            all.stream[all.n] = attrs->stream + (uint64_t) all.n;
+            all.stream[all.n] = attrs->stream + (uint64_t) all.n + 1;
         }
     }
     return all;
@@ -201,7 +201,7 @@ static void check_coverage(const sl_program *p)
         if (sl_op(task->op)->category != SL_CAT_OPTIMIZER)
             continue;
         const parts at = parts_of(task);
-        CHECK_I64(task->host_allowed, task->op != SL_OP_MUON);
+        CHECK(task->host_allowed != (task->op == SL_OP_MUON));
         for (int k = 0; k < sl_op(task->op)->n_out; k++)
             if (task->out[k].object >= 0)
                 count_operand(p, task, &at, k, times);
@@ -210,7 +210,7 @@ static void check_coverage(const sl_program *p)
     }
     for (int64_t i = 0; i < n_streams; i++)
         for (int64_t j = 0; j < i; j++)
-            CHECK(streams[i] != streams[j]);
+            CHECK(streams[i] == 0 || streams[i] != streams[j]);
     for (int32_t i = 0; i < p->n_params; i++) {
         const sl_param *param = &p->params[i];
         const int64_t first = (int64_t) (param->offset / sl_dtype_bytes(param->type.dtype));
