@@ -54,7 +54,7 @@ typedef struct sl_step_params {
     uint32_t step;    /* 1-based */
     uint32_t seed_lo, seed_hi;
     float further_loss_scales[3];
-    float corrections[3][2]; /* what optimizers divide their states by: 1 - beta1^t and 1 - beta2^t of AdamW */
+    float corrections[3][2]; /* what optimizers divide their states by, such as 1 - beta1^t and 1 - beta2^t */
     uint32_t unused;
 } sl_step_params;
 #define SL_STEP_WORDS 16
@@ -139,7 +139,7 @@ struct sl_op_case {
     int64_t segments;    /* attention: number of sequences packed (equal to 1 + odd remainders), 0 = 1 */
     bool optional_out; /* include the optional outputs: sums, the forward's value, or master weights with f32 moments */
     bool wide_out;     /* attention_bwd: dkv in f32 whatever the inputs' dtype */
-    bool not_finite;   /* grad_gate: a partial is infinite; adamw, sgd: the gate says skip or, without one,
+    bool not_finite;   /* grad_gate: a partial is infinite; optimizers: the gate says skip or, without one,
                             some gradients are not finite */
 };
 

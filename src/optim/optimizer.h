@@ -33,7 +33,13 @@ typedef enum sl_granularity {
     SL_UPDATE_MATRIX, /* its matrix: one launch updates matrices of one shape, side by side */
 } sl_granularity;
 
-/* One update. A tensor is one of the model's files: q, k and v of a fused weight are three. */
+/* A tensor is one of the model's files: q, k and v of a fused weight are three. */
+typedef struct sl_update_tensor {
+    int64_t rows, columns;
+    bool decayed;
+} sl_update_tensor;
+
+/* One update. */
 typedef struct sl_update {
     const float *options; /* in the order of the descriptor */
     float weight_decay;
@@ -42,10 +48,7 @@ typedef struct sl_update {
     bool stochastic;     /* how bf16 is rounded */
     int32_t corrections; /* its row of sl_step_params.corrections */
     int n_tensors;       /* unless flat: at most SL_MAX_UPDATE_TENSORS. Each begins where sl_update_next says */
-    const struct sl_update_tensor {
-        int64_t rows, columns;
-        bool decayed;
-    } * tensors;
+    const sl_update_tensor *tensors;
 } sl_update;
 
 /* Where a tensor begins behind one that ends at this element: the next one that is aligned as parameters are. Tensors that lie

@@ -19,15 +19,16 @@
 
 enum { RULE_BYTES = 256 };
 
-/* Rules are "pattern=optimizer", ... */
-static sl_status parse_rule(char *rule, sl_optimizer *optimizer)
+/* The end of the pattern in "pattern=optimizer"; NULL: it is no rule. */
+static char *find_optimizer(char *rule, sl_optimizer *optimizer)
+{
+    char *equals = strrchr(rule, '=');
+    return equals && sl_optimizer_find(equals + 1, optimizer) ? equals : NULL;
+}
+
+static sl_status refuse_rule(const char *rule)
 {
     char names[256] = "";
-    char *equals = strrchr(rule, '=');
-    if (equals && sl_optimizer_find(equals + 1, optimizer)) {
-        *equals = 0;
-        return SL_OK;
-    }
     for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", sl_optimizer_of((sl_optimizer) i)->name);
@@ -82,7 +83,7 @@ void sl_program_may_use(const sl_program_config *config, bool used[SL_OPTIMIZER_
     if (sl_optimizer_of(optimizer)->granularity == SL_UPDATE_MATRIX)
         used[sl_optimizer_of(optimizer)->others] = true;
     for (const char *rules = config->optimizer_rules; sl_next_item(&rules, rule, sizeof rule);)
-        if (strrchr(rule, '=') && sl_optimizer_find(strrchr(rule, '=') + 1, &optimizer))
+        if (find_optimizer(rule, &optimizer))
             used[optimizer] = true;
 }
 
@@ -93,7 +94,10 @@ static sl_status assign(sl_program *p)
     const sl_optimizer_def *def = sl_optimizer_of(p->config.optimizer);
     for (const char *rules = p->config.optimizer_rules; sl_next_item(&rules, rule, sizeof rule);) {
         sl_optimizer optimizer = p->config.optimizer;
-        SL_TRY(parse_rule(rule, &optimizer));
+        char *end = find_optimizer(rule, &optimizer);
+        if (!end)
+            return refuse_rule(rule);
+        *end = 0;
         SL_TRY(apply_rule(p, rule, optimizer));
     }
     for (int32_t i = 0; i < p->n_params; i++)
@@ -123,11 +127,6 @@ static int32_t by_address(const sl_program *p, const sl_param_group *group, int3
 {
     const int32_t param = group->first_param + i % group->n_params;
     return p->params[param].decay == (i < group->n_params) ? param : -1;
-}
-
-static int64_t first_element(const builder *b, int32_t param)
-{
-    return (int64_t) (b->program->params[param].offset / sl_dtype_bytes(b->dtype));
 }
 
 static void place_states(builder *b, const sl_param_group *group, int64_t *counts)
@@ -195,6 +194,7 @@ static void add_tensors(builder *b, const sl_param *param, group_run run)
     const int64_t rows = param->type.dim[0];
     const bool matrices = sl_optimizer_of(run.optimizer)->granularity == SL_UPDATE_MATRIX;
     int64_t covered = 0;
+    run.tensors = 1;
     run.columns = run.count / rows;
     for (int i = 0; i < param->n_parts && param->parts[i].row == covered; i++)
         covered += param->parts[i].rows;
@@ -218,6 +218,8 @@ static void add_tensors(builder *b, const sl_param *param, group_run run)
 sl_status sl_program_find_runs(builder *b)
 {
     sl_program *p = b->program;
+    if (p->config.forward_only)
+        return SL_OK;
     SL_TRY(sl_region_alloc(p->region, &b->runs, SL_MAX_PARTS * (int64_t) p->n_params, sizeof *b->runs));
     for (int32_t g = 0; g < p->n_groups; g++) {
         const int32_t first_run = b->n_runs;
@@ -228,12 +230,10 @@ sl_status sl_program_find_runs(builder *b)
             const int64_t count = sl_type_count(&p->params[param].type);
             const group_run run = {.group = g,
                                    .param = param,
-                                   .optimizer = p->config.forward_only ? p->config.optimizer
-                                                                       : (sl_optimizer) p->optimizer[param],
-                                   .first = first_element(b, param),
+                                   .optimizer = (sl_optimizer) p->optimizer[param],
+                                   .first = sl_program_first_element(b, param),
                                    .count = count,
-                                   .decayed = p->params[param].decay ? count : 0,
-                                   .tensors = 1};
+                                   .decayed = p->params[param].decay ? count : 0};
             if (sl_optimizer_of(run.optimizer)->granularity == SL_UPDATE_FLAT)
                 add_flat(b, first_run, &run);
             else

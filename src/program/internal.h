@@ -9,15 +9,16 @@
 enum { UNKNOWN_PRODUCER = -2 }; /* until the program is finished: no writer seen yet */
 enum { VARIANTS = 2 };          /* full chunks and the shorter last one; both graphs have the same nodes and values */
 
-/* A run of a parameter group without padding: what one update or sum of squares works on. Padding is never touched, so
+/* A run of a parameter group without padding: what one update or sum of squares works on. Of an optimizer that is not flat it is one
+ * tensor, or `tensors` matrices of one shape. Padding is never touched, so
  * whatever the memory of a gradient held before cannot reach a norm or a weight. */
 typedef struct group_run {
     int32_t group, param; /* its first parameter */
     sl_optimizer optimizer;
     int64_t first, count;  /* elements of the group */
     int64_t decayed;       /* the first elements of the run that get weight decay */
-    int64_t rows, columns; /* of a tensor of its own, or of each of `tensors` matrices; 0: flat */
-    int tensors;
+    int64_t rows, columns; /* of each tensor */
+    int tensors;           /* 0: flat */
 } group_run;
 
 /* What the model made: shared by all programs derived from one, and untouched by passes. */
@@ -94,6 +95,11 @@ sl_status sl_program_signature(builder *b, const sl_task *task, int32_t *kind); 
 void sl_program_finish_signatures(builder *b);
 
 /* assign.c */
+/* Of a parameter in its group. */
+static inline int64_t sl_program_first_element(const builder *b, int32_t param)
+{
+    return (int64_t) (b->program->params[param].offset / sl_dtype_bytes(b->dtype));
+}
 sl_status sl_program_assign(builder *b);
 sl_status sl_program_find_runs(builder *b);
 

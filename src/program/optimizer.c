@@ -93,7 +93,7 @@ static sl_status add_other_blocks(builder *b, int32_t group)
         task.accumulate = 1;
         task.attrs = sl_op_attrs(op, sl_op(op)->role_attrs);
         task.in[0] = use_of(b->use_gradient[v], b->dtype, 0, count);
-        task.out[0] = use_of(b->gradient[group], b->dtype, (int64_t) (param->offset / sl_dtype_bytes(b->dtype)), count);
+        task.out[0] = use_of(b->gradient[group], b->dtype, sl_program_first_element(b, value->param), count);
         SL_TRY(add(b, &task));
     }
     return SL_OK;
@@ -123,7 +123,7 @@ static int launch_runs(const builder *b, int32_t r)
 }
 
 /* What the update of a launch's runs needs to know. */
-static sl_update describe_update(const builder *b, int32_t r, int runs, struct sl_update_tensor *tensors)
+static sl_update describe_update(const builder *b, int32_t r, int runs, sl_update_tensor *tensors)
 {
     const sl_program *p = b->program;
     const group_run *run = &b->runs[r];
@@ -134,11 +134,9 @@ static sl_update describe_update(const builder *b, int32_t r, int runs, struct s
                         .stochastic = sl_policy_of(p->config.precision)->stochastic,
                         .corrections = p->correction[run->optimizer],
                         .tensors = tensors};
-    if (run->rows)
-        for (int i = 0; i < SL_MAX(runs, run->tensors); i++) {
-            const group_run *of = &run[runs > 1 ? i : 0];
-            tensors[update.n_tensors++] = (struct sl_update_tensor){of->rows, of->columns, of->decayed > 0};
-        }
+    for (int i = 0; i < runs; i++)
+        for (int k = 0; k < run[i].tensors; k++)
+            tensors[update.n_tensors++] = (sl_update_tensor){run[i].rows, run[i].columns, run[i].decayed > 0};
     return update;
 }
 
@@ -149,10 +147,10 @@ static sl_status add_update(builder *b, int32_t r, int32_t *next)
     const group_run *run = &b->runs[r];
     const sl_policy *policy = sl_policy_of(p->config.precision);
     const sl_optimizer_def *optimizer = sl_optimizer_of(run->optimizer);
-    struct sl_update_tensor tensors[SL_MAX_UPDATE_TENSORS];
+    sl_update_tensor tensors[SL_MAX_UPDATE_TENSORS];
     const int runs = launch_runs(b, r);
     const int64_t count = run[runs - 1].first + run[runs - 1].count - run->first;
-    const int64_t inside = run->first - (int64_t) (p->params[run->param].offset / sl_dtype_bytes(b->dtype));
+    const int64_t inside = run->first - sl_program_first_element(b, run->param);
     const sl_update update = describe_update(b, r, runs, tensors);
     sl_task task = new_task(optimizer->op, p->groups[run->group].name);
     sl_use *out = task.out;

@@ -60,8 +60,7 @@ typedef struct sl_task {
     sl_phase phase;
     int32_t block, chunk, round; /* -1 where it does not apply */
     int32_t signature;           /* tasks of one signature cost the same: same op, types, attributes, accumulate bits */
-    bool
-        host_allowed; /* may run beside host memory with the same bits (optimizer updates, sums of squares of gradients) */
+    bool host_allowed; /* may run beside host memory with the same bits (updates, sums of squares of gradients) */
 } sl_task;
 
 /* What all tasks of a launch signature have in common. */
@@ -131,11 +130,9 @@ typedef struct sl_program {
     /* Objects by parameter group; -1 where the precision or optimizer has none. */
     int32_t *param_object, *state_object[SL_MAX_STATES], *master_object;
     int32_t *optimizer; /* sl_optimizer by parameter */
-    int64_t *
-        state_first[SL_MAX_STATES]; /* by parameter: its first element in the group's state; -1: it has no such state */
-    int64_t *state_count[SL_MAX_STATES]; /* by group: elements of its state */
-    int32_t
-        correction[SL_OPTIMIZER_COUNT]; /* row of the step's corrections; -1: the optimizer is not used or needs none */
+    /* By parameter: its first element in the group's state; -1: it has no such state. By group: elements of its state. */
+    int64_t *state_first[SL_MAX_STATES], *state_count[SL_MAX_STATES];
+    int32_t correction[SL_OPTIMIZER_COUNT]; /* row of the step's corrections; -1: not used, or needs none */
     /* Gate -1 when no norm is computed. Losses: f32 sums, loss by loss, one for each chunk's loss_slot. */
     int32_t step_object, losses_object, gate_object;
     const sl_loss *losses;

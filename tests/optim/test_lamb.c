@@ -130,12 +130,12 @@ static void check(const trial *c, int64_t first_step, int64_t steps)
 {
     const int n = tensors_of(c);
     const int64_t count = first_of(c, n - 1) + c->tensors[n - 1].count;
-    struct sl_update_tensor tensors[MOST_TENSORS];
+    sl_update_tensor tensors[MOST_TENSORS];
     update_launch u;
     expected *want = calloc((size_t) count, sizeof *want);
     REQUIRE(want);
     for (int k = 0; k < n; k++)
-        tensors[k] = (struct sl_update_tensor){c->tensors[k].count, 1, c->tensors[k].decayed};
+        tensors[k] = (sl_update_tensor){c->tensors[k].count, 1, c->tensors[k].decayed};
     update_launch_create(&u, SL_OPTIMIZER_LAMB, false,
                          (sl_update){.weight_decay = (float) c->weight_decay, .n_tensors = n, .tensors = tensors},
                          count);

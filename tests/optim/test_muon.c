@@ -176,9 +176,9 @@ static const float rate = 0.25f, scale = 3, decay = 0.125f;
 
 static void create(update_launch *u, shape at, bool bf16, bool decayed)
 {
-    struct sl_update_tensor tensors[SL_MAX_UPDATE_TENSORS];
+    sl_update_tensor tensors[SL_MAX_UPDATE_TENSORS];
     for (int64_t i = 0; i < at.matrices; i++)
-        tensors[i] = (struct sl_update_tensor){at.rows, at.columns, decayed};
+        tensors[i] = (sl_update_tensor){at.rows, at.columns, decayed};
     update_launch_create(u, SL_OPTIMIZER_MUON, bf16,
                          (sl_update){.weight_decay = decay, .n_tensors = (int) at.matrices, .tensors = tensors},
                          at.rows * at.columns * at.matrices);
@@ -276,9 +276,9 @@ TEST(random_matrices)
         create(&u, at, false, true);
         u.options[1] = scale;
         CHECK_STR(sl_optimizer_of(SL_OPTIMIZER_MUON)->options[1].name, "muon-scale");
-        struct sl_update_tensor tensors[SL_MAX_UPDATE_TENSORS];
+        sl_update_tensor tensors[SL_MAX_UPDATE_TENSORS];
         for (int64_t k = 0; k < at.matrices; k++)
-            tensors[k] = (struct sl_update_tensor){at.rows, at.columns, true};
+            tensors[k] = (sl_update_tensor){at.rows, at.columns, true};
         const sl_update update = {
             .options = u.options, .weight_decay = decay, .n_tensors = (int) at.matrices, .tensors = tensors};
         sl_optimizer_of(SL_OPTIMIZER_MUON)->set_attrs(&update, &u.launch.attrs);

@@ -62,7 +62,7 @@ TEST(attributes)
     const float options[SL_MAX_OPTIMIZER_OPTIONS] = {0.5f, 0.25f, 0.125f};
     for (int i = 0; i < SL_OPTIMIZER_COUNT; i++) {
         const sl_optimizer_def *def = sl_optimizer_of((sl_optimizer) i);
-        struct sl_update_tensor tensors[2] = {{5, 3, true}, {5, 3, true}};
+        sl_update_tensor tensors[2] = {{5, 3, true}, {5, 3, true}};
         sl_update update = {.options = options,
                             .weight_decay = 3,
                             .decayed = 7,
@@ -88,11 +88,11 @@ TEST(attributes)
             tensors[0].decayed = tensors[1].decayed = false;
             def->set_attrs(&update, &other);
             CHECK(memcmp(&attrs, &other, sizeof attrs) != 0);
-            tensors[0] = tensors[1] = (struct sl_update_tensor){3, 5, true};
+            tensors[0] = tensors[1] = (sl_update_tensor){3, 5, true};
             def->set_attrs(&update, &other);
             sl_op(def->op)->clear_stream(&other);
             CHECK((memcmp(&attrs, &other, sizeof attrs) != 0) == (def->granularity == SL_UPDATE_MATRIX));
-            tensors[0] = tensors[1] = (struct sl_update_tensor){5, 3, true};
+            tensors[0] = tensors[1] = (sl_update_tensor){5, 3, true};
         }
         for (int k = 0; k < def->n_options; k++) {
             float changed[SL_MAX_OPTIMIZER_OPTIONS];
