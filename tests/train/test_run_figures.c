@@ -135,6 +135,7 @@ static void check_view(const sl_trainer *t, const double *seconds, int first, in
     CHECK_U64(v.predicted.peak_bytes[SL_TIER_DEVICE], t->prepared.plan->predicted.peak_bytes[SL_TIER_DEVICE]);
     CHECK(v.predicted.peak_bytes[SL_TIER_HOST] > t->prepared.plan->predicted.peak_bytes[SL_TIER_HOST]);
     CHECK_U64(v.budget_bytes[SL_TIER_DEVICE], t->prepared.budget[SL_TIER_DEVICE]);
+    CHECK_U64(t->prepared.plan_budget[SL_TIER_HOST], SIZE_MAX); /* not limited, whatever the heap takes */
     CHECK_U64(v.heap_bytes, sl_heap_peak_bytes());
 }
 
