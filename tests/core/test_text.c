@@ -140,6 +140,9 @@ TEST(numbers_are_shown)
     CHECK_STR(sl_format_seconds(45e-6, out), "45 us");
     CHECK_STR(sl_format_seconds(0.9996, out), "1 s"); /* not "1e+03 ms" */
     CHECK_STR(sl_format_seconds(0.9996e-3, out), "1 ms");
+    CHECK_STR(sl_format_seconds(0.9995, out), "1 s");
+    CHECK_STR(sl_format_seconds(0.9995e-3, out), "0.999 ms"); /* not "1e+03 us" */
+    CHECK_STR(sl_format_seconds(0.9995e-6, out), "0.999 us");
     CHECK_STR(sl_format_bytes_up(8077568, out), "7.8 MiB");
     CHECK_STR(sl_format_bytes_up((size_t) 24 << 30, out), "24.0 GiB");
     CHECK_STR(sl_format_bytes_up(((size_t) 1 << 30) - 1, out), "1.0 GiB");
@@ -151,6 +154,18 @@ TEST(numbers_are_shown)
     CHECK_STR(sl_format_f64(0.1, out), "0.1");
     CHECK_STR(sl_format_f64(1.0 / 3, out), "0.3333333333333333");
     CHECK_STR(sl_format_f64(1e300, out), "1e+300");
+}
+
+TEST(columns_are_characters)
+{
+    sl_text text = {0};
+    CHECK_I64(sl_text_columns(""), 0);
+    CHECK_I64(sl_text_columns("a\xe2\x80\x93\xc3\xbc\xf0\x9f\x99\x82."), 5); /* one to four bytes each */
+    sl_text_pad(&text, "\xe2\x80\x93\xe2\x80\x93", 4, true);
+    sl_text_pad(&text, "\xe2\x80\x93", 3, false);
+    sl_text_pad(&text, "wide", 3, false);
+    CHECK_STR(text.data, "  \xe2\x80\x93\xe2\x80\x93\xe2\x80\x93  wide");
+    sl_text_free(&text);
 }
 
 /* Whether a locale with a decimal comma is in force: one that is installed, or one made here. */
@@ -250,6 +265,7 @@ int main(int argc, char **argv)
     RUN(budgets_are_read);
     RUN(numbers_are_read);
     RUN(numbers_are_shown);
+    RUN(columns_are_characters);
     RUN(a_decimal_comma_changes_nothing);
     RUN(utf8_is_checked);
     RUN(text_grows);

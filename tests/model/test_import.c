@@ -64,6 +64,15 @@ static void write_text(const char *name, const char *text)
 }
 
 /* Without Sluice's own key, the written config is any Llama's. */
+static void write_large(const char *name, size_t length)
+{
+    char *text;
+    CHECK_OK(sl_alloc(&text, (int64_t) length, 1));
+    memset(text, ' ', length);
+    CHECK_OK(sl_file_write_atomic(test_path(name), text, length));
+    sl_free(text);
+}
+
 static void write_plain_config(const sl_model *model, const char *name)
 {
     char *text, *line;
@@ -114,6 +123,10 @@ TEST(interleaved_rotation_is_written_in_halves)
     write_text("config.json", "{\"rope_interleaved\": true}");
     CHECK_OK(load_all(&c, test_path("model.safetensors")));
     CHECK(fabs(loss_of(&c) - want) > 1e-3);
+    /* A config.json that is none of ours, and none at all, does not matter here. */
+    write_large("config.json", (1 << 20) + 1);
+    CHECK_OK(load_all(&c, test_path("model.safetensors")));
+    CHECK(loss_of(&c) == want);
     interpret_destroy(&a);
     interpret_destroy(&b);
     interpret_destroy(&c);

@@ -184,6 +184,25 @@ TEST(damage_takes_no_place)
     close_fixture(&f);
 }
 
+/* Whatever else lies there is no checkpoint, and stays. */
+TEST(other_folders_are_none)
+{
+    static const char *const others[] = {"notes", "step-", "step-1", "step-00000001.old", "step--0000001", "step-x"};
+    fixture f;
+    int64_t step;
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("others"));
+    for (int64_t i = 0; i < SL_COUNT(others); i++) {
+        char path[100];
+        snprintf(path, sizeof path, "others/checkpoints/%s", others[i]);
+        CHECK_OK(sl_dir_create(test_path(path)));
+        CHECK_OK(sl_checkpoint_newest(test_path("others"), &step));
+        CHECK_I64(step, -1);
+        expect(&f, -1);
+        CHECK(sl_dir_exists(test_path(path)));
+    }
+    close_fixture(&f);
+}
+
 TEST(none_intact_is_an_error)
 {
     fixture f;
@@ -205,6 +224,7 @@ int main(int argc, char **argv)
     RUN(state_is_checked_member_by_member);
     RUN(damage_is_described);
     RUN(damage_takes_no_place);
+    RUN(other_folders_are_none);
     RUN(none_intact_is_an_error);
     return test_end();
 }

@@ -147,10 +147,35 @@ TEST(one_gib_more)
     CHECK(more.predicted.tokens_per_s >= tight.predicted.tokens_per_s);
 }
 
+/* Which tier's budget has to grow: either, one of them, or both. */
+TEST(why_it_does_not_fit)
+{
+    static const struct {
+        const char *options, *want[2];
+        bool device, host;
+    } jobs[] = {{"device-mem 1", {"at least ", " of device memory would do"}, true, false},
+                {"host-mem 1", {"at least ", " of host memory would do"}, false, true},
+                {"device-mem 1 host-mem 1", {"neither alone is enough, ", " together would do"}, false, false}};
+    for (int64_t i = 0; i < SL_COUNT(jobs); i++) {
+        sl_job *job = make_job(jobs[i].options);
+        sl_prediction *prediction;
+        sl_prediction_view v;
+        CHECK_OK(sl_prediction_create(job, &prediction));
+        sl_prediction_view_of(prediction, &v);
+        REQUIRE(!v.feasible);
+        for (int k = 0; k < 2; k++)
+            CHECK_CONTAINS(v.why_not, jobs[i].want[k]);
+        CHECK((v.min_bytes[SL_TIER_DEVICE] > 0) == jobs[i].device && (v.min_bytes[SL_TIER_HOST] > 0) == jobs[i].host);
+        sl_prediction_destroy(prediction);
+        sl_job_destroy(job);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(json_and_view_agree);
     RUN(one_gib_more);
+    RUN(why_it_does_not_fit);
     return test_end();
 }
