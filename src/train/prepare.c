@@ -354,6 +354,13 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
     return status;
 }
 
+/* Costs a few milliseconds for the largest steps, so no plan is used without it. */
+sl_status sl_prepared_check(const sl_prepared *p)
+{
+    SL_TRY(sl_plan_check(p->program, p->plan, p->plan_budget));
+    return p->val_plan ? sl_plan_check(p->val_program, p->val_plan, p->plan_budget) : SL_OK;
+}
+
 sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
 {
     double start = sl_clock_s();
@@ -367,6 +374,8 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
         status = does_not_fit(&job, prepared);
     if (status == SL_OK && job.val_every)
         status = plan_validation(&job, prepared);
+    if (status == SL_OK)
+        status = sl_prepared_check(prepared);
     prepared->plan_s = sl_clock_s() - start - prepared->measure_s;
     if (status == SL_OK)
         sl_hooks_progress(&job.hooks, SL_STAGE_PLAN, 1);

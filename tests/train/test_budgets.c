@@ -1,5 +1,6 @@
 /* Budgets as shares of what a job takes without budgets, budgets larger than that, and the example's budget on every device. */
 #include "run_job.h"
+#include "train/prepare.h"
 
 TEST(a_share_is_of_the_plan_without_budgets)
 {
@@ -108,6 +109,29 @@ TEST(the_example_fits_every_device)
     }
 }
 
+/* A fault of the planner ends as an error, before a byte is mapped. */
+TEST(a_plan_that_breaks_a_rule_is_refused)
+{
+    sl_job *job = make_job("device-mem 60% val-every 1 val-share 0.3 val-steps 2 costs roofline");
+    sl_setup setup;
+    sl_prepared prepared = {.plan = NULL};
+    CHECK_OK(sl_setup_resolve(job, &setup));
+    CHECK_OK(sl_prepare(&setup, &prepared));
+    REQUIRE(prepared.val_plan != NULL);
+    CHECK_OK(sl_prepared_check(&prepared));
+    sl_plan *plans[] = {prepared.plan, prepared.val_plan};
+    for (int64_t i = 0; i < SL_COUNT(plans); i++) {
+        sl_allocation *last = &plans[i]->allocations[plans[i]->n_allocations - 1];
+        const size_t address = last->address;
+        last->address = prepared.plan_budget[last->tier];
+        CHECK_FAILS(sl_prepared_check(&prepared), SL_E_INTERNAL);
+        last->address = address;
+        CHECK_OK(sl_prepared_check(&prepared));
+    }
+    sl_prepared_destroy(&prepared);
+    sl_job_destroy(job);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -116,5 +140,6 @@ int main(int argc, char **argv)
     RUN(large_budgets_are_not_used);
     RUN(a_run_goes_on_in_another_share);
     RUN(the_example_fits_every_device);
+    RUN(a_plan_that_breaks_a_rule_is_refused);
     return test_end();
 }
