@@ -133,7 +133,8 @@ typedef struct sl_run_log {
     int64_t n_checkpoints, timeline_step;
     sl_log_step *steps;
     sl_log_validation *validations;
-    sl_log_op *ops;
+    sl_log_op *ops;    /* longest first */
+    double op_seconds; /* of all of them */
     sl_log_action *actions;
     sl_log_place *places;
     sl_log_session *sessions; /* those of which steps are left; the last one is the plan's */

@@ -203,6 +203,12 @@ static sl_status read_op(sl_reading *r, sl_run_log *log, const sl_json *value)
     return SL_OK;
 }
 
+static int by_time(const void *a, const void *b)
+{
+    double x = ((const sl_log_op *) a)->measured_s, y = ((const sl_log_op *) b)->measured_s;
+    return x > y ? -1 : x < y;
+}
+
 static sl_status read_end(sl_reading *r, sl_run_log *log, const sl_json *line)
 {
     const sl_json *ops = sl_json_get(line, "ops");
@@ -213,6 +219,11 @@ static sl_status read_end(sl_reading *r, sl_run_log *log, const sl_json *line)
         return sl_reading_fail(r, ops, "\"ops\" must be an array");
     for (const sl_json *op = ops ? ops->child : NULL; op; op = op->next)
         SL_TRY(read_op(r, log, op));
+    if (log->n_ops)
+        qsort(log->ops, (size_t) log->n_ops, sizeof *log->ops, by_time);
+    log->op_seconds = 0;
+    for (int64_t i = 0; i < log->n_ops; i++)
+        log->op_seconds += fmax(log->ops[i].measured_s, 0);
     return SL_OK;
 }
 

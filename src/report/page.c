@@ -51,6 +51,34 @@ void sl_panel_roof(sl_text *out, const char *id, const char *sub, const sl_roof 
     sl_panel_end(out);
 }
 
+void sl_html_table_begin(sl_text *out, const char *columns)
+{
+    sl_text_printf(out, "<div class=\"scroll\"><table><thead><tr>");
+    for (const char *at = columns;;) {
+        bool number = *at == '#', extra = at[number] == '+';
+        at += number + extra;
+        int length = (int) strcspn(at, "|");
+        sl_text_printf(out, number || extra ? "<th class=\"%s%s%s\">" : "<th>", number ? "n" : "",
+                       number && extra ? " " : "", extra ? "extra" : "");
+        sl_text_printf(out, "%.*s</th>", length, at);
+        at += length;
+        if (!*at++)
+            break;
+    }
+    sl_text_printf(out, "</tr></thead><tbody>\n");
+}
+
+void sl_html_table_end(sl_text *out)
+{
+    sl_text_printf(out, "</tbody></table></div>\n");
+}
+
+void sl_html_cell(sl_text *out, const char *class, const char *text)
+{
+    sl_text_printf(out, "<td class=\"%s\">", class);
+    sl_html_in(out, "", text ? text : "–", "</td>");
+}
+
 void sl_tile(sl_text *out, const char *id, const char *value, const char *name, const char *note)
 {
     sl_text_printf(out, "<div class=\"tile\" id=\"tile-%s\"><b>", id);

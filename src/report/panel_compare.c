@@ -92,20 +92,11 @@ static void draw_chart(sl_text *out, const compared *c, const char *id, const ch
                                .n_series = n});
 }
 
-static void text_cell(sl_text *out, const char *class, const char *text)
-{
-    sl_text_printf(out, "<td class=\"%s\">", class);
-    sl_html_in(out, "", text ? text : "–", "</td>");
-}
-
 static void draw_table(sl_text *out, const compared *c)
 {
     char text[32];
     sl_panel_begin(out, "compared", true, "The runs", NULL);
-    sl_text_printf(out, "<div class=\"scroll\"><table><thead><tr><th>run</th><th class=\"extra\">model</th><th "
-                        "class=\"extra\">precision</th><th class=\"n\">steps</th><th class=\"n\">last loss</th><th "
-                        "class=\"n\">tokens/s</th><th class=\"n extra\">MFU</th><th class=\"n extra\">device "
-                        "memory</th><th class=\"n extra\">budget</th></tr></thead><tbody>\n");
+    sl_html_table_begin(out, "run|+model|+precision|#steps|#last loss|#tokens/s|#+MFU|#+device memory|#+budget");
     for (int i = 0; i < c->n; i++) {
         const sl_run_log *log = c->logs[i];
         double peak =
@@ -113,17 +104,17 @@ static void draw_table(sl_text *out, const compared *c)
         sl_text_printf(out, "<tr><th scope=\"row\">%s ", c->marks[i]);
         sl_html(out, c->names[i]);
         sl_text_printf(out, "</th>");
-        text_cell(out, "extra", log->model);
-        text_cell(out, "extra", log->precision);
-        text_cell(out, "n", sl_show((double) log->steps[log->n_steps - 1].step, text));
-        text_cell(out, "n", sl_show(log->steps[log->n_steps - 1].loss, text));
-        text_cell(out, "n", sl_show((double) log->tokens_per_step / sl_log_median_step(log), text));
-        text_cell(out, "n extra", sl_show_as(log->measured.mfu, SL_SHARE, text));
-        text_cell(out, "n extra", sl_show_as(peak, SL_BYTES, text));
-        text_cell(out, "n extra", sl_show_budget(log->predicted.budget_bytes[0], text));
+        sl_html_cell(out, "extra", log->model);
+        sl_html_cell(out, "extra", log->precision);
+        sl_html_cell(out, "n", sl_show((double) log->steps[log->n_steps - 1].step, text));
+        sl_html_cell(out, "n", sl_show(log->steps[log->n_steps - 1].loss, text));
+        sl_html_cell(out, "n", sl_show((double) log->tokens_per_step / sl_log_median_step(log), text));
+        sl_html_cell(out, "n extra", sl_show_as(log->measured.mfu, SL_SHARE, text));
+        sl_html_cell(out, "n extra", sl_show_as(peak, SL_BYTES, text));
+        sl_html_cell(out, "n extra", sl_show_budget(log->predicted.budget_bytes[0], text));
         sl_text_printf(out, "</tr>\n");
     }
-    sl_text_printf(out, "</tbody></table></div>\n");
+    sl_html_table_end(out);
     if (c->left_out)
         sl_text_printf(out, "<p class=\"sub\">The first %d runs; %lld more have their own sections only.</p>\n", c->n,
                        (long long) c->left_out);

@@ -25,48 +25,29 @@ const char *sl_category_color(const char *category)
                                                                        : "g-elementwise";
 }
 
-static int by_time(const void *a, const void *b)
-{
-    double x = (*(const sl_log_op *const *) a)->measured_s, y = (*(const sl_log_op *const *) b)->measured_s;
-    return x > y ? -1 : x < y;
-}
-
-static double all_seconds(const sl_run_log *log)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < log->n_ops; i++)
-        sum += isfinite(log->ops[i].measured_s) ? fmax(log->ops[i].measured_s, 0) : 0;
-    return sum;
-}
-
-#define NUMBER "n"
-#define EXTRA "n extra" /* a number that a small window does without */
-
-static void cell(sl_text *out, const char *class, const char *text)
-{
-    sl_text_printf(out, "<td class=\"%s\">%s</td>", class, text);
-}
-
-static void draw_row(sl_text *out, const sl_run_log *log, const sl_log_op *op, double all)
+static void draw_row(sl_text *out, const sl_run_log *log, const sl_log_op *op)
 {
     char text[32];
+    double all = log->op_seconds;
     const char *category = sl_op_category(op->name);
     double share = all > 0 ? fmax(op->measured_s, 0) / all : 0, seconds = op->measured_s;
     bool work = op->stream == 0 || op->stream == 3;
     sl_text_printf(out, "<tr><th scope=\"row\">");
     sl_html(out, op->name);
     sl_text_printf(out, "%s</th>", op->stream == 3 ? " <small>host</small>" : "");
-    cell(out, "extra", category);
-    cell(out, EXTRA, sl_show((double) op->count, text));
-    cell(out, NUMBER, sl_show_as(seconds, SL_SECONDS, text));
+    sl_html_cell(out, "extra", category);
+    sl_html_cell(out, "n extra", sl_show((double) op->count, text));
+    sl_html_cell(out, "n", sl_show_as(seconds, SL_SECONDS, text));
     sl_text_printf(out,
                    "<td class=\"n\"><span class=\"meter\"><i class=\"%s\" style=\"width:%.1f%%\"></i></span> %s</td>",
                    sl_category_color(category), 100 * share, sl_show_as(share, SL_SHARE, text));
-    cell(out, EXTRA, sl_show_as(op->count > 0 ? seconds / (double) op->count : (double) NAN, SL_SECONDS, text));
-    cell(out, NUMBER, sl_show_as(op->predicted_s, SL_SECONDS, text));
-    cell(out, EXTRA, work && op->flops > 0 && seconds > 0 ? sl_show(1e-9 * op->flops / seconds, text) : "–");
-    cell(out, EXTRA, op->bytes > 0 && seconds > 0 ? sl_show(1e-9 * op->bytes / seconds, text) : "–");
-    cell(out, EXTRA, work && op->flops > 0 && op->bytes > 0 ? sl_show(op->flops / op->bytes, text) : "–");
+    sl_html_cell(out, "n extra",
+                 sl_show_as(op->count > 0 ? seconds / (double) op->count : (double) NAN, SL_SECONDS, text));
+    sl_html_cell(out, "n", sl_show_as(op->predicted_s, SL_SECONDS, text));
+    sl_html_cell(out, "n extra",
+                 work && op->flops > 0 && seconds > 0 ? sl_show(1e-9 * op->flops / seconds, text) : "–");
+    sl_html_cell(out, "n extra", op->bytes > 0 && seconds > 0 ? sl_show(1e-9 * op->bytes / seconds, text) : "–");
+    sl_html_cell(out, "n extra", work && op->flops > 0 && op->bytes > 0 ? sl_show(op->flops / op->bytes, text) : "–");
     sl_text_printf(out, "<td class=\"extra\">%s</td></tr>\n",
                    !work                                                  ? "link"
                    : log->hardware.memory_bandwidth <= 0                  ? "–"
@@ -74,16 +55,13 @@ static void draw_row(sl_text *out, const sl_run_log *log, const sl_log_op *op, d
                                                                           : "compute");
 }
 
-static void draw_table(sl_text *out, const sl_run_log *log, const sl_log_op *const *ops, double all)
+static void draw_table(sl_text *out, const sl_run_log *log)
 {
-    sl_text_printf(out, "<div class=\"scroll\"><table><thead><tr><th>op</th><th class=\"extra\">category</th>"
-                        "<th class=\"n extra\">calls</th><th class=\"n\">time</th><th class=\"n\">share</th>"
-                        "<th class=\"n extra\">per call</th><th class=\"n\">predicted</th>"
-                        "<th class=\"n extra\">GFLOP/s</th><th class=\"n extra\">GB/s</th>"
-                        "<th class=\"n extra\">FLOP/B</th><th class=\"extra\">bound by</th></tr></thead><tbody>\n");
+    sl_html_table_begin(out,
+                        "op|+category|#+calls|#time|#share|#+per call|#predicted|#+GFLOP/s|#+GB/s|#+FLOP/B|+bound by");
     for (int64_t i = 0; i < log->n_ops; i++)
-        draw_row(out, log, ops[i], all);
-    sl_text_printf(out, "</tbody></table></div>\n");
+        draw_row(out, log, &log->ops[i]);
+    sl_html_table_end(out);
 }
 
 /* The share of the roof above its own intensity that an op reaches. */
@@ -92,7 +70,7 @@ static double of_roof(const sl_log_hardware *hw, const sl_roof_point *p)
     return p->y / fmin(hw->peak_flops, p->x * hw->memory_bandwidth);
 }
 
-static void draw_roofline(sl_text *out, const sl_run_log *log, const sl_log_op *const *ops)
+static void draw_roofline(sl_text *out, const sl_run_log *log)
 {
     const sl_log_hardware *hw = &log->hardware;
     sl_roof_point *points;
@@ -103,7 +81,7 @@ static void draw_roofline(sl_text *out, const sl_run_log *log, const sl_log_op *
         return;
     }
     for (int64_t i = 0; i < log->n_ops && n < 64; i++) {
-        const sl_log_op *op = ops[i];
+        const sl_log_op *op = &log->ops[i];
         silent += op->stream == 0 && !(op->flops > 0);
         if (op->stream == 0 && op->flops > 0 && op->bytes > 0 && op->measured_s > 0)
             points[n++] = (sl_roof_point){op->name, sl_category_color(sl_op_category(op->name)), op->flops / op->bytes,
@@ -124,26 +102,16 @@ static void draw_roofline(sl_text *out, const sl_run_log *log, const sl_log_op *
 
 void sl_panel_ops(sl_text *out, const sl_run_log *log)
 {
-    const sl_log_op **ops;
     char title[160], share[32];
-    double all = all_seconds(log);
     if (log->n_ops == 0)
         return;
-    if (sl_alloc(&ops, log->n_ops, sizeof *ops) != SL_OK) {
-        out->failed = true;
-        return;
-    }
-    for (int64_t i = 0; i < log->n_ops; i++)
-        ops[i] = &log->ops[i];
-    qsort(ops, (size_t) log->n_ops, sizeof *ops, by_time);
-    draw_roofline(out, log, ops);
-    snprintf(title, sizeof title, "%.40s takes %s of all busy time", ops[0]->name,
-             sl_show_as(all > 0 ? ops[0]->measured_s / all : 0, SL_SHARE, share));
+    draw_roofline(out, log);
+    snprintf(title, sizeof title, "%.40s takes %s of all busy time", log->ops[0].name,
+             sl_show_as(log->op_seconds > 0 ? log->ops[0].measured_s / log->op_seconds : 0, SL_SHARE, share));
     sl_panel_begin(
         out, "ops", true, title,
         "The last step, op by op. Shares are of the busy time of all streams and add up to 100 %; copies run beside "
         "arithmetic, so they cost nothing while they are hidden.");
-    draw_table(out, log, ops, all);
+    draw_table(out, log);
     sl_panel_end(out);
-    sl_free(ops);
 }

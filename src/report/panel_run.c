@@ -108,8 +108,7 @@ static void draw_figures(sl_text *out, const sl_run_log *log)
     sl_panel_begin(out, "figures", true, "Predicted and measured",
                    "Predicted before the first step; measured: the median step, "
                    "and the last one for what streams did.");
-    sl_text_printf(out, "<div class=\"scroll\"><table><thead><tr><th></th><th class=\"n\">predicted</th><th "
-                        "class=\"n\">measured</th><th class=\"n\">off by</th></tr></thead><tbody>\n");
+    sl_html_table_begin(out, "|#predicted|#measured|#off by");
     figure_row(out, "step", p->step_s, m->step_s, SL_SECONDS, "");
     figure_row(out, "tokens per second", p->tokens_per_s, m->tokens_per_s, SL_PLAIN, "");
     figure_row(out, "TFLOP/s", p->tflops, m->tflops, SL_PLAIN, "");
@@ -128,7 +127,7 @@ static void draw_figures(sl_text *out, const sl_run_log *log)
             figure_row(out, busy[i], p->busy_s[i], m->busy_s[i], SL_SECONDS, "");
     for (int i = 1; i < SL_LOG_STREAMS; i++)
         figure_row(out, waits[i], p->wait_s[i], m->wait_s[i], SL_SECONDS, "");
-    sl_text_printf(out, "</tbody></table></div>\n");
+    sl_html_table_end(out);
     sl_panel_end(out);
 }
 

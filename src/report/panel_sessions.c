@@ -76,9 +76,7 @@ void sl_panel_sessions(sl_text *out, const sl_run_log *log)
              log->n_sessions == 2 ? "" : "s", changes ? sl_show((double) changes, b) : "none");
     sl_panel_begin(out, "sessions", true, title,
                    "The weights do not depend on the budgets. Charts mark where a budget changed.");
-    sl_text_printf(out, "<div class=\"scroll\"><table><thead><tr><th>steps</th><th class=\"n\">device budget</th><th "
-                        "class=\"n\">host budget</th><th class=\"n extra\">predicted tokens/s</th><th "
-                        "class=\"n\">tokens/s</th></tr></thead><tbody>\n");
+    sl_html_table_begin(out, "steps|#device budget|#host budget|#+predicted tokens/s|#tokens/s");
     for (int64_t i = 0; i < log->n_sessions; i++) {
         const sl_log_session *s = &log->sessions[i];
         sl_text_printf(out, "<tr><th scope=\"row\">%lld to %lld</th>", (long long) s->first_step + 1,
@@ -91,6 +89,6 @@ void sl_panel_sessions(sl_text *out, const sl_run_log *log)
         sl_text_printf(out, "<td class=\"n extra\">%s</td><td class=\"n\">%s</td></tr>\n",
                        sl_show(s->predicted_tokens_per_s, a), sl_show(sl_session_speed(log, i), b));
     }
-    sl_text_printf(out, "</tbody></table></div>\n");
+    sl_html_table_end(out);
     sl_panel_end(out);
 }

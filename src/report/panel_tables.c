@@ -80,7 +80,7 @@ static void draw_table(sl_text *out, const sl_grid *grid, bool key)
         }
         sl_text_printf(out, "</tr>\n");
     }
-    sl_text_printf(out, "</tbody></table></div>\n");
+    sl_html_table_end(out);
     if (grid->n_rows > MOST_ROWS)
         sl_text_printf(out, "<p class=\"sub\">The first %d of %lld rows; --csv writes all of them.</p>\n", MOST_ROWS,
                        (long long) grid->n_rows);

@@ -15,6 +15,12 @@ void sl_panel_lines(sl_text *out, const char *id, bool full, const char *title, 
 /* The same of a roofline, over the full width; the drawing's name is the title. */
 void sl_panel_roof(sl_text *out, const char *id, const char *sub, const sl_roof *roof);
 
+/* A table that scrolls on its own. `columns`: headings with | between them; # before one: numbers, +: small windows do without. */
+void sl_html_table_begin(sl_text *out, const char *columns);
+void sl_html_table_end(sl_text *out);
+/* `class`: "n", "extra", "n extra". NULL is shown as a dash. */
+void sl_html_cell(sl_text *out, const char *class, const char *text);
+
 /* A headline number: value, what it is, what to compare it with (NULL: nothing). */
 void sl_tile(sl_text *out, const char *id, const char *value, const char *name, const char *note);
 

@@ -28,41 +28,25 @@ static void put_limits(sl_text *out, const sl_run_log *log, int columns)
     }
 }
 
-static int by_time(const void *a, const void *b)
-{
-    double x = ((const sl_log_op *) a)->measured_s, y = ((const sl_log_op *) b)->measured_s;
-    return x > y ? -1 : x < y;
-}
-
 static void put_ops(sl_text *out, const sl_run_log *log, int columns)
 {
-    sl_log_op *ops;
-    double all = 0;
     char text[32];
     if (log->n_ops == 0)
         return;
-    if (sl_alloc(&ops, log->n_ops, sizeof *ops) != SL_OK) {
-        out->failed = true;
-        return;
-    }
-    memcpy(ops, log->ops, (size_t) log->n_ops * sizeof *ops);
-    qsort(ops, (size_t) log->n_ops, sizeof *ops, by_time);
-    for (int64_t i = 0; i < log->n_ops; i++)
-        all += fmax(ops[i].measured_s, 0);
     sl_text_printf(out, "\n  %-18s   share       time   calls\n", "op");
     for (int64_t i = 0; i < log->n_ops && i < MOST_OPS; i++) {
-        double share = all > 0 ? ops[i].measured_s / all : 0;
-        sl_text_printf(out, "  %-18.18s", ops[i].name);
+        const sl_log_op *op = &log->ops[i];
+        double share = log->op_seconds > 0 ? op->measured_s / log->op_seconds : 0;
+        sl_text_printf(out, "  %-18.18s", op->name);
         sl_text_pad(out, sl_show_as(share, SL_SHARE, text), 8, true);
-        sl_text_pad(out, sl_show_as(ops[i].measured_s, SL_SECONDS, text), 11, true);
-        sl_text_printf(out, "%8lld  ", (long long) ops[i].count);
+        sl_text_pad(out, sl_show_as(op->measured_s, SL_SECONDS, text), 11, true);
+        sl_text_printf(out, "%8lld  ", (long long) op->count);
         if (columns > 0)
             sl_text_bar(out, share, BAR);
         sl_text_printf(out, "\n");
     }
     if (log->n_ops > MOST_OPS)
         sl_text_printf(out, "  and %lld more\n", (long long) log->n_ops - MOST_OPS);
-    sl_free(ops);
 }
 
 static void put_pair(sl_text *out, const char *name, double predicted, double measured, sl_quantity quantity)
