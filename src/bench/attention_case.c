@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "bench/guard.h"
-#include "core/bf16.h"
 #include "core/pages.h"
 #include "core/rng.h"
 #include "ops/attention.h"
@@ -19,11 +18,6 @@ static int64_t items_of(const sl_attention_shape *s)
 static int64_t elements(const sl_attention_shape *s)
 {
     return items_of(s) * s->seqlen * s->dim;
-}
-
-static float round_to(sl_dtype dtype, float x)
-{
-    return dtype == SL_BF16 ? sl_bf16_to_f32(sl_f32_to_bf16(x)) : x;
 }
 
 /* As ops/fill.c: the sum of four random bytes, near enough to normal. */
@@ -41,27 +35,17 @@ sl_status sl_attention_draw(sl_region *region, const sl_attention_shape *s, uint
         SL_TRY(sl_region_alloc(region, parts[p], n + 3, sizeof(float)));
         for (int64_t i = 0; i < n; i += 4) {
             sl_rng4 words = sl_philox(seed, (uint64_t) i, (uint64_t) p);
-            for (int j = 0; j < 4; j++)
-                (*parts[p])[i + j] = round_to(s->dtype, draw(words.v[j]));
+            for (int j = 0; j < 4; j++) {
+                float stored[1];
+                sl_dtype_store(s->dtype, stored, 0, draw(words.v[j]));
+                (*parts[p])[i + j] = sl_dtype_load(s->dtype, stored, 0);
+            }
         }
     }
     return SL_OK;
 }
 
 /* ---- moving values in and out ---- */
-
-static void put(void *to, sl_dtype dtype, int64_t i, float x)
-{
-    if (dtype == SL_BF16)
-        ((sl_bf16 *) to)[i] = sl_f32_to_bf16(x);
-    else
-        ((float *) to)[i] = x;
-}
-
-static float get(const void *from, sl_dtype dtype, int64_t i)
-{
-    return dtype == SL_BF16 ? sl_bf16_to_f32(((const sl_bf16 *) from)[i]) : ((const float *) from)[i];
-}
 
 /* Rows of the op hold all heads beside each other, `width` values in all; a head's part begins at `first`. */
 static int64_t place(const sl_attention_shape *s, int64_t item, int64_t row, int64_t width, int64_t first)
@@ -75,7 +59,8 @@ static void interleave(const sl_attention_shape *s, const float *from, void *to,
     for (int64_t item = 0; item < items_of(s); item++)
         for (int64_t row = 0; row < s->seqlen; row++)
             for (int64_t c = 0; c < s->dim; c++)
-                put(to, s->dtype, place(s, item, row, width, first) + c, from[(item * s->seqlen + row) * s->dim + c]);
+                sl_dtype_store(s->dtype, to, place(s, item, row, width, first) + c,
+                               from[(item * s->seqlen + row) * s->dim + c]);
 }
 
 static sl_status write_wide(sl_rig *rig, const sl_attention_shape *s, const sl_operand *to, const float *a,
@@ -110,7 +95,7 @@ sl_status sl_attention_read(sl_rig *rig, const sl_attention_case *c, int what, f
                                       : place(s, item, row, whole->type.dim[1],
                                               what == SL_ITEM_DV && in_kv ? s->heads * s->dim : 0) +
                                             d;
-                out[(item * s->seqlen + row) * s->dim + d] = get(staging, s->dtype, at);
+                out[(item * s->seqlen + row) * s->dim + d] = sl_dtype_load(s->dtype, staging, at);
             }
     }
     sl_pages_unmap(staging, bytes);
@@ -282,7 +267,7 @@ static sl_status write_items(sl_rig *rig, sl_attention_case *c, const sl_attenti
     for (int64_t item = 0; item < items_of(s) && status == SL_OK; item++)
         for (int i = 0; i < 4 && status == SL_OK; i++) {
             for (int64_t j = 0; j < count; j++)
-                put(staging, s->dtype, j, from[i][item * count + j]);
+                sl_dtype_store(s->dtype, staging, j, from[i][item * count + j]);
             status = sl_rig_write(rig, &c->items[item * SL_ITEM_OPERANDS + which[i]], staging);
         }
     sl_pages_unmap(staging, (size_t) count * sizeof(float));
@@ -388,7 +373,7 @@ static sl_status read_row(sl_rig *rig, const sl_attention_case *c, int what, int
     from.type = sl_type_1d(s->dtype, s->dim);
     SL_TRY(sl_rig_read(rig, &from, staging));
     for (int64_t i = 0; i < s->dim; i++)
-        out[i] = get(staging, s->dtype, i);
+        out[i] = sl_dtype_load(s->dtype, staging, i);
     return SL_OK;
 }
 

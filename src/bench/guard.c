@@ -2,16 +2,7 @@
 
 #include <math.h>
 
-#include "core/bf16.h"
-
-static double value_at(const sl_operand *x, int64_t i)
-{
-    if (x->type.dtype == SL_BF16)
-        return (double) sl_bf16_to_f32(((const sl_bf16 *) x->data)[i]);
-    if (x->type.dtype == SL_I32)
-        return ((const int32_t *) x->data)[i];
-    return (double) ((const float *) x->data)[i];
-}
+#include "tensor/dtype.h"
 
 double sl_guard_error(const sl_operand *got, const sl_operand *want)
 {
@@ -20,7 +11,8 @@ double sl_guard_error(const sl_operand *got, const sl_operand *want)
     if (sl_type_count(&got->type) != count)
         return INFINITY;
     for (int64_t i = 0; i < count; i++) {
-        double g = value_at(got, i), w = value_at(want, i);
+        double g = (double) sl_dtype_load(got->type.dtype, got->data, i);
+        double w = (double) sl_dtype_load(want->type.dtype, want->data, i);
         if (!isfinite(g) || !isfinite(w)) {
             if (!(g == w || (isnan(g) && isnan(w))))
                 return INFINITY;

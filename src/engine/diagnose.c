@@ -3,31 +3,17 @@
  * object is where the plan wants it. Slow, and only for the worst day of a run. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "core/bf16.h"
 #include "core/mem.h"
 #include "engine/internal.h"
 
 enum { PIECE = 1 << 16 };
 
-static float value_at(const unsigned char *bytes, sl_dtype dtype, size_t i)
-{
-    float value;
-    if (dtype == SL_BF16) {
-        sl_bf16 half;
-        memcpy(&half, bytes + 2 * i, sizeof half);
-        return sl_bf16_to_f32(half);
-    }
-    memcpy(&value, bytes + 4 * i, sizeof value);
-    return value;
-}
-
 /* The first of `count` values that is not finite becomes the culprit's; `first` is the index of values[0] in its tensor. */
 static bool find_in(const unsigned char *values, sl_dtype dtype, size_t count, size_t first, sl_culprit *culprit)
 {
     for (size_t i = 0; i < count && !culprit->found; i++) {
-        float value = value_at(values, dtype, i);
+        float value = sl_dtype_load(dtype, values, (int64_t) i);
         if (isfinite(value))
             continue;
         culprit->found = true;
