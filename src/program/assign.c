@@ -122,7 +122,7 @@ static sl_status count_corrections(sl_program *p)
                          SL_MAX_CORRECTIONS, rows);
 }
 
-/* Parameter i of a group in order of address: those with weight decay come first. NULL: param i % n is among the others. */
+/* Parameter i of a group in order of address: those with weight decay come first. -1: parameter i % n is among the others. */
 static int32_t by_address(const sl_program *p, const sl_param_group *group, int32_t i)
 {
     const int32_t param = group->first_param + i % group->n_params;
