@@ -153,6 +153,39 @@ TEST(scratch_memory_stays_in_the_budget)
     sl_timer_close(&bound);
 }
 
+/* The load that launches are timed behind takes memory too: what is left to copies is the budget less all of it, and a part of the load
+ * that does not fit is left out. */
+TEST(load_stays_in_the_budget)
+{
+    enum { MIB = 1 << 20 };
+    sl_warmup warmups[SL_MOST_WARMUPS] = {0};
+    for (int i = 0; i < SL_MOST_WARMUPS; i++) {
+        sl_launch *launch = &warmups[i].launch;
+        launch->op = SL_OP_ADD;
+        for (int k = 0; k < 2; k++)
+            launch->in[k].type = sl_type_1d(SL_F32, (i ? 4 : 1) * (MIB / 16));
+        launch->out[0].type = launch->in[0].type;
+        warmups[i].share = 0.5;
+    }
+    const size_t first = sl_launch_bytes(&warmups[0].launch), second = sl_launch_bytes(&warmups[1].launch);
+    for (int fits = 0; fits < 2; fits++) {
+        const size_t all = 8 * MIB + first + (fits ? second : 0), most[SL_TIER_COUNT] = {all + MIB, 64 * MIB};
+        sl_timer timer = {0};
+        sl_scratch_config config = {.device = "cpu",
+                                    .threads = 1,
+                                    .signature_bytes = 8 * MIB,
+                                    .piece = MIB / 16,
+                                    .most = most,
+                                    .warmups = warmups,
+                                    .n_warmups = SL_MOST_WARMUPS};
+        CHECK_OK(sl_scratch_open(&config, &timer));
+        CHECK_I64(timer.n_warmups, 1 + fits);
+        CHECK_U64(timer.space, 8 * MIB);
+        CHECK_U64(timer.clear_bytes, MIB);
+        sl_timer_close(&timer);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -162,5 +195,6 @@ int main(int argc, char **argv)
     RUN(threads_are_filed_by_their_number);
     RUN(a_damaged_file_is_repaired);
     RUN(scratch_memory_stays_in_the_budget);
+    RUN(load_stays_in_the_budget);
     return test_end();
 }
