@@ -89,6 +89,29 @@ TEST(folder_as_documents)
     sl_corpus_close(corpus);
 }
 
+/* However a folder is written, its files have the same names and their messages the same paths. */
+TEST(slashes_do_not_matter)
+{
+    static const char *const written[] = {"slashes", "slashes/", "slashes///"};
+    sl_corpus *corpus;
+    uint64_t fingerprint = 0;
+    char want[600];
+    put_text("slashes/a.txt", "a");
+    put_text("slashes/b/c.txt", "c");
+    for (int64_t i = 0; i < SL_COUNT(written); i++) {
+        CHECK_OK(open_corpus(test_path(written[i]), NULL, 256, -1, &corpus));
+        fingerprint = i ? fingerprint : sl_corpus_fingerprint(corpus);
+        CHECK_U64(sl_corpus_fingerprint(corpus), fingerprint);
+        sl_corpus_close(corpus);
+    }
+    put_shard("slashes/damaged.bin", 20240520, 1, 10, 5, 0);
+    snprintf(want, sizeof want, "%s/damaged.bin", test_path("slashes"));
+    for (int64_t i = 0; i < SL_COUNT(written); i++) {
+        CHECK(open_corpus(test_path(written[i]), NULL, 256, -1, &corpus) != SL_OK);
+        CHECK_CONTAINS(sl_error_message(), want);
+    }
+}
+
 /* A run's folder inside its data is no data, before it is there and after; the data's own folder cannot be the run's. */
 TEST(the_run_is_left_out)
 {
@@ -343,6 +366,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(folder_as_documents);
+    RUN(slashes_do_not_matter);
     RUN(the_run_is_left_out);
     RUN(shards_and_lists);
     RUN(more_files_than_descriptors);

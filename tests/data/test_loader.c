@@ -1,6 +1,7 @@
 /* Sequences: their order, epochs, splits, targets, positions and segments; any position again gives the same bytes. */
 #include "core/file.h"
 #include "data/loader.h"
+#include "data/shard.h"
 #include "test.h"
 
 enum { SEQLEN = 8, SEQUENCES = 25 };
@@ -231,6 +232,16 @@ TEST(refuses)
     CHECK_FAILS(sl_loader_open(&c, &loader), SL_E_USAGE);
     CHECK_CONTAINS(sl_error_message(), "token 256 (--document-token) begins a document, but the vocabulary has 256");
     c.max_documents = 1; /* not asked for */
+    CHECK_OK(sl_loader_open(&c, &loader));
+    sl_source_close(loader);
+    static int32_t shard[SL_SHARD_HEADER_BYTES / 4 + 200] = {20240520, 2,
+                                                             200}; /* of a format that names no such token */
+    CHECK_OK(sl_file_write_atomic(test_path("shard.bin"), shard, sizeof shard));
+    c = config("shard.bin");
+    c.max_documents = 4;
+    CHECK_FAILS(sl_loader_open(&c, &loader), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "shard.bin does not say which token begins a document: give --document-token N");
+    c.document_token = 0;
     CHECK_OK(sl_loader_open(&c, &loader));
     sl_source_close(loader);
     c = config("nothing-there");
