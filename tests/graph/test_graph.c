@@ -85,6 +85,12 @@ TEST(shared_bytes_are_not_added_to)
             CHECK_I64(graph->nodes[i].accumulate, 0);
             CHECK(graph->values[graph->nodes[i].out[0]].storage != graph->values[graph->nodes[i].in[0]].storage);
         }
+    for (int32_t i = 0; i < graph->n_nodes; i++) { /* what an op does not have is absent */
+        for (int k = graph->nodes[i].n_in; k < SL_MAX_IN; k++)
+            CHECK_I64(graph->nodes[i].in[k], SL_NO_VALUE);
+        for (int k = graph->nodes[i].n_out; k < SL_MAX_OUT; k++)
+            CHECK_I64(graph->nodes[i].out[k], SL_NO_VALUE);
+    }
     sl_graph_destroy(graph);
 }
 

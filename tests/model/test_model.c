@@ -228,6 +228,10 @@ TEST(real_configs)
     CHECK(model.dropout == 0.1f);
     model.dropout = 0;
     check_same(&model, &preset);
+    CHECK_OK(parse("{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_layer\": 2, \"n_head\": 2, \"vocab_size\": 99, "
+                   "\"n_ctx\": 512, \"attn_pdrop\": 0}",
+                   &model)); /* the old name of n_positions; the rest by transformers' defaults */
+    CHECK(model.max_seqlen == 512 && model.ffn == 256 && model.tied && model.gelu_tanh);
 }
 
 TEST(both_forms_of_rope)

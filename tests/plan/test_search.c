@@ -45,10 +45,61 @@ TEST(time_without_a_limit)
     }
 }
 
+/* A stall behind a copy is attributed to what crossed the link before it and is cheaper to recompute; one behind anything else is
+ * not. */
+TEST(stalls)
+{
+    static const struct {
+        int32_t n_deps, want;
+        double again_s, starts_s;
+    } cases[] = {{1, 1, 1, 12}, {0, 0, 1, 12}, {1, 0, 11, 12}, {1, 0, 1, 2.5}, {1, 0, 1, 12.5}};
+    for (int64_t i = 0; i < SL_COUNT(cases); i++) {
+        synthetic *s = synthetic_new(2, 4, 4);
+        sl_analysis *a;
+        int32_t value = synthetic_object(s, SL_CLASS_ACTIVATION, 256),
+                other = synthetic_object(s, SL_CLASS_GRADIENT, 256);
+        for (int32_t t = 0; t < 4; t++) {
+            synthetic_task(s, synthetic_kind(s, t ? 1 : cases[i].again_s, INFINITY, 0),
+                           t < 2 ? SL_PHASE_FORWARD : SL_PHASE_BACKWARD, 0, 0, 0);
+            if (t == 3)
+                synthetic_in(s, t, value);
+            synthetic_out(s, t, t ? other : value, false);
+        }
+        CHECK_OK(sl_analysis_create(&s->program, s->costs, &a));
+        const double late = cases[i].starts_s;
+        const sl_action actions[] = {
+            {.kind = SL_ACTION_TASK, .stream = SL_STREAM_COMPUTE, .task = 0, .start_s = 0, .end_s = 1},
+            {.kind = SL_ACTION_TASK, .stream = SL_STREAM_COMPUTE, .task = 1, .start_s = 1, .end_s = 2},
+            {.kind = SL_ACTION_COPY,
+             .stream = SL_STREAM_IN,
+             .object = value,
+             .from = SL_TIER_HOST,
+             .start_s = 2,
+             .end_s = 12},
+            {.kind = SL_ACTION_TASK,
+             .stream = SL_STREAM_COMPUTE,
+             .task = 2,
+             .n_deps = cases[i].n_deps,
+             .start_s = late,
+             .end_s = 13},
+            {.kind = SL_ACTION_TASK, .stream = SL_STREAM_COMPUTE, .task = 3, .n_deps = 1, .start_s = 13, .end_s = 14}};
+        const int32_t deps[] = {2};
+        uint8_t gap[16] = {0};
+        const int32_t entry = a->object_first[value];
+        REQUIRE(a->entries[entry].drops_near && a->n_entries < 16);
+        gap[entry] = SL_GAP_EVICT;
+        CHECK_I64(sl_stall_repair(a, actions, SL_COUNT(actions), deps, gap), cases[i].want);
+        CHECK_I64(gap[entry], cases[i].want ? SL_GAP_DROP : SL_GAP_EVICT);
+        sl_analysis_destroy(a);
+        synthetic_free(s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(persistent_bytes);
     RUN(time_without_a_limit);
+    RUN(stalls);
     return test_end();
 }
