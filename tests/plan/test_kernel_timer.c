@@ -226,6 +226,46 @@ TEST(a_run)
     CHECK_I64(m.n, 1);
 }
 
+static sl_status write_bytes(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
+{
+    (void) device, (void) tier;
+    memcpy(to, from, bytes);
+    return SL_OK;
+}
+
+/* Memory that is filled once for all ops that take any values is filled again after an op with values of its own used it. */
+TEST(operands)
+{
+    sl_timer t = timer_of_machine();
+    sl_device_class class = *t.class;
+    static unsigned char before[2 * 4096];
+    unsigned char *device = t.arena[SL_TIER_DEVICE], *staging = t.arena[SL_TIER_HOST] + MIB;
+    sl_launch any = {.op = SL_OP_MUL}, own = {.op = SL_OP_EMBEDDING};
+    class.write = write_bytes;
+    t.class = &class;
+    any.in[0].type = any.in[1].type = any.out[0].type = sl_type_1d(SL_F32, 1024);
+    own.in[0].type = sl_type_2d(SL_F32, 16, 32);
+    own.in[1].type = sl_type_1d(SL_I32, 64);
+    own.out[0].type = sl_type_2d(SL_F32, 64, 32);
+    REQUIRE(sl_op(any.op)->any_values && !sl_op(own.op)->any_values);
+    for (int round = 0; round < 2; round++) {
+        sl_launch_place(&any, device, 0);
+        memset(device, 0, sizeof before);
+        CHECK_OK(sl_timer_fill(&t, &any, staging, 0));
+        for (int64_t i = 0; i < 2048; i++) {
+            float x = fabsf(((const float *) (const void *) device)[i]);
+            CHECK(x > 1e-30F && x < 1e6F); /* nothing that a processor is slow with */
+        }
+        CHECK(!round || memcmp(before, device, sizeof before) == 0);
+        memcpy(before, device, sizeof before);
+        sl_launch_place(&own, device, 0);
+        CHECK_OK(sl_timer_fill(&t, &own, staging, 0));
+        const int32_t *tokens = own.in[1].data;
+        for (int64_t i = 0; i < 64; i++)
+            CHECK(tokens[i] >= 0 && tokens[i] < 16);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -233,5 +273,6 @@ int main(int argc, char **argv)
     RUN(slowdowns);
     RUN(runs_of_a_launch);
     RUN(a_run);
+    RUN(operands);
     return test_end();
 }
