@@ -25,7 +25,7 @@ struct sl_measure_cache {
     int threads;
     entry *entries;
     int64_t count, capacity;
-    sl_text others; /* lines of other devices, as they stood */
+    sl_text others; /* lines of other devices, unchanged */
     bool changed;
 };
 
@@ -44,7 +44,7 @@ static sl_status append(sl_measure_cache *cache, const char *key, const double *
     return SL_OK;
 }
 
-/* A line that is not one of ours in every respect is false. */
+/* False for any line that this file did not write. */
 static bool read_line(sl_region *region, const char *line, size_t length, const char **device, int64_t *threads,
                       const char **key, double *figures, int *count)
 {
@@ -124,7 +124,7 @@ fail:
 
 static entry *find(const sl_measure_cache *cache, const char *key, int count)
 {
-    for (int64_t i = cache->count - 1; i >= 0; i--) /* the last line of a key holds */
+    for (int64_t i = cache->count - 1; i >= 0; i--) /* the last line of a key counts */
         if (cache->entries[i].count == count && strcmp(cache->entries[i].key, key) == 0)
             return &cache->entries[i];
     return NULL;

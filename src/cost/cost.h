@@ -2,7 +2,7 @@
  * What a program's tasks cost on a machine. Costs come from two places with one result: the roofline of a hardware profile (roofline.c),
  * which works for machines elsewhere, and measurement (measure.c), which times each launch signature once on random data.
  *
- *   signature.c      which launches cost the same, and which times follow from others'
+ *   signature.c      which launches cost the same, and which times follow from those of others
  *   representative.c which signatures are measured for others
  *   kernel_timer.c   one launch timed on a device, as it would run inside a step; benchmarks use it too
  *   links.c          copies, and what runs beside what
@@ -36,12 +36,12 @@ sl_status sl_costs_roofline(const sl_program *program, const sl_hardware *hardwa
 typedef struct sl_measure_config {
     const char *device; /* class name: it is opened with scratch memory of its own */
     int threads;
-    const char *cache; /* file that keeps results per device numerics, threads and kind; NULL: none */
-    /* The most memory of each tier, the job's budget; 0: not limited. Space to clear caches, to copy and to keep the device hot shrinks to
-     * it; what the largest kind and two copies need is taken all the same. */
+    const char *cache; /* file that keeps results per device numerics, threads and signature; NULL: none */
+    /* The most memory of each tier, the job's budget; 0: not limited. Memory to clear caches, to copy and to
+     * load the device shrinks to it. The largest signature and two copies always get what they need. */
     size_t most[SL_TIER_COUNT];
-    /* Called with true before the links and what may run on the host are measured, which anything else there would spoil, and with
-     * false behind it; the host has little to do otherwise. NULL: nobody wants to know. */
+    /* Called with true before links and host work are measured, which other work on the host would disturb, and with false
+     * afterwards. NULL: not called. */
     void (*quiet)(void *context, bool on);
     void *context;
 } sl_measure_config;
@@ -63,7 +63,7 @@ static inline double sl_costs_copy_s(const sl_costs *costs, sl_link link, size_t
 
 /* Space for `n_signatures` signatures; host_s is infinite, everything else zero. */
 sl_status sl_costs_new(int32_t n_signatures, sl_costs **costs);
-/* A signature's launch as devices are asked about it: types and attributes, no data. */
+/* A signature's launch for queries to a device: types and attributes, no data. */
 void sl_costs_launch(const sl_program *program, int32_t signature, sl_launch *launch);
 
 #endif

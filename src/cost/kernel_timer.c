@@ -12,12 +12,12 @@ enum { MOST_RUNS = 6, LEAST_RUNS = 3, MOST_TIMES = 64, MOST_LOAD = 960 };
 #define REWARM_SECONDS 0.1  /* before each series of runs */
 #define SETTLE_SECONDS 1.5  /* until the clock has settled */
 #define SAMPLE_RATE 3e8     /* bytes of operands sampled in a second, until some have been timed */
-#define STEADY 0.01         /* runs this near to each other need no more beside them */
+#define STEADY 0.01         /* runs that agree this well need no repetition */
 #define LAUNCH_SECONDS 0.06 /* spent on one launch, unless it takes longer to run LEAST_RUNS times */
 #define LONG_SECONDS 0.2    /* a launch that takes this long is timed just once */
 
 #define WARM_INPUT ((size_t) 8 << 20) /* a first input of at most this is still in the cache */
-#define TAIL 1.5                      /* of the median: what is longer counts as this */
+#define TAIL 1.5                      /* of the median: longer times count as this */
 
 sl_status sl_timer_open(const char *device, const sl_device_config *config, sl_timer *t)
 {
@@ -77,7 +77,7 @@ static void prefill(sl_timer *t, unsigned char *base, size_t bytes)
                SL_MIN(bytes - t->prefilled_bytes, period));
 }
 
-/* The load, for about so many seconds. */
+/* Runs the load for about this many seconds. */
 static sl_status issue_load(sl_timer *t, double seconds)
 {
     int launches = 0;
@@ -91,8 +91,8 @@ static sl_status issue_load(sl_timer *t, double seconds)
     return SL_OK;
 }
 
-/* Attention's operands are large, and it is short: an accelerator that rests while they are sampled runs at its highest clock for
- * longer than REWARM_SECONDS. So it goes on with its load. */
+/* Attention's operands are large and the kernel is short. An accelerator that idles while they are sampled runs at its highest clock for
+ * longer than REWARM_SECONDS afterwards, so the load continues meanwhile. */
 static sl_status sample(sl_timer *t, sl_launch *staged, int64_t sequences)
 {
     double bytes = 0;
@@ -183,7 +183,7 @@ sl_status sl_timer_rewarm(sl_timer *t)
     return run_load(t, REWARM_SECONDS);
 }
 
-/* Timed while those before it are the load, so that all have their share of it. */
+/* Its time is measured behind the launches added before it, so that each gets its share of the load. */
 sl_status sl_timer_add_warmup(sl_timer *t, const sl_warmup *warmup)
 {
     double seconds;
@@ -194,7 +194,7 @@ sl_status sl_timer_add_warmup(sl_timer *t, const sl_warmup *warmup)
     return SL_OK;
 }
 
-/* The mean of what a step would add up, less what was plainly something else's time. */
+/* The mean, because a step adds up all its times, with outliers clipped. */
 static double mean_of(double *values, int n)
 {
     double sum = 0, most = TAIL * sl_median(values, n);
@@ -218,7 +218,7 @@ sl_status sl_timer_time(sl_timer *t, const sl_launch *launch, sl_stream stream, 
     double runs[MOST_RUNS], total = 0;
     int n = 0;
     SL_TRY(sl_timer_rewarm(t));
-    /* First touch, a thread pool waking up, a library that loads a kernel's code: the first two are not much of a long run. */
+    /* First touch of memory, waking threads, loading of a kernel's code: negligible for a long run. */
     SL_TRY(sl_timer_run(t, launch, 1, stream, &runs[0]));
     bool is_long = runs[0] > LONG_SECONDS;
     if (is_long && !t->n_warmups)

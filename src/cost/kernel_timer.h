@@ -1,6 +1,6 @@
 /*
- * Times launches and copies as they would run inside a step, for the planner's costs (measure.c) and for benchmarks alike. What makes
- * such figures wrong, and what is done about it:
+ * Times launches and copies under the conditions of a step, for the planner's costs (measure.c) and for benchmarks. Sources of error
+ * and their treatment:
  *
  *  - caches. In a step a launch finds its weights, saved activations and outputs in memory, and its first input, which the task
  *    before it made, in the cache. So before each run a block larger than the caches may be copied through, and on a CPU the first
@@ -10,8 +10,8 @@
  *  - special numbers. Kernels run faster on zeros: operands are random. Where any numbers will do they come from memory that is
  *    pre-filled with normal ones once (pairs of bf16 are normal f32 numbers too); sampling them by the op's own rule takes longer than
  *    timing.
- *  - an idle machine. An accelerator that was idle runs its first products up to a fifth faster than its power allows for long: where
- *    compute has cores of its own, launches are timed behind a few milliseconds of load, and after seconds of it.
+ *  - an idle machine. An accelerator that was idle runs its first matmuls up to a fifth faster than its power limit allows in steady state.
+ *    Where compute has its own cores, launches are timed after seconds of load, and each behind a few milliseconds of it.
  *  - neighbours: see links.c.
  */
 #ifndef SL_COST_KERNEL_TIMER_H
@@ -35,7 +35,7 @@ typedef struct sl_timer {
     size_t space;       /* of both arenas from here on: memory for copies */
     size_t clear_bytes; /* copied through it before each run, to clear the caches; 0: they stay as they are */
     bool warm_input;    /* but a small first input is in them, as in a step */
-    int spread;         /* copies go round so many pieces of each tier, each way */
+    int spread;         /* copies cycle through this many pieces of each tier and direction */
     sl_warmup warmups[SL_MOST_WARMUPS];
     int n_warmups;      /* 0: launches are timed as they are */
     double sample_rate; /* bytes of attention's operands sampled in a second, the last time */
@@ -48,7 +48,7 @@ enum { SL_TIMER_COMMANDS = 1024, SL_TIMER_EVENTS = 64 }; /* the most a run issue
 sl_status sl_timer_open(const char *device, const sl_device_config *config, sl_timer *timer);
 void sl_timer_close(sl_timer *timer);
 
-/* Operands one behind the other from `base` on, then `workspace` bytes. */
+/* Places the operands one after the other from `base` on, then `workspace` bytes. */
 void sl_launch_place(sl_launch *launch, unsigned char *base, size_t workspace);
 size_t sl_launch_bytes(const sl_launch *launch); /* of the operands placed like that */
 
@@ -58,7 +58,7 @@ sl_status sl_timer_fill(sl_timer *timer, const sl_launch *launch, unsigned char 
 
 /* A placed and filled launch becomes part of the load. */
 sl_status sl_timer_add_warmup(sl_timer *timer, const sl_warmup *warmup);
-/* After this the clock of a device under load has settled; nothing without warmups. */
+/* Runs the load until the clock of the device is steady. Does nothing without warmups. */
 sl_status sl_timer_settle(sl_timer *timer);
 /* Before a series of runs: the device was idle while operands were filled. */
 sl_status sl_timer_rewarm(sl_timer *timer);
@@ -66,7 +66,7 @@ sl_status sl_timer_rewarm(sl_timer *timer);
 /* The launches one after the other, once, behind the load and with caches as set; seconds from the first one's start to the last one's
  * end. */
 sl_status sl_timer_run(sl_timer *timer, const sl_launch *launches, int64_t count, sl_stream stream, double *seconds);
-/* One launch as often as its time needs to be known well. */
+/* Repeats one launch until its time is known well. */
 sl_status sl_timer_time(sl_timer *timer, const sl_launch *launch, sl_stream stream, double *seconds);
 
 /* ---- links.c ---- */

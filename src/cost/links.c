@@ -1,9 +1,8 @@
 /*
- * Links alone and together, and what runs beside what.
+ * Speeds of the links, alone and together, and slowdowns by concurrent work.
  *
- * On a CPU copies and host tasks take cores from compute: a matrix product is timed with each beside it. And copies are timed beside a
- * matrix product, an accelerator's too, to and from more memory than the processors' caches hold: with nothing beside them, to and
- * fro between two places, they are faster than in a step.
+ * On a CPU copies and host tasks take cores from compute, so a matmul is timed beside each of them. Copies are timed beside a matmul on
+ * every device, over more memory than the caches hold: alone, and between the same two buffers, they are faster than in a step.
  */
 #include <math.h>
 
@@ -14,7 +13,7 @@ enum { MOST_BESIDE = 64, SLOWDOWN_RUNS = 3 };
 #define BESIDE_SECONDS 0.1 /* of each group of commands that run beside each other */
 #define WARM_BESIDE_SECONDS 0.04
 
-/* Pieces of copies to and fro as long as the compute (or host) stream works, or for a fixed number of them. */
+/* Copies in both directions for as long as the compute or host stream works, or a fixed number of them. */
 typedef struct beside {
     const sl_launch *load, *host;
     int loads, hosts, copies[2]; /* how many of each */
@@ -22,7 +21,7 @@ typedef struct beside {
     double load_s, host_s, copy_s[2]; /* seconds per one, measured */
 } beside;
 
-/* Seconds per command over the time when all groups ran, so that a group's lonely tail does not flatter it. */
+/* Seconds per command over the time in which all groups ran. The rest of the longest group, which runs alone, is excluded. */
 static double per_command(const sl_span *spans, int n, double until)
 {
     double done = 0, start = n ? spans[0].start : 0, end = start;
@@ -69,7 +68,7 @@ static sl_status run_beside(sl_timer *t, beside *x)
     return SL_OK;
 }
 
-/* How many commands of `seconds` each last long enough to tell. */
+/* How many commands of `seconds` each make a reliable measurement. */
 static int about(const sl_timer *t, double seconds)
 {
     double enough_s = t->n_warmups ? WARM_BESIDE_SECONDS : BESIDE_SECONDS;
@@ -116,16 +115,16 @@ sl_status sl_timer_links(sl_timer *t, size_t piece, sl_measured *m)
     return measure_latency(t, &m->latency_s);
 }
 
-/* The share of its own (lonely) time that a neighbour takes from compute. Beside each other both are slower, the neighbour takes
- * longer and disturbs longer: what counts is the compute time lost per neighbour's command. */
+/* The share of its own undisturbed time that concurrent work takes from compute. Both are slower together, and the concurrent work
+ * disturbs for longer, so the measure is the compute time lost per command of the concurrent work. */
 static double slowdown(double load_alone, double load_beside, double other_alone, double other_beside)
 {
     double lost_per_second = 1 - load_alone / load_beside;
     return SL_MAX(0, SL_MIN(1, lost_per_second * other_beside / other_alone));
 }
 
-/* A neighbour's slowdown: the load alone and beside it in turn, so that a machine that is still getting hotter, or that something
- * else disturbs for a moment, does not count against the neighbour. */
+/* The slowdown by concurrent work. Runs alone and runs beside it alternate, so that a drifting clock or a short disturbance by other
+ * processes does not count. */
 static sl_status measure_slowdown(sl_timer *t, beside *alone, beside *with, double other_alone,
                                   double (*other)(const beside *), double *out)
 {
@@ -150,8 +149,8 @@ static double host_time(const beside *x)
     return x->host_s;
 }
 
-/* Copies at the rates they have beside compute, which is where nearly all of them run; what they take from it is then meant per
- * second of theirs. */
+/* Uses the rates of copies beside compute, because nearly all copies run there. The slowdown of compute refers to one second of such a
+ * copy. */
 static sl_status measure_links_beside(sl_timer *t, beside *alone, size_t piece, sl_measured *m)
 {
     double rates[4][SLOWDOWN_RUNS];

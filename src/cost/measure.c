@@ -1,6 +1,6 @@
 /*
- * Costs by measurement. Kinds and links that the cache does not know are timed on a device opened for the purpose, with just
- * enough memory for the largest of them; afterwards that memory is gone again.
+ * Costs by measurement. Signatures and links that are not in the cache are timed on a device that is opened with just enough memory
+ * for the largest of them and closed afterwards.
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "cost/internal.h"
 
 #define HEAVY_SHARE 0.02                 /* of a step's compute: signatures above this are timed a second time... */
-#define HEAVY_BYTES ((size_t) 128 << 20) /* ...unless drawing their operands or running them takes too long */
+#define HEAVY_BYTES ((size_t) 128 << 20) /* ...unless sampling their operands or running them takes too long */
 #define HEAVY_SECONDS 0.2
 #define PROBE_TOLERANCE 0.2
 
@@ -36,7 +36,7 @@ typedef struct job {
 
 /* ---- signatures ---- */
 
-/* Takes a signature's times from the cache, if it has them. */
+/* Reads a signature's times from the cache, if present. */
 static bool recall(job *j, int32_t signature)
 {
     double figures[2], *host_s = &j->costs->host_s[signature];
@@ -47,8 +47,8 @@ static bool recall(job *j, int32_t signature)
     return known;
 }
 
-/* What the cache knows; what the device says of workspaces; host_s is 0 for signatures that may run beside host memory and are not
- * known yet. */
+/* Fills in cached times and the device's workspaces. host_s is 0 for signatures that may run beside host memory and are not in the
+ * cache. */
 static sl_status look_up(job *j, sl_device *device)
 {
     const sl_program *p = j->program;
@@ -90,7 +90,7 @@ static void keep_quiet(const job *j, bool on)
         j->config->quiet(j->config->context, on);
 }
 
-/* The signature's launch in a tier's memory, a very large update cut down; returns by how much its time must be multiplied. */
+/* The signature's launch in a tier's memory, a very large update shortened. Returns the factor for its time. */
 static double place_signature(const job *j, int32_t signature, sl_tier tier, sl_launch *launch)
 {
     sl_costs_launch(j->program, signature, launch);
@@ -196,7 +196,7 @@ static size_t largest_signature(const job *j)
     return most;
 }
 
-/* Memory is mapped and pinned here: with others at that, 3 s became 24. */
+/* Mapping and pinning memory must not run concurrently: 3 s became 24 s. */
 static sl_status open_scratch(job *j, size_t signature_bytes, size_t piece, bool warm)
 {
     sl_warmup warmups[SL_MOST_WARMUPS] = {0};
@@ -213,8 +213,8 @@ static sl_status open_scratch(job *j, size_t signature_bytes, size_t piece, bool
     return status;
 }
 
-/* An accelerator's links are as fast as the host's memory is at the moment: in a virtual machine that has just been started, two thirds
- * of what they are minutes later. */
+/* An accelerator's links depend on the host's memory: in a virtual machine that has just been started they reach two thirds of their
+ * later speed. */
 static sl_status doubt_links(job *j)
 {
     sl_measured now;
@@ -248,8 +248,7 @@ static sl_status doubt_signature(job *j, int32_t signature)
     return SL_OK;
 }
 
-/* Figures on file may come from a machine that was busy, or slower, or another one. One signature is timed again; if it disagrees
- * everything is. */
+/* Cached figures may come from a busy, slower or different machine. One signature is timed again. If it disagrees, all are. */
 static sl_status doubt(job *j)
 {
     const int32_t signature = sl_probe_signature(j->program, j->costs, j->known);
@@ -270,7 +269,7 @@ static sl_status doubt(job *j)
     return status;
 }
 
-/* Kinds that look like one that was measured. */
+/* Signatures that cost the same as a measured one. */
 static void recall_alike(job *j)
 {
     for (int32_t k = 0; k < j->program->n_signatures; k++)
@@ -278,8 +277,8 @@ static void recall_alike(job *j)
             recall(j, k);
 }
 
-/* The signatures that make up most of a step, timed once more some seconds later: a moment in which something else had the machine
- * must not decide. An accelerator is not shared. */
+/* The signatures that make up most of a step, timed a second time some seconds later, so that a short disturbance does not
+ * decide. An accelerator is not shared. */
 static sl_status measure_heavy(job *j, const bool *fresh)
 {
     const sl_program *p = j->program;
@@ -343,7 +342,7 @@ static sl_status measure_unknown(job *j)
             sl_costs_launch(j->program, k, &launch);
             if (sl_op(launch.op)->any_values != (pass == 0))
                 continue;
-            fresh[k] = !j->known[k] && !recall(j, k); /* a signature may look like one measured a moment ago */
+            fresh[k] = !j->known[k] && !recall(j, k); /* a signature may equal one that has just been measured */
             if (fresh[k] && !sl_slice_ends(j->program, k, ends))
                 SL_TRY(measure_signature(j, k));
         }
@@ -378,7 +377,7 @@ static sl_status measure(job *j, sl_device *device)
     return SL_OK;
 }
 
-/* 0 means one thread per core this process may use, which is not the same everywhere: costs are filed under the number. */
+/* 0 means one thread per core this process may use, which differs between machines. The cache key is the resolved number. */
 static sl_status resolve_threads(int *threads)
 {
     sl_pool *pool;
@@ -395,7 +394,7 @@ sl_status sl_costs_measure(const sl_program *program, const sl_measure_config *c
     sl_status status;
     int threads = config->threads;
     sl_device_config idle = {.threads = threads, .max_commands = 1, .max_events = 1};
-    SL_TRY(sl_device_open(config->device, &idle, &device)); /* without memory: to ask, not to run */
+    SL_TRY(sl_device_open(config->device, &idle, &device)); /* without memory: for queries only */
     SL_TRY_GOTO(sl_region_create(&j.region), done);
     SL_TRY_GOTO(sl_costs_new(program->n_signatures, &j.costs), done);
     SL_TRY_GOTO(resolve_threads(&threads), done);

@@ -3,7 +3,7 @@
 
 #include "cost/internal.h"
 
-#define PROBE_SECONDS 0.02 /* a signature of about this time tells whether the cache still holds */
+#define PROBE_SECONDS 0.02 /* a signature of about this time shows whether the cache is still valid */
 
 size_t sl_typical_piece(const sl_program *program)
 {
@@ -39,7 +39,7 @@ int32_t sl_heaviest_signature(const sl_program *p, const sl_costs *c, bool on_ho
 int32_t sl_probe_signature(const sl_program *p, const sl_costs *c, const bool *known)
 {
     int32_t best = -1;
-    double nearest = log(10); /* a factor of ten off tells nothing */
+    double nearest = log(10); /* beyond a factor of ten it is no evidence */
     for (int32_t k = 0; k < p->n_signatures; k++) {
         sl_launch launch;
         sl_costs_launch(p, k, &launch);
@@ -78,8 +78,8 @@ static double attention_share(const sl_program *p)
     return all > 0 ? attention / all : 0;
 }
 
-/* What keeps an accelerator as hot as a step does: a large product and, since it gets less hot by it, a short attention. Behind
- * products alone products were predicted up to a tenth too slow. */
+/* The warm-up load: a large matmul and a short attention, which draws less power. Behind matmuls alone, matmuls were predicted up to a
+ * tenth too slow. */
 int sl_choose_warmups(const sl_program *p, const sl_costs *c, sl_warmup warmups[SL_MOST_WARMUPS])
 {
     const double share = attention_share(p);

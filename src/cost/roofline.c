@@ -89,9 +89,9 @@ static void fill_machine(sl_costs *c, const sl_program *program, const sl_hardwa
     }
     c->link_latency_s = hw->link_latency_s;
     c->peak_flops = hw->peak_flops[sl_policy_of(program->config.precision)->compute];
-    if (hw->shared_cores) { /* a copy keeps memory busy: half of it is felt */
+    if (hw->shared_cores) { /* a copy occupies memory: half of its time is lost */
         c->copy_slowdown = 0.5;
-        c->host_slowdown = 1; /* the very cores that compute runs on: nothing is gained by running beside it */
+        c->host_slowdown = 1; /* host work uses the cores of compute: overlap gains nothing */
     }
     snprintf(c->source, sizeof c->source, "roofline %s", hw->name);
 }

@@ -1,5 +1,5 @@
 /*
- * The device that costs are measured on: as little memory as the largest signature, its copies and the load take.
+ * The device on which costs are measured. It takes as little memory as the largest signature, its copies and the load need.
  *
  *     device   | operands, workspace | copies, clearing caches | operands of the load |
  *     host     | operands, workspace | copies, clearing caches |

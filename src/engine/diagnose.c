@@ -1,6 +1,6 @@
-/* Who made the NaN? The step is run again, one action at a time, and everything a task wrote is looked at before the next one
- * starts. Parameters must not change, so tasks of the optimizer phase are left out; all copies are made, so that every
- * object is where the plan wants it. Slow, and only for the worst day of a run. */
+/* Finds the task that produced a NaN. Runs the step again, one action at a time, and scans everything a task wrote before the next
+ * one starts. Skips the optimizer phase, because parameters must not change, and runs all copies, so that every object is where
+ * the plan expects it. Slow, so it runs only after a failed step. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
-/* From a plan to commands. All thinking is done at creation: addresses become pointers, tasks become launches, dependencies
+/* From a plan to commands. Creation does all the work: addresses become pointers, tasks become launches, dependencies
  * become events. A step walks the list once:
  *
- *     wait(events of other streams) ... launch or copy ... record(event, if somebody waits for it)
+ *     wait(events of other streams) ... launch or copy ... record(event, if another stream waits for it)
  *
  * Few of a plan's dependencies need a command. Streams run in order, so a stream that has waited for action 7 of another
  * stream has waited for its actions 0..6 too: `waited` below remembers the latest by pair of streams and drops the rest. */
@@ -24,7 +24,7 @@ static void waited_for_nothing(waited *w)
             w->action[i][j] = -1;
 }
 
-/* Must `stream` wait for `dep`, as far as streams' own order and earlier waits tell? */
+/* Must `stream` wait for `dep`, given the order within streams and earlier waits? */
 static bool must_wait(const sl_plan *plan, waited *w, sl_stream stream, int32_t dep)
 {
     sl_stream of = plan->actions[dep].stream;
@@ -41,7 +41,7 @@ void sl_engine_needs(const sl_plan *plan, int64_t *max_commands, int64_t *max_ev
     waited_for_nothing(&w);
     for (int32_t i = 0; i < plan->n_actions; i++) {
         const sl_action *action = &plan->actions[i];
-        commands[action->stream] += 2; /* itself and perhaps a record */
+        commands[action->stream] += 2; /* its command and perhaps a record */
         for (int32_t d = 0; d < action->n_deps; d++) {
             if (!must_wait(plan, &w, action->stream, plan->deps[action->first_dep + d]))
                 continue;
@@ -70,7 +70,7 @@ static void touch(sl_engine_item *item, const sl_allocation *place, size_t offse
     item->top[place->tier] = SL_MAX(item->top[place->tier], place->address + offset + bytes);
 }
 
-/* The place `index` of an action must be one, and hold `object`. */
+/* The allocation `index` of an action must exist and hold `object`. */
 static const sl_allocation *find_place(const sl_plan *plan, int32_t index, int32_t object)
 {
     if (index < 0 || index >= plan->n_allocations || plan->allocations[index].object != object)
@@ -101,7 +101,7 @@ static sl_status bind_workspace(sl_engine *engine, int32_t index, sl_launch *lau
     const sl_action *action = &plan->actions[index];
     const sl_allocation *place = action->workspace < 0 ? NULL : find_place(plan, action->workspace, -1);
     size_t has = place ? place->bytes : 0;
-    launch->workspace_bytes = SL_MAX(has, (size_t) 1); /* what the kernel must do with; 0 would let it choose */
+    launch->workspace_bytes = SL_MAX(has, (size_t) 1); /* the limit for the kernel; 0 would mean no limit */
     size_t needed = engine->device->class->workspace(engine->device, launch, action->stream);
     launch->workspace_bytes = has;
     if (needed > has || (action->workspace >= 0 && !place))
@@ -296,7 +296,7 @@ static sl_status issue_all(sl_engine *engine, sl_engine_scopes *scopes)
     return SL_OK;
 }
 
-/* What fails while commands are issued knows its task, so its message stands, whatever the step's end has to say. */
+/* An error while issuing names its task, so it takes precedence over errors at the end of the step. */
 static sl_status issue_step(sl_engine *engine, sl_engine_scopes *scopes)
 {
     sl_device *device = engine->device;

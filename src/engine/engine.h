@@ -1,7 +1,7 @@
 /*
  * The engine: runs a plan on a device. Creation resolves every address, launch and event once; a step then issues the plan's
- * actions to the streams in order without allocating and without waiting, until the end of the step. What really happened is
- * kept per action beside what was predicted.
+ * actions to the streams in order without allocating and without waiting. Measured times are kept per action beside
+ * the predicted ones.
  */
 #ifndef SL_ENGINE_ENGINE_H
 #define SL_ENGINE_ENGINE_H
@@ -26,7 +26,7 @@ sl_status sl_engine_read(sl_engine *engine, int32_t object, size_t offset, void 
 /* One step, start to end. */
 sl_status sl_engine_step(sl_engine *engine);
 
-/* What the last step did, or the last that was timed: a device that replays steps times the first of them. spans: one per action of
+/* What the last timed step did. A device that replays steps times only the first of them. spans: one per action of
  * the plan, seconds since the step began. */
 const sl_span *sl_engine_spans(const sl_engine *engine);
 /* Highest address really used so far in each tier (end of the highest byte any command touched). */
@@ -36,9 +36,9 @@ void sl_engine_set_peak_flops(sl_engine *engine, double peak_flops);
 /* Measured figures of the last step in the form of the prediction. */
 void sl_engine_summary(const sl_engine *engine, sl_summary *summary);
 
-/* After a step that was not finite: runs the step's forward and backward tasks again one by one, without updates, and tells the
- * first task and tensor that made a NaN or an infinity (`found` false: it did not happen again). Weights that are not finite
- * themselves are told instead (task -1): the step would stall repair whoever reads them first. */
+/* After a step that was not finite: runs the step's forward and backward tasks again one by one, without updates, and reports
+ * the first task and tensor that produced a NaN or an infinity (`found` false: not reproduced). If weights are not finite
+ * themselves, it reports these (task -1) instead of the task that reads them first. */
 typedef struct sl_culprit {
     bool found;
     int32_t task;

@@ -14,7 +14,7 @@ typedef struct sl_engine_item {
     size_t bytes;
     sl_stream stream;
     int32_t first_wait, n_waits; /* engine->waits: events */
-    int32_t event;               /* recorded behind it; -1: nobody waits for it */
+    int32_t event;               /* recorded behind it; -1: nothing waits for it */
     size_t top[SL_TIER_COUNT];   /* end of the highest byte it touches */
 } sl_engine_item;
 

@@ -3,14 +3,14 @@
  *     Step 3 > Round 0 > Layer layers.7 backward > Chunk 5 > Op matmul layers.7.gate_up
  *
  * Scopes follow the order of issue. Consecutive tasks of one chunk stand in one Chunk, of one layer in one Layer, and so on; where
- * rounds are woven into each other a Round is left and entered again. Copies run ahead of the tasks they are for, so one is an Op
- * inside whatever is open. Names are made only while somebody looks. */
+ * rounds are interleaved, a Round is left and entered again. Copies run ahead of the tasks that use them, so a copy is an Op in the
+ * scope that is open. Names are made only while a profiler is attached. */
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/internal.h"
 
-enum { NONE = -1, UPDATE = -2 /* the round of updates, which belong to none */, PHASES = 4, RECOMPUTE = 3 };
+enum { NONE = -1, UPDATE = -2 /* the round of updates, which belong to no round */, PHASES = 4, RECOMPUTE = 3 };
 
 static const char *phase_name(int phase)
 {

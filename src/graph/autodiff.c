@@ -5,17 +5,17 @@
  * Sums. The first contribution to a gradient writes it; later ones accumulate in the launch where the op can, and go through
  * a temporary and ADD where it cannot (or must not, see below).
  *
- * Passing. A residual addition hands its gradient on unchanged: the new gradient shares the old one's bytes (`storage`), so the
- * residual stream's gradient is one buffer from the head to the embedding. Adding into shared bytes is right only when nobody
- * else will read them: `live` counts, per storage, the gradients that still await the rule of the node that made their
- * value. More than one, and the sum goes to bytes of its own.
+ * Passing. A residual addition passes its gradient on unchanged: the new gradient shares the old one's bytes (`storage`), so the
+ * residual stream's gradient is one buffer from the head to the embedding. Adding into shared bytes is valid only if nothing
+ * else will read them. `live` counts, per storage, the gradients that still await the rule of the node that made their
+ * value. If there is more than one, the sum gets its own bytes.
  *
  * Biases. A bias's gradient is the sum of its output gradient's columns. Where the launch that wrote those bytes last, in the
- * same block, can sum what it writes (`sums_after` of its op), it does, and the pass that would read them again is left out. Else the
- * pass is emitted, and taken back when a launch of the same block is about to add to those bytes and can sum what it finds there
- * (`sums_before`): so a norm's backward, which adds to the residual stream's gradient, yields the gradient of the projection's bias
- * that this was handed to. Not across blocks: all chunks of a block run before the next one, and a gradient of that one would have
- * to be available all the while.
+ * same block, can sum what it writes (`sums_after` of its op), it does so, and no separate pass reads them again. Otherwise the
+ * pass is emitted, and removed again when a later launch of the same block adds to those bytes and can sum what they held
+ * (`sums_before`). Thus a norm's backward, which adds to the residual stream's gradient, yields the gradient of the projection's
+ * bias. This does not work across blocks: all chunks of a block run before the next block, so the gradient would have to stay
+ * in memory in between.
  *
  * Parameters have one gradient per block that uses them (program.h says why).
  *
@@ -27,7 +27,7 @@
 #include "graph/internal.h"
 
 typedef struct differentiation {
-    sl_gradient rule; /* what rules get; its `graph` points back here */
+    sl_gradient rule; /* the interface for rules; its `graph` points back here */
     sl_graph *graph;
     sl_node node;          /* the forward node whose rule runs; a copy, since the array grows */
     sl_value *gradient_of; /* by forward value: its gradient so far; parameters: in the current block */
@@ -74,7 +74,7 @@ static void drop_gradient(differentiation *d, sl_value of)
         d->live[storage_of(d->graph, d->gradient_of[of])]--;
 }
 
-/* gradient of `of` = what it was + addend, in bytes of its own. */
+/* gradient of `of` = its former value + addend, in its own bytes. */
 static sl_status emit_add(differentiation *d, sl_value of, sl_value addend)
 {
     sl_node node = {.name = d->node.name,
@@ -176,7 +176,7 @@ static sl_node *last_writer(const differentiation *d, sl_value value)
     return NULL;
 }
 
-/* Leaves the gradient of the bias `target` to whoever wrote `dy`; false: nobody can. */
+/* Leaves the gradient of the bias `target` to the launch that wrote `dy`; false: it cannot. */
 static sl_status sum_where_written(differentiation *d, sl_value dy, int target, bool *done)
 {
     sl_node *writer = last_writer(d, dy);
@@ -187,8 +187,8 @@ static sl_status sum_where_written(differentiation *d, sl_value dy, int target, 
     return *done ? choose_output(d, def, target, writer, def->sums_after, &add_later) : SL_OK;
 }
 
-/* `node`, about to be appended, adds to bytes whose columns a bias_grad of this block has just summed: it does so itself, and
- * bias_grad goes. Not where somebody else has written these bytes or that gradient since. */
+/* `node`, about to be appended, adds to bytes whose columns a bias_grad of this block has just summed: it computes the sums itself,
+ * and bias_grad is removed. Not if another node has written these bytes or that gradient since. */
 static void sum_what_was_there(differentiation *d, sl_node *node, int sums)
 {
     sl_graph *graph = d->graph;

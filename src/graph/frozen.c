@@ -4,8 +4,8 @@
  *
  *     layers.3.mlp:  norm, gate_up (frozen), down     ->     layers.3.mlp:  norm, down     layers.3.mlp.frozen:  gate_up
  *
- * Without frozen parameters nothing moves. Nothing else has to know of patterns: a model file, or whoever builds a graph, may as well
- * set sl_param.frozen itself.
+ * Without frozen parameters nothing changes. Only this file knows patterns: a model file or another builder of a graph may set
+ * sl_param.frozen directly.
  */
 #include <fnmatch.h>
 #include <string.h>

@@ -1,14 +1,14 @@
 /*
- * Fusion: what model files write as simple ops runs as fewer ones where an op's descriptor says that it can do more.
+ * Fusion: replaces simple ops of model files by fewer ones where a descriptor allows it.
  *
- *     h = linear(..)   y = x + h          ->   y = linear(.., residual x)       `adds_in`: one rounding, one pass over y less
- *     q, kv = split(qkv)  o = f(q, kv)    ->   o = f(qkv)                       `joined_in` and `splits`: nothing is copied
+ *     h = linear(..)   y = x + h          ->   y = linear(.., residual x)       `adds_in`: saves a rounding and a pass over y
+ *     q, kv = split(qkv)  o = f(q, kv)    ->   o = f(qkv)                       `joined_in` and `splits`: saves the copy
  *
- * An intermediate value may go if nobody else reads it, and if both nodes are of one block: all chunks of a block run before the next
- * one. An addition moves up to the op that it joins, so its other operand has to exist by then. Whether parts of a matrix are
- * context is known by now: where sequences are sliced, they stay values of their own.
+ * An intermediate value is removed if nothing else reads it and both nodes belong to one block: all chunks of a block run before the next
+ * one. An addition moves up to the op that it joins, so its other operand has to exist by then. Parts of a
+ * matrix that are context (sliced sequences) stay separate values.
  *
- * This comes before differentiation, so the gradient is that of the fused op.
+ * The pass runs before differentiation, so the gradient is that of the fused op.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ typedef struct fusion {
     sl_graph *graph;
     int32_t *maker;   /* by value: the node that makes it; -1: none */
     int32_t *readers; /* by value: operands */
-    sl_value *same;   /* by value: the one that stands for it from here on */
+    sl_value *same;   /* by value: its replacement */
     uint8_t *removed; /* by node */
 } fusion;
 
@@ -31,7 +31,7 @@ static sl_node *only_maker(const fusion *f, const sl_node *reader, sl_value valu
     return maker->block == reader->block ? maker : NULL;
 }
 
-/* Leaves the addition to the op that made one side of it. */
+/* Fuses the addition into the op that made one of its operands. */
 static bool absorb(fusion *f, const sl_node *add)
 {
     for (int side = 0; side < 2; side++) {
@@ -49,7 +49,7 @@ static bool absorb(fusion *f, const sl_node *add)
     return false;
 }
 
-/* Hands the whole matrix to a node whose operands are its parts. */
+/* Passes the whole matrix to a node whose operands are its parts. */
 static void join(fusion *f, sl_node *node, int k)
 {
     const sl_node *split = only_maker(f, node, node->in[0]);

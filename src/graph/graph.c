@@ -1,7 +1,7 @@
 /*
  * Building a graph. Values and nodes are numbered in the order they are made, which is the order things run: node i reads only
- * values made by nodes before it, so no sorting is ever needed. Arrays grow by doubling inside the graph's region; what is
- * left behind is at most as much again, and goes with the region.
+ * values made by nodes before it, so no sorting is ever needed. Arrays grow by doubling inside the graph's region; the
+ * abandoned copies take at most the same memory again and are freed with the region.
  */
 #include "graph/graph.h"
 
@@ -192,7 +192,7 @@ static sl_status copy_param(sl_graph *graph, const sl_param *from, sl_param *to)
     return SL_OK;
 }
 
-/* The value of a parameter declared before, or SL_NO_VALUE. Only the few tied ones are ever asked for twice. */
+/* The value of a parameter declared before, or SL_NO_VALUE. Only tied parameters are looked up twice. */
 static sl_value known_param(const sl_graph *graph, const char *name)
 {
     int32_t param = 0;
@@ -228,7 +228,7 @@ sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out)
 
 /* ---- ops ---- */
 
-/* Outputs after the first tell themselves apart: "layers.3.attention" and "layers.3.attention.1". */
+/* Further outputs get a number: "layers.3.attention" and "layers.3.attention.1". */
 static sl_status add_output(sl_graph *graph, const sl_node *node, int k, const sl_type *type, sl_value *out)
 {
     const char *name = node->name;

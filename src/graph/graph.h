@@ -35,7 +35,7 @@ typedef enum sl_init {
 } sl_init; /* truncated at 3 sigma */
 
 /* Where a parameter's rows go in a Hugging Face file: rows [row, row+rows) of ours are the tensor `name` there.
- * Rotary positions turn pairs of a head's rows. Interleaved rotation has a pair's two rows beside each other, Hugging Face's Llama
+ * Rotary positions rotate pairs of a head's rows. Interleaved rotation has a pair's two rows beside each other, Hugging Face's Llama
  * has them half a head apart, so q and k of a model that rotates interleaved are permuted on their way:
  *     ours  x0 y0 x1 y1 x2 y2        there  x0 x1 x2 y0 y1 y2 */
 typedef struct sl_param_part {
@@ -132,7 +132,7 @@ struct sl_graph {
     sl_param_group *groups;
     int32_t n_values, n_nodes, n_blocks, n_params, n_groups;
     int32_t capacity_values, capacity_nodes, capacity_blocks, capacity_params, capacity_groups;
-    sl_value inputs[SL_INPUT_COUNT]; /* SL_NO_VALUE until asked for */
+    sl_value inputs[SL_INPUT_COUNT]; /* SL_NO_VALUE until requested */
     sl_loss losses[SL_MAX_LOSSES];
     int32_t n_losses;
     int64_t max_segments;
@@ -152,11 +152,11 @@ void sl_graph_destroy(sl_graph *graph);
 
 /* Building, in the order things run. Names are copied. */
 sl_status sl_graph_begin_block(sl_graph *graph, const char *name);
-/* Asking again for an input gives the same value. */
+/* A second request for an input gives the same value. */
 sl_status sl_graph_input(sl_graph *graph, sl_input_kind kind, sl_value *out);
 /* Of a kind whose rows have extents: those of this model. */
 sl_status sl_graph_input_of(sl_graph *graph, sl_input_kind kind, const int64_t *extents, int n_extents, sl_value *out);
-/* dtype is the graph's. Asking again for a name gives the same value (tied weights). */
+/* dtype is the graph's. A second request for a name gives the same value (tied weights). */
 sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out);
 /* Appends an op; types come from its shape rule. `out` gets n_out values. An output that its op marks
  * as context becomes class CONTEXT. */
@@ -168,8 +168,8 @@ sl_status sl_graph_loss(sl_graph *graph, sl_value value, double weight, const ch
  * reverse. The last node must yield a loss. `loss`: the only one, of weight 1; SL_NO_VALUE where sl_graph_loss has named them. */
 sl_status sl_graph_finish(sl_graph *graph, sl_value loss);
 
-/* A copy of a finished graph whose backwards make what the forward made once more where they can: nobody needs to keep it. Nodes keep
- * their number and their blocks, values theirs. Names, parameters and blocks are those of `graph`, which outlives the copy. */
+/* A copy of a finished graph whose backward nodes rematerialize forward values where they can, so that these need not be kept. Nodes and
+ * values keep their numbers and blocks. Names, parameters and blocks are those of `graph`, which outlives the copy. */
 sl_status sl_graph_rematerialize(const sl_graph *graph, sl_graph **out);
 
 #endif

@@ -1,10 +1,10 @@
-/* What the graph's own files share. */
+/* Shared by the files of the graph. */
 #ifndef SL_GRAPH_INTERNAL_H
 #define SL_GRAPH_INTERNAL_H
 
 #include "graph/graph.h"
 
-/* New values and nodes: zeroed, appended; the index of the value, or the node, is handed out. Pointers into graph->values and
+/* New values and nodes: zeroed, appended; returns the index of the value, or the node. Pointers into graph->values and
  * graph->nodes do not survive these calls. */
 sl_status sl_graph_add_value(sl_graph *graph, const char *name, sl_value_class class, const sl_type *type,
                              sl_value *out);
@@ -13,7 +13,7 @@ sl_status sl_graph_add_node(sl_graph *graph, const sl_node *node);
 bool sl_graph_freezes(const sl_graph *graph, const char *name);
 /* Frozen parameters into groups of their own; every pattern must name one. */
 sl_status sl_graph_split_frozen(sl_graph *graph);
-/* Forward nodes that others can do as well go into these. */
+/* Fuses forward nodes into others (fuse.c). */
 sl_status sl_graph_fuse(sl_graph *graph);
 /* Without the marked nodes; the blocks' ranges follow. */
 void sl_graph_remove_nodes(sl_graph *graph, const uint8_t *removed);
@@ -21,7 +21,7 @@ void sl_graph_remove_nodes(sl_graph *graph, const uint8_t *removed);
 sl_status sl_graph_layout(sl_graph *graph);
 /* Which parameters are matrices between activations. */
 void sl_graph_find_matrices(sl_graph *graph);
-/* Outputs that are parts of inputs share their bytes, and the nodes that would copy them go. */
+/* Turns outputs that are parts of inputs into views and removes their nodes (views.c). */
 sl_status sl_graph_make_views(sl_graph *graph);
 /* Backward nodes of the whole graph; blocks get their backward ranges. */
 sl_status sl_graph_differentiate(sl_graph *graph);

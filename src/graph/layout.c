@@ -4,11 +4,11 @@
  *     | decayed parameter | pad | decayed parameter | pad | undecayed parameter | pad | ...
  *       ^ 256 bytes             ^ 256 bytes               ^ groups[g].decayed elements
  *
- * Decayed parameters come first so that an update is told where decay ends by one number. The alignment is the devices' own;
+ * Decayed parameters come first so that one number tells an update where decay ends. The alignment is the devices' own;
  * gradients, moments and master weights use the same element offsets. Everything is computed with overflow checks, since the
- * dimensions may come from a stranger's config.json.
+ * dimensions may come from an untrusted config.json.
  *
- * Here it is also found which parameters are matrices between activations.
+ * This file also determines which parameters are matrices between activations.
  */
 #include "graph/internal.h"
 

@@ -1,11 +1,11 @@
 /*
- * Rematerialization on the way back: a backward that can also yields what its forward made (`rematerialized_out` of its op), and the
- * gradients of parameters that are products with it come after that backward instead of before it.
+ * Rematerialization in the backward: a backward that can also yields its forward's output (`rematerialized_out` of its op), and the
+ * gradients of parameters that are matmuls with that output move behind this backward.
  *
  *     before    dW = x^T * swiglu(u)     du       = swiglu_bwd(dy, u)
  *     after     du, again = swiglu_bwd(dy, u)     dW = x^T * again
  *
- * The forward's own value then ends with the forward: it is neither kept nor recomputed by a pass that reads all its inputs for it.
+ * The forward's own value then ends with the forward. It is neither kept nor recomputed by a separate task that reads all inputs again.
  * A pass over the finished graph, not a part of autodiff: whether it pays depends on budgets, so a planner compares both graphs.
  */
 #include <string.h>
@@ -42,8 +42,8 @@ static bool is_used_after(const sl_graph *graph, int32_t last, sl_value value)
     return false;
 }
 
-/* Whether node i may as well come last: it reads `made`, makes gradients of parameters alone, and nobody writes these or what it reads
- * before then, `place` included, where `made` will be once more. */
+/* Whether node i may move to the end: it reads `made`, produces only gradients of parameters, and no node in between writes these or its
+ * inputs. `place`, which will hold `made`, counts too. */
 static bool may_come_last(const sl_graph *graph, int32_t i, int32_t last, sl_value made, sl_value place)
 {
     const sl_node *node = &graph->nodes[i];
@@ -71,8 +71,8 @@ static void read_last(sl_graph *graph, int32_t i, int32_t last, sl_value made, s
     graph->nodes[last] = node;
 }
 
-/* Node `last`, a backward that reads `gradient`, also makes the value that this is of, as output k, if somebody can read that
- * afterwards: in the place of the gradient, where nobody else needs it. */
+/* Node `last`, a backward that reads `gradient`, also yields the value to which the gradient belongs, as output k, if a later node can
+ * use it. The output takes the memory of the gradient if nothing else reads that. */
 static sl_status make_again(sl_graph *graph, int32_t last, int k, sl_value gradient)
 {
     const sl_value made = graph->values[gradient].gradient_of;

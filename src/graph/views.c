@@ -1,14 +1,14 @@
 /*
- * Views: values that are other values' bytes. An op whose output is a part of its input as it lies in memory (`view` of its descriptor)
- * need not run. Its output gets the input's storage and an offset, and its node goes:
+ * Views: values that share other values' bytes. An op whose output is a contiguous part of its input (`view` of its descriptor)
+ * need not run. Its output gets the input's storage and an offset, and its node is removed:
  *
  *     h [n, 4e]  -- reshape -->  h' [4n, e]        h' shares h's bytes: no task, no object, nothing to keep, move or recompute
  *
- * This comes after differentiation, which knows such ops by their gradient rules like all others: reshape passes its gradient on, and the
- * gradient of a slice is added where it was cut out. Only forward values become views. They are written once, so that nobody can
- * change a view's bytes behind it, while gradients are added to. Context is left alone: where sequences are sliced, an operand is other
- * rows of it from chunk to chunk. A view begins at a multiple of the alignment that kernels count on; elsewhere the op copies. So do
- * columns of a matrix, which have other bytes between their rows: operands are dense.
+ * The pass runs after differentiation, which treats such ops like all others: reshape passes its gradient on, and the gradient of a slice is
+ * added at its offset. Only forward values become views. They are written once, so a view's bytes never change, while gradients
+ * accumulate. Context is excluded, because an operand of a sliced sequence is different rows of it in each chunk. A view begins at a
+ * multiple of the alignment that kernels require; otherwise the op copies. Columns of a matrix are copied too, because operands are
+ * dense.
  */
 #include "graph/internal.h"
 

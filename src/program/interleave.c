@@ -1,13 +1,13 @@
 /*
- * A round by itself uses the links badly: in the forward activations leave and the link in is idle, in the backward they come back
- * and the link out is idle; what the idle halves could carry is recomputed instead. So the backward of a round and the forward of
- * the next share the time, block by block:
+ * A round alone uses each link only half of the time: activations leave in the forward and return in the backward, and what the idle
+ * links could carry is recomputed instead. Therefore the backward of a round and the forward of the next are interleaved, block by
+ * block:
  *
  *   round 0   F0 F1 F2 F3 | B3    B2    B1    B0
  *   round 1               |    F0    F1    F2    F3 | B3    B2    B1    B0
  *   round 2                                         |    F0    F1    F2    F3 | B3 B2 B1 B0
  *
- * Activations of one round fade while those of the next build up: together never more than those of one round. At the seams the top
+ * Activations of one round are released while those of the next are written, so their sum never exceeds those of one round. At the ends the top
  * blocks' weights serve the end of a forward and the start of its backward, the bottom blocks' the end of a backward and the
  * start of a forward; in the middle one copy serves both directions.
  */
@@ -41,7 +41,7 @@ static int32_t emit(int32_t *order, int32_t n, int32_t begin, int32_t end)
     return n;
 }
 
-/* One backward [b, b_end) and the next forward [f, f_end) in step: after each piece of the one its share of the other. */
+/* Interleaves one backward [b, b_end) with the next forward [f, f_end): each piece of one is followed by its share of the other. */
 static int32_t merge(const sl_program *p, int32_t *order, int32_t n, int32_t b, int32_t b_end, int32_t f, int32_t f_end)
 {
     int64_t backward = count_pieces(p, b, b_end), forward = count_pieces(p, f, f_end), done = 0;

@@ -1,6 +1,6 @@
 /*
- * Rounds one after the other, or each round's forward between the pieces of the backward before it. Placement: forwards change no
- * state, and backwards keep their order, so every sum and every bit stays.
+ * Rounds one after the other, or each round's forward between the pieces of the backward before it. This is a
+ * placement decision: forwards change no state and backwards keep their order, so no sum and no bit changes.
  */
 #ifndef SL_PROGRAM_INTERLEAVE_H
 #define SL_PROGRAM_INTERLEAVE_H

@@ -1,4 +1,4 @@
-/* What the program's own files share while a program is being built. */
+/* Shared by the files that build a program. */
 #ifndef SL_PROGRAM_INTERNAL_H
 #define SL_PROGRAM_INTERNAL_H
 
@@ -28,7 +28,7 @@ typedef struct chunk_graphs {
 } chunk_graphs;
 
 typedef struct sl_program_owner {
-    sl_program program; /* first: what the world sees */
+    sl_program program; /* first: the public part */
     chunk_graphs *graphs;
     sl_graph *passed[VARIANTS]; /* after a pass; NULL: none */
 } sl_program_owner;
@@ -56,8 +56,8 @@ typedef struct builder {
     uint8_t *written;      /* by value (parameter gradients): some chunk has written it */
     int32_t *completion;   /* by group: backward node behind which nothing reads or writes it any more */
     int32_t partials_object;  /* sums of squares, one per run; -1 when there is no norm */
-    int32_t *signature_slots; /* (slice or variant, node, accumulating): kind + 1 */
-    int32_t *signature_table; /* open addressing by signature: kind + 1 */
+    int32_t *signature_slots; /* (slice or variant, node, accumulating): signature + 1 */
+    int32_t *signature_table; /* open addressing by the signature's content: signature + 1 */
     int32_t signature_capacity;
 } builder;
 
@@ -91,7 +91,7 @@ int32_t sl_program_position(const builder *b, int32_t chunk); /* within its roun
 int64_t sl_program_slice(const builder *b, int32_t chunk);    /* within its sequence */
 
 /* signatures.c */
-sl_status sl_program_signature(builder *b, const sl_task *task, int32_t *kind); /* looks up or makes */
+sl_status sl_program_signature(builder *b, const sl_task *task, int32_t *kind); /* finds or adds it */
 void sl_program_finish_signatures(builder *b);
 
 /* assign.c */
@@ -110,6 +110,6 @@ sl_status sl_program_complete_groups(builder *b, int32_t node);
 sl_status sl_program_finish_updates(builder *b);
 
 /* program.c */
-sl_status sl_program_add_task(builder *b, const sl_task *task); /* its kind is set */
+sl_status sl_program_add_task(builder *b, const sl_task *task); /* its signature is set */
 
 #endif

@@ -102,7 +102,7 @@ static sl_status add_state(builder *b, const char *what, sl_object_class class, 
     return sl_program_add_object(b, &object, out);
 }
 
-/* Parameters, and where the optimizer and the precision have them: states and master weights. */
+/* Parameters, and the states and master weights that optimizer and precision need. */
 sl_status sl_program_add_persistent(builder *b)
 {
     sl_program *p = b->program;

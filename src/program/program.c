@@ -1,7 +1,7 @@
 /*
  * Building a program: chunks from the chunking, the chunk graph once per distinct length, then for every round, block and chunk
  * a copy of each node's prototype task with its objects filled in. Everything that is the same for all chunks of a node is
- * worked out once, so a step of 30,000 tasks takes milliseconds.
+ * computed once, so a step of 30,000 tasks takes milliseconds.
  */
 #include "program/program.h"
 
@@ -235,8 +235,8 @@ static sl_status set_kind(builder *b, int32_t chunk, int32_t node, uint32_t plai
     return SL_OK;
 }
 
-/* What is known of the segments without looking at them: the operand has space for as many documents as may occur, so its type
- * alone tells neither the cost nor that all are alike. */
+/* What is known of the segments without their values. The operand has space for the largest number of documents, so its type shows
+ * neither the cost nor whether all segments are equal. */
 static sl_chunk_position position_of(const builder *b, const sl_chunk *chunk)
 {
     const sl_program *p = b->program;
@@ -325,7 +325,8 @@ static sl_status build_program(builder *b, sl_program_owner *owner, const progra
     sl_program *p = b->program;
     SL_TRY(cut_chunks(b));
     b->dtype = sl_policy_of(p->config.precision)->compute;
-    p->config.max_segments = SL_MAX(p->config.max_segments, p->chunks[0].n_sequences); /* sequences are always apart */
+    p->config.max_segments =
+        SL_MAX(p->config.max_segments, p->chunks[0].n_sequences); /* sequences are always separate */
     SL_TRY(sl_program_find_graphs(b, owner, source));
     SL_TRY(allocate_tables(b));
     find_home_blocks(b);

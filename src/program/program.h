@@ -1,12 +1,12 @@
 /*
  * A program: the tasks of one optimizer step in order, over named objects. It fixes the bits: which kernels run on which
- * values in which order. Where objects live, when they move and what is recomputed is the plan's business and changes nothing.
+ * values in which order. The plan decides where objects are, when they move and what is recomputed, which changes no value.
  *
  * Order of a step, for `rounds` groups of chunks:
  *   for each round:  for each block: all chunks forward;  then for each block in reverse: all chunks backward
  *   (backward takes sequences ascending and the slices of one sequence in reverse, so the grouping into rounds changes no sum)
  *   then, per parameter group, as early as its last gradient allows: [sum of squares]  optimizer update.
- * A planner may weave rounds into each other (forward blocks of the next between backward blocks of this one): no sum changes.
+ * A planner may interleave rounds (forward blocks of the next between backward blocks of this one): no sum changes.
  * With gated updates (clipping, or skipping steps that are not finite) every update comes after the global norm.
  *
  * A parameter used in several blocks (tied embeddings) has one gradient object per block, added up before the update: one
@@ -73,7 +73,7 @@ typedef struct sl_task_signature {
 /* A task's attributes as its signature has them: less those that only say which part of a random stream a launch uses. */
 sl_attrs sl_signature_attrs(const sl_task *task);
 
-/* How tokens are cut. Fixed by model, sequence length and device kind, or by the user: never by a budget. */
+/* How tokens are divided into chunks. Fixed by model, sequence length and device kind, or by the user: never by a budget. */
 typedef struct sl_chunking {
     int64_t seqlen, sequences; /* sequences per step */
     int64_t chunk_tokens;      /* tokens of a full chunk: a multiple of seqlen (packed) or less than it (sliced) */
@@ -94,7 +94,7 @@ typedef struct sl_program_config {
     bool token_weights;       /* the data says what each token counts in the loss */
     bool nondeterministic;    /* attention's backward may add in any order: the last bits differ from run to run */
     int64_t max_segments;     /* per chunk (packed) or per sequence (sliced): how many documents may be kept apart */
-    int64_t chunks_per_round; /* placement: the planner's to choose. Sliced sequences are never split over rounds */
+    int64_t chunks_per_round; /* placement: the planner chooses. Sliced sequences are never split over rounds */
     bool rematerialize;       /* placement: see sl_graph_rematerialize. Changes no bit */
     size_t workspace_limit;   /* placement: the most a kernel should take for itself; 0: as it likes */
 } sl_program_config;
@@ -162,7 +162,7 @@ typedef struct sl_program_form {
     bool rematerialize;     /* see sl_program_config */
     size_t workspace_limit; /* likewise */
 } sl_program_form;
-/* A program of the step that `base` is of, in another form. The model is not asked again; `base` itself may have any form, and need
+/* A program of the step that `base` is of, in another form. The model is not built again; `base` itself may have any form, and need
  * not outlive it. */
 sl_status sl_program_derive(const sl_program *base, const sl_program_form *form, sl_program **program);
 

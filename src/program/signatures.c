@@ -1,7 +1,7 @@
 /*
- * Launch signatures: tasks that cost the same. A signature's signature is op, accumulate bits, operand types and attributes, less those
- * attributes that only say which part of a random stream a launch uses. Signatures are interned in a small hash table; the
- * builder remembers the signature per node, so the table is asked per node and not per task.
+ * Launch signatures: tasks that cost the same. A signature consists of op, accumulate bits, operand types and attributes, without the
+ * attributes that only select a part of a random stream. Signatures are interned in a small hash table. The builder remembers the
+ * signature of each node, so it searches the table per node and not per task.
  */
 #include <string.h>
 
