@@ -13,8 +13,8 @@ typedef struct sl_engine sl_engine;
 /* Commands and events a plan needs, for sl_device_config. */
 void sl_engine_needs(const sl_plan *plan, int64_t *max_commands, int64_t *max_events);
 
-/* The device's arenas must be at least the plan's extents (sl_plan_extent). Program, plan and device outlive the engine. Several engines (training,
- * validation) may share a device; their plans must agree on the placements of persistent objects. */
+/* The device's arenas must be at least the plan's extents (sl_plan_extent). Program, plan and device outlive the engine. Several
+ * engines (training, validation) may share a device; their plans must agree on the placements of persistent objects. */
 sl_status sl_engine_create(sl_device *device, const sl_program *program, const sl_plan *plan, sl_engine **engine);
 void sl_engine_destroy(sl_engine *engine);
 

@@ -4,11 +4,11 @@
  *
  *     h [n, 4e]  -- reshape -->  h' [4n, e]        h' shares h's bytes: no task, no object, nothing to keep, move or recompute
  *
- * The pass runs after differentiation, which treats such ops like all others: reshape passes its gradient on, and the gradient of a slice is
- * added at its offset. Only forward values become views. They are written once, so a view's bytes never change, while gradients
- * accumulate. Context is excluded, because an operand of a sliced sequence is different rows of it in each chunk. A view begins at a
- * multiple of the alignment that kernels require; otherwise the op copies. Columns of a matrix are copied too, because operands are
- * dense.
+ * The pass runs after differentiation, which treats such ops like all others: reshape passes its gradient on, and the gradient
+ * of a slice is added at its offset. Only forward values become views. They are written once, so a view's bytes never change,
+ * while gradients accumulate. Context is excluded, because an operand of a sliced sequence is different rows of it in each chunk.
+ * A view begins at a multiple of the alignment that kernels require; otherwise the op copies. Columns of a matrix are copied too,
+ * because operands are dense.
  */
 #include "graph/internal.h"
 

@@ -1,8 +1,8 @@
 /*
  * The program as arrays. Operands of a task that share an object become one entry; entries of one object are chained in
- * task order. What may be recomputed is settled here once: the value of a gap can be rematerialized if its producer can run
- * again (writes nothing that accumulates), every input still has the value it had (no write in between), and every
- * input can itself be had at that time (alive in some tier, or recomputable in turn).
+ * task order. What may be recomputed is determined once, here: the value of a gap can be rematerialized if its producer can run
+ * a second time (it accumulates into nothing), every input still has its former value (no write in between), and every
+ * input is available at that time (resident in some tier, or recomputable itself).
  */
 #include "plan/internal.h"
 
@@ -84,8 +84,7 @@ static void chain_entries(sl_analysis *a)
 }
 
 /* An object is disjoint if no two of its writes touch the same byte (slices that fill a context row by row). Writes
- * come in task order and in practice by ascending address, so comparing each with the hull of the former ones is
- * enough. */
+ * come in task order and usually by ascending address, so it suffices to compare each with the hull of the earlier ones. */
 static void find_disjoint(sl_analysis *a, size_t *low, size_t *high)
 {
     const sl_program *p = a->program;
@@ -141,7 +140,7 @@ static bool can_rerun_at(const sl_analysis *a, int32_t t, int32_t before, int de
     return true;
 }
 
-/* Whether the content an object has at `entry` can be had just before task `before`. */
+/* Whether the content of an object at `entry` can be provided just before task `before`. */
 static bool can_have(const sl_analysis *a, int32_t entry, int32_t before, int depth)
 {
     int32_t o = a->entries[entry].object;
@@ -173,8 +172,8 @@ bool sl_analysis_used_near(const sl_analysis *a, int32_t object, int32_t at)
     return false;
 }
 
-/* Whether the producer's inputs will be there for their own sake, or are made from such in turn: recomputing stays
- * within the piece of backward it is for, instead of unrolling layer after layer. */
+/* Whether the producer's inputs will be resident anyway, or can be recomputed from such inputs: recomputation stays
+ * within its piece of the backward instead of continuing through layer after layer. */
 static bool stays_near(const sl_analysis *a, int32_t t, int32_t before, int depth)
 {
     for (int32_t e = a->first[t]; e < a->first[t + 1]; e++) {

@@ -1,10 +1,10 @@
 /*
  * Two bounds that need no plan.
  *
- *   compute   tasks on the device take their time; what may run beside host memory costs compute at least what it takes away,
- *             as do data that come in and results that leave; the first task waits for its data, the last one's results follow it
+ *   compute   tasks on the device take their time. Tasks that may run beside host memory slow compute at least by their share,
+ *             as do copies of data and results. The first task waits for its data, and the last one's results follow it.
  *   links     a window of tasks that reads or writes S bytes which cannot be recomputed and were not made within the window finds
- *             at most the device's C bytes of them there: S - C must come in. Of D bytes that it writes and later tasks need, at
+ *             at most C bytes of them on a device of C bytes: S - C must come in. Of D bytes that it writes and later tasks need, at
  *             most C can stay: D - C must go out. Windows that do not overlap add up; any way to cut the step into windows
  *             gives a bound. Three are tried: passes of a round, whole rounds, and as soon as 2 C bytes are touched.
  */
@@ -35,7 +35,7 @@ static double compute_s(const sl_analysis *a)
 {
     const sl_program *p = a->program;
     const sl_costs *costs = a->costs;
-    /* All that runs beside compute leaves it a tenth of its speed: what counts for host work cannot count for copies too. */
+    /* Concurrent work leaves compute at least a tenth of its speed: a slowdown that counts for host work cannot count for copies too. */
     double felt = fmin(costs->host_slowdown, 0.9), copies = fmin(costs->copy_slowdown, (0.9 - felt) / 2);
     double seconds = 0, beside = 0;
     for (int32_t t = 0; t < p->n_tasks; t++) {
@@ -152,7 +152,7 @@ sl_status sl_bound_s(const sl_analysis *a, size_t device_budget, double *seconds
     return device_budget == SIZE_MAX ? SL_OK : links_s(a, (double) device_budget, seconds);
 }
 
-/* Recomputing is what a step does when something else runs out. */
+/* A step recomputes only when another resource is short. */
 static sl_limit why_recompute(const sl_summary *s)
 {
     const double full = 0.98, busy = 0.85;
@@ -174,7 +174,7 @@ sl_limit sl_find_limit(const sl_program *p, const sl_costs *costs, const sl_plan
     for (int32_t i = 0; i < plan->n_actions; i++)
         if (plan->actions[i].kind == SL_ACTION_TASK && plan->actions[i].recompute)
             again += costs->device_s[p->tasks[plan->actions[i].task].signature];
-    /* below two hundredths nothing but compute is worth naming */
+    /* below 2 % only compute is named */
     double loss[] = {0.02 * s->step_s, again, s->wait_s[SL_STREAM_IN], s->wait_s[SL_STREAM_OUT],
                      s->wait_s[SL_STREAM_HOST]};
     const sl_limit which[] = {SL_LIMIT_COMPUTE, why_recompute(s), SL_LIMIT_LINK_IN, SL_LIMIT_LINK_OUT,

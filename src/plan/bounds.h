@@ -1,4 +1,4 @@
-/* What no plan can beat, and what holds a given one back. */
+/* Lower bounds on the step time, and what limits a given plan. */
 #ifndef SL_PLAN_BOUNDS_H
 #define SL_PLAN_BOUNDS_H
 
@@ -6,7 +6,7 @@
 
 /* No plan within the device budget is faster. */
 sl_status sl_bound_s(const sl_analysis *analysis, size_t device_budget, double *seconds);
-/* What costs a finished, simulated plan most. */
+/* What limits a finished, simulated plan most. */
 sl_limit sl_find_limit(const sl_program *program, const sl_costs *costs, const sl_plan *plan);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * From budgets to a plan, and the smallest budgets. Both ask the same feasibility check (sl_search_feasible), so that a plan is
- * found at the minimum and refused one step below it, whatever the feasibility check's limits are.
+ * From budgets to a plan, and the smallest budgets. Both use the same feasibility check (sl_search_feasible). Therefore a plan
+ * is found at the minimum and refused one step below it, even though the check is incomplete.
  */
 #include "plan/search/planning.h"
 

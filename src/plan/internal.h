@@ -6,11 +6,11 @@
  *   analyze.c   the program as arrays: who uses what, which gaps between uses exist, what may be recomputed
  *   search.c    picks choices: per gap keep/evict/drop, per persistent object its placement, per update host or device
  *               (choice.c, feasible.c, evaluate.c, local_search.c, stall_repair.c)
- *   lagrangian.c    good ones, from prices of bytes and links (gaps.c, demand.c, knapsack.c)
- *   sweep.c     turns a choice into places, copies, recomputations and dependencies (walk.c, task.c, prefetch.c,
+ *   lagrangian.c    good choices from Lagrangian prices of bytes and links (gaps.c, demand.c, knapsack.c)
+ *   sweep.c     converts a choice into allocations, copies, recomputations and dependencies (walk.c, task.c, prefetch.c,
  *               eviction.c, moves.c, issue.c)
  *   arena.c     one tier's addresses during that walk
- *   compact.c   removes addresses that no place of the finished plan uses
+ *   compact.c   removes addresses that no allocation of the finished plan uses
  *   timeline.c  times a list of actions: streams in order, dependencies, links that slow each other
  *   waits.c     what the compute stream waited for
  *   check.c     proves a finished plan, sharing no code with the above
@@ -60,9 +60,9 @@ bool sl_analysis_used_near(const sl_analysis *analysis, int32_t object, int32_t 
 
 typedef enum sl_gap { SL_GAP_KEEP, SL_GAP_EVICT, SL_GAP_DROP } sl_gap;
 
-/* How places are laid out: at the smallest hole that fits instead of the outermost; all at low addresses instead of
- * short stays at high ones. SL_FIT_FORESEE, for steps of real size: beside neighbours that leave at about the same time, and
- * fetches ahead take only space that the tasks until then will not need. */
+/* How allocations are laid out: in the smallest free range that fits instead of the outermost; all at low addresses instead of
+ * short-lived ones at high addresses. SL_FIT_FORESEE, for large steps: beside neighbours that end at about the same time, and
+ * prefetches take only space that no task needs until their use. */
 enum { SL_FIT_BEST = 1, SL_FIT_LOW = 2, SL_FIT_FORESEE = 4 };
 
 typedef enum sl_side { SL_SIDE_AUTO, SL_SIDE_LOW, SL_SIDE_HIGH, SL_SIDE_COUNT } sl_side;
@@ -73,22 +73,22 @@ typedef struct sl_choice {
     uint8_t *placement; /* by object: sl_tier of persistent objects */
     uint8_t *on_host;   /* by task, where host_allowed */
     int32_t *lead;      /* by entry: task before which its fetch is issued; -1: just in time */
-    uint8_t *side;      /* by entry: which end of the arena its object's place is put at when made for it (sl_side) */
+    uint8_t *side;      /* by entry: at which end of the arena its allocation is placed (sl_side) */
     double slack;       /* prefetches aim to end this share of their own time early */
     int fit;            /* layout variant: SL_FIT_ flags */
-    bool on_demand;     /* no fetch ahead: slow, and needs least */
-    bool as_it_is;      /* not feasible if it needs more bytes than there are: nothing is forced out to make it fit */
+    bool on_demand;     /* no prefetch: slow, with the smallest memory */
+    bool as_it_is;      /* infeasible if it needs more bytes than there are: nothing is evicted to make it fit */
 } sl_choice;
 
 /* ---- one tier's addresses -------------------------------------------------------------------------------------- */
 
-/* Address space as a row of segments, each a place or free. A free segment remembers who used it last (`last`, one
- * action per stream) and when, by the sweep's clock, it is really free; neighbours stay apart until both are. */
+/* Address space as a sequence of segments, each allocated or free. A free segment remembers its last users (`last`, one
+ * action per stream) and when, by the sweep's clock, they end. Free neighbours are merged after both have ended. */
 typedef struct sl_segment {
     size_t address, bytes;
     double ready_s;
     int32_t place; /* -1: free */
-    int32_t until; /* task up to which a place will stay, as far as one can tell */
+    int32_t until; /* task up to which the allocation is expected to live */
     int32_t last[SL_STREAM_COUNT];
 } sl_segment;
 
@@ -96,7 +96,7 @@ typedef struct sl_arena {
     sl_segment *segments;
     int32_t count, capacity;
     size_t peak;
-    size_t fence; /* no free segment lies on both sides of it: above, only what leaves soon is put */
+    size_t fence; /* no free segment spans it: only short-lived allocations lie above */
 } sl_arena;
 
 sl_status sl_arena_reset(sl_arena *arena, size_t budget, size_t fence);
@@ -104,8 +104,8 @@ void sl_arena_free(sl_arena *arena);
 /* Finds `bytes` that are free and ready by `ready_s`; low: towards address 0. -1: none; else the first segment of
  * the run. */
 int32_t sl_arena_find(const sl_arena *arena, size_t bytes, double ready_s, size_t end, bool low, bool best);
-/* The same beside a neighbour that leaves at about the task `until`; sets `low`. The low end of the arena counts as staying for
- * ever, the high end as free at once. */
+/* The same beside a neighbour that ends at about the task `until`; sets `low`. The low end of the arena counts as allocated
+ * forever, the high end as free. */
 int32_t sl_arena_find_beside(const sl_arena *arena, size_t bytes, double ready_s, size_t end, int32_t now,
                              int32_t until, bool *low);
 double sl_arena_leaving(const sl_arena *arena, double now_s); /* bytes free but not ready yet */
@@ -125,13 +125,13 @@ typedef struct sl_sweep sl_sweep;
 typedef struct sl_outcome {
     bool feasible;
     bool best;     /* the fastest so far (set by the search) */
-    bool forced;   /* gaps had to be changed; `actual` says how */
-    bool behind;   /* not feasible since another is faster */
+    bool forced;   /* gaps had to be changed; `actual` holds them */
+    bool behind;   /* abandoned since another is faster */
     double step_s; /* simulated; of the larger step where the program stands for one */
     size_t peak[SL_TIER_COUNT];
 } sl_outcome;
 
-/* Placements given from outside (a plan that shares the device). */
+/* Placements given by another plan that shares the device. */
 typedef struct sl_fixed_placements {
     size_t *address; /* by object */
     uint8_t *tier;
@@ -140,18 +140,18 @@ typedef struct sl_fixed_placements {
 
 sl_status sl_sweep_create(const sl_analysis *analysis, const sl_fixed_placements *fixed, sl_sweep **sweep);
 void sl_sweep_destroy(sl_sweep *sweep);
-/* Builds and times the schedule of a choice. With `actual`, gaps as they turned out (by entry). */
+/* Builds and times the schedule of a choice. With `actual`, the resulting gaps (by entry). */
 sl_status sl_sweep_run(sl_sweep *sweep, const sl_choice *choice, const size_t budget[SL_TIER_COUNT], uint8_t *actual,
                        sl_outcome *outcome);
-/* By entry, for the last run: whether its side and its lead were asked for. Changing others changes nothing. */
+/* By entry, for the last run: whether its side and its lead were used. Changing others has no effect. */
 enum { SL_TOUCHED_SIDE = 1, SL_TOUCHED_LEAD = 2 };
 const uint8_t *sl_sweep_touched(const sl_sweep *sweep);
-/* From now on runs that fall behind the last one are given up: infeasible, for what they are asked for. */
+/* From now on runs that are slower than the last one are abandoned and count as infeasible. */
 void sl_sweep_set_pace(sl_sweep *sweep);
 double sl_sweep_round_end_s(const sl_sweep *sweep, int32_t round); /* in the last run */
 /* The last run as a plan. */
 sl_status sl_sweep_export(const sl_sweep *sweep, sl_plan **plan);
-/* Moves the plan's places down over addresses from `fixed` on that none of them uses (compact.c). */
+/* Moves the plan's allocations down over unused addresses from `fixed` on (compact.c). */
 sl_status sl_plan_compact(sl_plan *plan, const size_t fixed[SL_TIER_COUNT]);
 
 /* ---- timing ---------------------------------------------------------------------------------------------------- */

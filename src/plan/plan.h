@@ -80,7 +80,7 @@ struct sl_plan {
     int32_t n_allocations, n_actions, n_deps, n_use_allocations;
     sl_summary predicted;
     double lower_bound_s; /* no plan for these budgets can be faster: max of compute and of what must cross each link */
-    sl_limit limit;       /* what holds the step back most */
+    sl_limit limit;       /* what limits the step most */
     double plan_s;        /* time it took */
     int64_t evaluated;    /* candidate schedules simulated */
 };
@@ -90,13 +90,13 @@ typedef struct sl_plan_config {
     double
         time_limit_s; /* of processor time for the search, a safety net; a feasible plan is found regardless. 0 = default */
     int64_t max_evaluations; /* bound that makes the result independent of the machine's speed; 0 = default */
-    bool no_advice;          /* refuse without looking for the smallest budgets that would work */
-    bool quick;              /* a first look, to compare programs: small steps are not polished */
-    double rival_s; /* step time that another program reaches: far behind it, large steps are looked at less; 0: none */
+    bool no_advice;          /* refuse without searching the smallest feasible budgets */
+    bool quick;              /* short search, to compare programs: no local search for small steps */
+    double rival_s; /* step time of another program: large steps that are much slower get a shorter search; 0: none */
     int32_t
         stands_for; /* rounds of a larger step that this program is a part of, its middle rounds repeated: evaluated and
                            searched as that would be; 0: it is the whole step */
-    int64_t chunks_per_round; /* sl_plan_best: 0: its to choose */
+    int64_t chunks_per_round; /* sl_plan_best: 0: it chooses */
     size_t workspace_limit;   /* sl_plan_best: of the program */
     const sl_plan *
         placements; /* not NULL: persistent objects keep the placements of that plan (validation beside training); matched by

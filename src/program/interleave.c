@@ -7,9 +7,9 @@
  *   round 1               |    F0    F1    F2    F3 | B3    B2    B1    B0
  *   round 2                                         |    F0    F1    F2    F3 | B3 B2 B1 B0
  *
- * Activations of one round are released while those of the next are written, so their sum never exceeds those of one round. At the ends the top
- * blocks' weights serve the end of a forward and the start of its backward, the bottom blocks' the end of a backward and the
- * start of a forward; in the middle one copy serves both directions.
+ * Activations of one round are released while those of the next are written, so their sum never exceeds those of one round. At
+ * the ends the top blocks' weights serve the end of a forward and the start of its backward, the bottom blocks' the end of a
+ * backward and the start of a forward; in the middle one copy serves both directions.
  */
 #include "program/interleave.h"
 

@@ -1,11 +1,11 @@
 /*
  * What choices use: the most bytes of each tier at once and the work of each link, by bucket.
  *
- * Bytes are summed up as differences: a gap adds its bytes where they begin and takes them off where they end, and one
- * pass over the tasks makes sums of them. That costs the number of gaps and tasks, not the gaps' lengths.
+ * Bytes are kept as differences: a gap adds its bytes at its begin and subtracts them at its end, and one pass over the
+ * tasks computes prefix sums. The cost is the number of gaps and tasks, not the gaps' lengths.
  *
- * A link that cannot do all of a bucket's copies at once does them later (copies out) or must have done them earlier
- * (copies in: time runs backwards). Either way the bytes sit in device memory meanwhile: the queue.
+ * Copies that exceed a bucket's capacity move to later buckets (copies out) or to earlier ones (copies in, where time runs
+ * backwards). Either way their bytes occupy device memory meanwhile: the queue.
  */
 #include "plan/lagrangian/demand.h"
 
@@ -70,7 +70,7 @@ void sl_demand_of(sl_demand *d, const uint8_t *gap_choice)
     find_peaks(d);
 }
 
-/* More while the other link is idle. */
+/* A link is faster while the other one is idle. */
 double sl_demand_width_s(const sl_demand *d, sl_link link, int b, double share)
 {
     const sl_costs *costs = d->gaps->a->costs;

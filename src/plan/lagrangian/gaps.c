@@ -1,7 +1,7 @@
 /*
- * What there is to choose. Of a large program's gaps most need no thought: too short to leave in, too small for a copy,
- * content that lives on the device anyway. Their bytes are counted once (`fixed`); what is left is listed, with what
- * each choice would take:
+ * The gaps that need a decision. Most gaps of a large program need none: too short for an eviction, too small for a copy,
+ * or content that resides on the device anyway. Their bytes are counted once (`fixed`). The others are listed, with the
+ * demand of each choice:
  *
  *   keep   bytes in every task strictly between the two uses
  *   evict  bytes until `gone` and again from `come`, seconds of both links, bytes of host memory meanwhile
@@ -9,11 +9,11 @@
  *     from          gone                   come         to
  *       |-- leaving --|--- in host memory ---|-- coming --|
  *
- *   drop   seconds of recomputation. One run of a producer brings back all it wrote, so its gaps form a group.
+ *   drop   seconds of recomputation. One run of a producer restores all its outputs, so their gaps form a group.
  *
  * Time is cut into buckets of equal length: prices, peaks of bytes and the links' work are by bucket.
  *
- * Corresponding objects of different layers and chunks cost nearly the same and would all change their mind at once; a
+ * Corresponding objects of different layers and chunks cost nearly the same, so their choices would all change at once. A
  * small spread of the costs (evenly over neighbours, by the golden ratio) lets a price split them.
  */
 #include "plan/lagrangian/gaps.h"
@@ -22,7 +22,7 @@
 #include <string.h>
 
 #define GOLDEN 0.6180339887498949
-#define ROOM 4.0 /* a gap is worth leaving in if it is this many times as long as both copies: links have queues */
+#define ROOM 4.0 /* an eviction is considered if the gap is this many times as long as both copies: links have queues */
 
 /* Between -.5 and .5: far apart for neighbours, evenly for many. */
 static double spread(int32_t i)
@@ -80,8 +80,8 @@ void sl_gaps_time(sl_gaps *gaps)
 /* Recomputations that need recomputations, as far as they are followed. What comes before counts as fetched. */
 #define FOLLOWED 6
 
-/* Seconds to have the outputs of task `p` again just before task `at`: its own, and those of inputs that will not be
- * there. Always finite, since whoever asks knows that it can be done. */
+/* Seconds to recompute the outputs of task `p` just before task `at`, with the inputs that will not be resident. Always
+ * finite: callers pass only tasks that can run a second time. */
 static double again_s(const sl_analysis *a, int32_t p, int32_t at, int depth)
 {
     const sl_program *program = a->program;
@@ -136,7 +136,7 @@ static sl_gap_info describe(const sl_gaps *gaps, int32_t entry, int32_t earlier)
     return g;
 }
 
-/* Within the forward a value is rematerialized only if it must: its group is for the way back, and would pay twice. */
+/* Within the forward a value is rematerialized only if necessary: its group belongs to the backward and would pay twice. */
 static bool may_drop(const sl_analysis *a, const sl_gap_info *g)
 {
     const sl_task *tasks = a->program->tasks;
@@ -194,7 +194,7 @@ static void add_gap(sl_gaps *gaps, int32_t entry, const sl_listing *listing)
     gaps->list[gaps->count++] = g;
 }
 
-/* Lives on the device: no bytes of the targets, nothing to choose. */
+/* Resides on the device: takes none of the target bytes and needs no choice. */
 static bool at_placement(const sl_gaps *gaps, int32_t object)
 {
     return gaps->a->program->objects[object].persistent && gaps->placement[object] == SL_TIER_DEVICE;

@@ -1,4 +1,4 @@
-/* What there is to choose in a large program, for demand.c, lagrangian.c and knapsack.c: see gaps.c. */
+/* The gaps of a large program that need a decision, for demand.c, lagrangian.c and knapsack.c: see gaps.c. */
 #ifndef SL_PLAN_GAPS_H
 #define SL_PLAN_GAPS_H
 
@@ -6,7 +6,7 @@
 
 enum { SL_BUCKETS = 1024 }; /* of a step's time, at most */
 
-/* A gap worth thinking about: long enough to leave in, or droppable. */
+/* A gap that needs a decision: long enough for an eviction, or droppable. */
 typedef struct sl_gap_info {
     int32_t entry, from, to; /* tasks strictly between hold it when kept */
     int32_t gone, come;      /* when evicted: it has left before task `gone`, comes back from task `come` on */
@@ -19,10 +19,10 @@ typedef struct sl_gap_info {
     double density;     /* worth of keeping it, per byte and second */
     double spread;      /* factor that lets equal gaps choose differently */
     bool written;       /* content was written in this step: no copy in host memory yet */
-    bool temporary;     /* leaving takes host memory */
+    bool temporary;     /* an eviction takes host memory */
 } sl_gap_info;
 
-/* A task that can run again: all it wrote is saved, or all of it dropped. */
+/* A task that can run a second time: all its outputs are saved, or all are dropped. */
 typedef struct sl_drop_group {
     double seconds; /* to recompute */
     double save;    /* cheapest way to save all of it, at the current prices */
@@ -50,7 +50,7 @@ typedef struct sl_gaps {
 /* All memory is the region's; on_host and placement must stay as they are. */
 sl_status sl_gaps_list(sl_region *region, const sl_analysis *analysis, const uint8_t *on_host, const uint8_t *placement,
                        sl_gaps *gaps);
-/* When tasks start and evicted objects come and go, recomputations (`drop`) included: they give the links time. */
+/* Computes when tasks start and evicted objects leave and return, recomputations (`drop`) included, since they give the links time. */
 void sl_gaps_time(sl_gaps *gaps);
 /* Whether leaving in this gap takes a copy to host memory, or one is there already. */
 bool sl_gaps_leaves_dirty(const sl_gaps *gaps, const sl_gap_info *gap, const uint8_t *gap_choice);

@@ -1,15 +1,14 @@
 /*
- * Prices leave some of every resource unused, since equal gaps choose alike. So what could be recomputed is decided
- * once more, one producer at a time, most expensive per byte first: saved if there is space for it, by the way the prices
- * prefer, else dropped. This is a knapsack of several resources (device bytes, host bytes, both links), each by bucket,
- * filled greedily.
+ * Lagrangian prices leave some of every resource unused, since equal gaps choose alike. Therefore recomputable values are
+ * decided again, one producer at a time, most expensive per byte first: saved if there is space, in the way that the
+ * prices prefer, otherwise dropped. This is a greedy knapsack over several resources (device bytes, host bytes, both
+ * links), each by bucket.
  *
- * A copy needs no space in its own bucket: the link may do it later or have done it earlier, as long as what waits fits
- * in device memory. So a copy is added by letting its queue run on from bucket to bucket, first to look, then for good.
+ * A copy may run in another bucket than its own, as long as the waiting bytes fit in device memory. So a copy is added by
+ * extending its queue from bucket to bucket, first as a trial and then permanently.
  *
- * Where prices of few rounds cannot be trusted to say what stays (`kept`), they only say what leaving costs: first of
- * all a share of the device's bytes is filled with whatever saves most of that per byte and second, weights, gradients
- * and activations alike.
+ * With few rounds the prices are unreliable for what stays (`kept`) and serve only as costs of evictions: a share of the
+ * device's bytes is filled first with the weights, gradients and activations that save most per byte and second.
  */
 #include "plan/lagrangian/knapsack.h"
 
@@ -31,14 +30,13 @@ static double queued(const sl_fill *f, int b)
     return f->queue[SL_LINK_IN][b] + f->queue[SL_LINK_OUT][b];
 }
 
-/* Adds seconds (or takes them back) to a link's work in bucket b. False, and nothing changed: the queue would not
- * fit. */
+/* Adds seconds to a link's work in bucket b, or removes them. False, and nothing changed: the queue does not fit. */
 static bool add_copy(sl_fill *f, sl_link link, int b, double seconds, double share, double capacity)
 {
     sl_demand *d = f->demand;
     double rate = f->gaps->a->costs->link_bytes_per_s_both[link];
     int way = link == SL_LINK_IN ? -1 : 1, n = f->gaps->n_buckets;
-    for (int pass = seconds < 0 ? 1 : 0; pass < 2; pass++) { /* look, then do */
+    for (int pass = seconds < 0 ? 1 : 0; pass < 2; pass++) { /* trial, then commit */
         double before = b - way >= 0 && b - way < n ? f->queue[link][b - way] : 0;
         for (int i = b; i >= 0 && i < n; i += way) {
             double load = d->load_s[link][i] + (i == b ? seconds : 0);
@@ -58,7 +56,7 @@ static bool add_copy(sl_fill *f, sl_link link, int b, double seconds, double sha
     return true;
 }
 
-/* Adds bytes (or takes them back) in the tasks [from, to). False, and nothing changed: they would not fit. */
+/* Adds bytes in the tasks [from, to), or removes them. False, and nothing changed: they do not fit. */
 static bool add_bytes(sl_fill *f, sl_tier tier, int32_t from, int32_t to, double bytes, double capacity)
 {
     if (from >= to)
@@ -119,7 +117,7 @@ not_in_host:
     return false;
 }
 
-/* By the way the prices prefer, else by the other. */
+/* In the way that the prices prefer, otherwise in the other. */
 static bool save(sl_fill *f, const sl_lagrangian_targets *targets, const sl_gap_info *g, uint8_t *gap_choice)
 {
     bool prefer_keep = g->keep <= g->evict * g->spread;
@@ -174,7 +172,7 @@ static void keep_group(sl_fill *f, const sl_lagrangian_targets *targets, const s
     }
 }
 
-/* ---- what is worth most stays ---------------------------------------------------------------------------------- */
+/* ---- the most valuable gaps stay ---------------------------------------------------------------------------------- */
 
 /* Seconds on the links (and prices of what it takes meanwhile) that keeping saves, per byte and second of device
  * memory. */
@@ -205,8 +203,7 @@ static int compare_density(const void *a, const void *b)
     return x->density != y->density ? (x->density > y->density ? -1 : 1) : (x < y ? -1 : x > y);
 }
 
-/* sign -1: the copies of an eviction are not made, nor the space they take; 1: they are, whether there is space or not.
- * */
+/* sign -1: removes the copies of an eviction and their space; 1: adds them, even without space. */
 static void move_copies(sl_fill *f, double share, const sl_gap_info *g, bool out, double sign)
 {
     const int32_t *bucket = f->gaps->bucket;
@@ -218,7 +215,7 @@ static void move_copies(sl_fill *f, double share, const sl_gap_info *g, bool out
     }
 }
 
-/* As far as the share `kept` of the bytes lasts; all else is evicted, or dropped where it can be. */
+/* Keeps gaps up to the share `kept` of the bytes. The others are evicted, or dropped where possible. */
 static void keep_most_expensive(sl_fill *f, const sl_lagrangian_targets *targets, uint8_t *gap_choice)
 {
     const sl_gaps *gaps = f->gaps;

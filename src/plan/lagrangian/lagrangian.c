@@ -1,17 +1,17 @@
 /*
- * Choices for large programs, by prices (Lagrangian relaxation). Every byte of a tier has a price per second at each
- * time, every link a price per second of its use; then each gap can choose for itself what is cheapest:
+ * Choices for large programs by Lagrangian relaxation. Every byte of a tier has a price per second at each time, and every
+ * link a price per second of its use. Each gap then chooses independently what is cheapest:
  *
  *   keep    bytes x price of device bytes, summed over the gap
  *   evict   seconds on the links x their prices, bytes x price of host bytes, and a stall where the gap is too short
- *   drop    seconds of recomputation, once per producer however many outputs it brings back
+ *   drop    seconds of recomputation, once per producer, independent of the number of outputs
  *
  * Prices rise where the choices use more than there is and fall where they use less, by subgradient steps that get
  * smaller:
  *
  *   prices -> costs of each gap -> choices -> demand (demand.c) -> prices -> ...
  *
- * Then what the prices left unused is filled (knapsack.c).
+ * Then the knapsack pass fills what the prices left unused (knapsack.c).
  *
  * The alternative, cutting residencies one by one until everything fits, decides each cut without knowing the later
  * ones and cannot weigh links against recomputation; see docs/design/planner.md.
@@ -23,7 +23,7 @@
 
 #include "plan/lagrangian/knapsack.h"
 
-#define NUISANCE 0.02 /* least price of a link: what could as well stay does not come and go */
+#define NUISANCE 0.02 /* smallest price of a link: prevents copies without benefit */
 
 /* By bucket. */
 typedef struct sl_lagrangian_prices {
@@ -90,7 +90,7 @@ static void weigh_all(sl_lagrangian *p, const uint8_t *gap_choice)
     }
 }
 
-/* Whether an eviction takes a copy to host memory is evaluated by the choices before. */
+/* The earlier choices determine whether an eviction needs a copy to host memory. */
 static void choose(sl_lagrangian *p, double lean, uint8_t *gap_choice)
 {
     const sl_gaps *gaps = &p->gaps;
@@ -206,7 +206,7 @@ void sl_lagrangian_choose(sl_lagrangian *p, const sl_lagrangian_targets *targets
         if (i >= late)
             add_prices(&sum, &p->now, p->gaps.n_buckets);
     }
-    /* The last word is the average of the later prices: it swings less. */
+    /* The result uses the average of the later prices, which oscillates less. */
     average(&p->now, &sum, targets->rounds - late, p->gaps.n_buckets);
     choose(p, targets->lean, gap_choice);
 }

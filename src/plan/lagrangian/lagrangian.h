@@ -1,4 +1,4 @@
-/* Gap choices by prices of bytes and links: see lagrangian.c. */
+/* Gap choices by Lagrangian prices of bytes and links: see lagrangian.c. */
 #ifndef SL_PLAN_PRICES_H
 #define SL_PLAN_PRICES_H
 
@@ -10,8 +10,8 @@ typedef struct sl_lagrangian_targets {
     double bytes[SL_TIER_COUNT]; /* for what is not a placement */
     double link_share;           /* of a link's time that may be planned */
     double in_flight;            /* device bytes that copies may hold by running ahead or behind */
-    double lean;                 /* what cannot be recomputed is kept if that costs less than this share of leaving */
-    double kept; /* share of the device bytes that is filled with what is worth most; 0: by prices alone */
+    double lean; /* a value that cannot be recomputed is kept if that costs less than this share of its eviction */
+    double kept; /* share of the device bytes filled with the most valuable gaps; 0: prices alone decide */
     int rounds;  /* of price changes */
 } sl_lagrangian_targets;
 
@@ -20,8 +20,8 @@ sl_status sl_lagrangian_create(const sl_analysis *analysis, const uint8_t *on_ho
                                sl_lagrangian **prices);
 void sl_lagrangian_destroy(sl_lagrangian *prices);
 void sl_lagrangian_choose(sl_lagrangian *prices, const sl_lagrangian_targets *targets, uint8_t *gap_choice);
-/* Decides what could be recomputed once more, to use all there is; also takes account of the time recomputations
- * give the links, so that a second call does better. */
+/* Decides recomputable values again, to use all resources. It accounts for the time that recomputations give the links,
+ * so a second call finds a better result. */
 void sl_lagrangian_fill(sl_lagrangian *prices, const sl_lagrangian_targets *targets, uint8_t *gap_choice);
 
 #endif

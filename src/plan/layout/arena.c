@@ -1,7 +1,7 @@
 /*
- * One tier's addresses while the sweep walks the tasks: a sorted row of segments without holes. A place is taken out of
- * a run of free neighbours and becomes free again with a note of who used it last and when that will be over. Notes of
- * neighbours are merged only when both are over, so that a new place never waits for bytes it does not cover.
+ * One tier's addresses while the sweep walks the tasks: a sorted row of segments without holes. An allocation is cut out
+ * of a run of free neighbours. When it is freed, its segment records the last users and when they end. Records of
+ * neighbours are merged only after both have ended, so a new allocation never waits for bytes that it does not cover.
  *
  * A row of a few hundred segments is scanned faster than any tree is walked, and the order is the address order, which
  * the search for the cheapest window to clear needs anyway.
@@ -102,7 +102,7 @@ static double how_long(int32_t until, int32_t now)
     return 1.0 + SL_MAX(until - now, 0);
 }
 
-/* As a ratio: whether a place leaves after 10 or 20 tasks matters as much as 1,000 or 2,000. */
+/* As a ratio: lifetimes of 10 and 20 tasks differ as much as 1,000 and 2,000. */
 static double apart(double a, double b)
 {
     return a > b ? a / b : b / a;

@@ -1,11 +1,12 @@
 /*
- * The search lays long stays out from address 0 upwards and short ones from the budget downwards. In a budget larger than needed,
- * bytes between the two are never used. They are cut out: every place moves down by the unused bytes below it.
+ * The search places long-lived allocations from address 0 upwards and short-lived ones from the budget downwards. In a
+ * budget larger than needed, bytes between the two are never used. Compaction removes them: every allocation moves down by
+ * the unused bytes below it.
  *
  *     before   long | long |  .  .  .  .  | short | short     budget
  *     after    long | long | short | short                    peak
  *
- * The order of addresses does not change, so places overlap afterwards exactly where they did before: dependencies, and
+ * The order of addresses does not change, so allocations overlap afterwards exactly where they did before: dependencies, and
  * therefore the predicted time, stay valid. A tight plan, in which every byte is used at some time, is not changed.
  */
 #include <stdlib.h>

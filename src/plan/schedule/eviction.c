@@ -1,8 +1,9 @@
 /*
- * Space for a place. How long it will stay decides where it is put: short stays would cut up the space of long ones.
- * When a task needs space that is not free, the sweep clears the cheapest window of addresses: free segments cost the
- * wait until they are really free, others what it takes to bring their object back later. That is how a plan that wants
- * too much still becomes a plan; the search then sees which gaps had to give and plans their copies ahead.
+ * Finds space for an allocation. Its expected lifetime decides the address, since short-lived allocations would fragment
+ * the space of long-lived ones. When a task needs space that is not free, the sweep clears the cheapest window of
+ * addresses: free segments cost the wait until their last users end, others the cost to restore their object later. Thus
+ * a choice that needs too much memory still becomes a plan. The search then sees which gaps were changed and plans their
+ * copies ahead.
  */
 #include "plan/schedule/sweep.h"
 
@@ -13,7 +14,7 @@ static double link_s(const sl_sweep *s, size_t bytes, sl_link link)
     return sl_costs_copy_s(s->a->costs, link, bytes, true);
 }
 
-/* ---- how long a place will stay -------------------------------------------------------------------------------- */
+/* ---- how long an allocation lives ------------------------------------------------------------------------------ */
 
 void sl_sweep_foresee(sl_sweep *s, int32_t entry)
 {
@@ -21,7 +22,7 @@ void sl_sweep_foresee(sl_sweep *s, int32_t entry)
     int32_t last = s->stays[entry];
     s->until = a->entries[last].task;
     s->gone_s = s->task_start_s[SL_MIN(s->until + 1, a->program->n_tasks - 1)];
-    if (s->choice->gap[last] == SL_GAP_EVICT && a->entries[last].next >= 0) /* its copy may have to wait for another */
+    if (s->choice->gap[last] == SL_GAP_EVICT && a->entries[last].next >= 0) /* its copy may wait for another */
         s->gone_s += 2 * link_s(s, a->bytes[a->entries[last].object], SL_LINK_OUT);
 }
 
@@ -40,13 +41,13 @@ bool sl_sweep_goes_low(sl_sweep *s, int32_t entry)
     return s->until - s->task > stay;
 }
 
-/* The task up to which a place made now will stay: an object's as foreseen, a workspace's (-1) the one available. */
+/* The task up to which a new allocation lives: for an object as expected, for a workspace (-1) the current task. */
 static int32_t stay_of(const sl_sweep *s, int32_t object)
 {
     return object >= 0 ? s->until : s->task;
 }
 
-/* ---- others leave ---------------------------------------------------------------------------------------------- */
+/* ---- evicting others ------------------------------------------------------------------------------------------- */
 
 /* Seconds to recompute it for its next use; INFINITY: cannot. */
 static double again_s(const sl_sweep *s, int32_t object)
@@ -57,7 +58,7 @@ static double again_s(const sl_sweep *s, int32_t object)
     return s->a->costs->device_s[p->tasks[p->objects[object].producer].signature];
 }
 
-/* What it costs to let an object leave now, in seconds of the step as far as one can tell. */
+/* Estimated cost of evicting an object now, in seconds of the step. */
 static double leave_cost(const sl_sweep *s, int32_t object, size_t host_space)
 {
     const sl_object_state *state = &s->objects[object];
@@ -68,7 +69,7 @@ static double leave_cost(const sl_sweep *s, int32_t object, size_t host_space)
     bool space = sl_state_backed(state) || state->residency[SL_TIER_HOST] >= 0 || bytes <= host_space;
     double cost = INFINITY;
     if (space) {
-        if (s->choice->fit & SL_FIT_FORESEE) /* it comes back behind what is under way */
+        if (s->choice->fit & SL_FIT_FORESEE) /* it returns behind the copies in flight */
             back += fmax(0, s->stream_free_s[sl_links[SL_LINK_IN].stream] - s->now_s);
         double out = sl_state_backed(state) ? 0 : link_s(s, bytes, SL_LINK_OUT);
         cost = out + fmax(0, back - ahead) + 0.2 * (out + back) * (1 + back / (ahead + back));
@@ -113,7 +114,7 @@ static int32_t next_in_window(const sl_sweep *s, const sl_arena *arena, size_t *
     return -1;
 }
 
-/* All that lies in the window leaves. *stayed: an object that could not; -1: none. */
+/* Evicts everything in the window. *stayed: an object that cannot be evicted; -1: none. */
 static sl_status clear_window(sl_sweep *s, size_t address, size_t bytes, int32_t *stayed)
 {
     const sl_arena *arena = &s->arena[SL_TIER_DEVICE];
@@ -133,7 +134,7 @@ static sl_status clear_window(sl_sweep *s, size_t address, size_t bytes, int32_t
     return SL_OK;
 }
 
-/* Space for a cost per segment. */
+/* Grows the array of costs per segment. */
 static sl_status reserve_costs(sl_sweep *s, const sl_arena *arena)
 {
     if (arena->capacity > s->capacity_costs) {
@@ -143,7 +144,7 @@ static sl_status reserve_costs(sl_sweep *s, const sl_arena *arena)
     return SL_OK;
 }
 
-/* What it costs to give up an object's copy in host memory. */
+/* The cost of releasing an object's copy in host memory. */
 static double give_up_cost(const sl_sweep *s, int32_t object)
 {
     const sl_object_state *state = &s->objects[object];
@@ -152,7 +153,7 @@ static double give_up_cost(const sl_sweep *s, int32_t object)
     return sl_state_resident(state) ? link_s(s, s->a->bytes[object], SL_LINK_OUT) : again_s(s, object);
 }
 
-/* Host memory is full: copies of what is on the device too, or can be recomputed, make space. */
+/* Host memory is full: releases copies of objects that are also on the device or can be recomputed. */
 static sl_status force_host_space(sl_sweep *s, size_t bytes, int32_t *at)
 {
     sl_arena *arena = &s->arena[SL_TIER_HOST];
@@ -176,7 +177,7 @@ static sl_status force_host_space(sl_sweep *s, size_t bytes, int32_t *at)
     return SL_OK;
 }
 
-/* The cheapest window is cleared; where something in it cannot leave, the cheapest without that. */
+/* Clears the cheapest window. If an object in it cannot be evicted, clears the cheapest window without it. */
 static sl_status force_space(sl_sweep *s, size_t bytes, int32_t *at)
 {
     sl_arena *arena = &s->arena[SL_TIER_DEVICE];
@@ -212,9 +213,9 @@ static sl_status force_space(sl_sweep *s, size_t bytes, int32_t *at)
     return SL_OK;
 }
 
-/* ---- where it goes --------------------------------------------------------------------------------------------- */
+/* ---- addresses ------------------------------------------------------------------------------------------------- */
 
-/* Where `bytes` go; -1: nowhere. *low: at the lower end of the free run found there. */
+/* The address for `bytes`; -1: none. *low: at the lower end of the free run found there. */
 static sl_status find_space(sl_sweep *s, int32_t object, size_t bytes, sl_tier tier, bool force, bool *low, int32_t *at)
 {
     sl_arena *arena = &s->arena[tier];
@@ -226,13 +227,14 @@ static sl_status find_space(sl_sweep *s, int32_t object, size_t bytes, sl_tier t
     double by = s->now_s;
     if (!force || !device)
         by = SL_MAX(by, s->stream_free_s[sl_links[device ? SL_LINK_IN : SL_LINK_OUT].stream]);
-    if (s->choice->fit & SL_FIT_LOW || endless || tiny) /* an arena without end has no upper end to fill */
+    if (s->choice->fit & SL_FIT_LOW || endless || tiny) /* an unlimited arena has no upper end */
         *low = true;
     bool stays = beside && object >= 0 &&
                  (tiny || until >= large || (large < s->a->program->n_tasks && s->gone_s > s->task_start_s[large]));
     size_t end = stays ? arena->fence : SIZE_MAX;
-    *at = beside && !tiny ? sl_arena_find_beside(arena, bytes, by, end, s->task, until, low)
-                          : sl_arena_find(arena, bytes, by, end, *low, best || tiny); /* fragments into fragments */
+    *at = beside && !tiny
+              ? sl_arena_find_beside(arena, bytes, by, end, s->task, until, low)
+              : sl_arena_find(arena, bytes, by, end, *low, best || tiny); /* small allocations fill fragments */
     if (*at < 0 && (!device || s->choice->on_demand))
         *at = sl_arena_find(arena, bytes, INFINITY, SIZE_MAX, *low, best);
     if (*at >= 0)

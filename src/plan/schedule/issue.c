@@ -1,8 +1,8 @@
 /*
  * Actions and their order. A new action must wait for the last actions that touched its bytes (`need`, one per stream:
- * streams run in order, so the latest stands for all). What the stream already knows to be over is left out: every
- * action carries a vector clock, the latest action of each stream that is over when it starts, and a dependency older
- * than that says nothing.
+ * streams run in order, so the latest stands for all). Dependencies that have certainly
+ * ended are omitted: every action carries a vector clock, the latest action of each stream that has ended when it
+ * starts, and an older dependency is redundant.
  */
 #include "plan/schedule/sweep.h"
 
@@ -61,7 +61,7 @@ static int32_t issue(sl_sweep *s, const sl_action *action, double seconds)
         clock[r] = before >= 0 ? s->clock[before][r] : -1;
     clock[a->stream] = before;
     double start = s->stream_free_s[a->stream];
-    /* Latest first: what a later dependency already implies is then left out. */
+    /* Latest first, so that dependencies implied by a later one are omitted. */
     for (int k = 0; k < SL_STREAM_COUNT; k++) {
         int32_t dep = -1;
         for (int r = 0; r < SL_STREAM_COUNT; r++)
@@ -111,8 +111,8 @@ void sl_sweep_issue_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to)
                         .from = state->residency[from],
                         .to = state->residency[to],
                         .workspace = -1};
-    /* As beside a copy the other way, which may be issued only later and run all the same: hoping for less makes fetches late, and what
-     * is late keeps its space. */
+    /* At the rate beside an opposite copy, which may be issued later and still run at the same time. A shorter estimate makes fetches late,
+     * and a late fetch occupies its space for longer. */
     double seconds = sl_costs_copy_s(s->a->costs, link, source->place.bytes, true);
     if (!s->bounded && to < from)
         seconds = 0; /* the dry walk learns deadlines: arrivals must not shift them */

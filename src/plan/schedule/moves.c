@@ -1,7 +1,7 @@
 /*
- * What an object's bytes go through. Its content is valid in one tier, in both, or in none: then it was dropped and is
- * recomputed when it is wanted. Bytes in a tier are taken before they hold anything and are given back with a note of
- * the last actions that touch them, so whoever takes them next knows what to wait for.
+ * The states of an object's bytes. Its content is valid in one tier, in both, or in none: then it was dropped and is
+ * recomputed before its next use. Bytes in a tier are allocated before they are written and are freed with a record of
+ * the last actions that touch them, so the next owner knows its dependencies.
  */
 #include "plan/schedule/sweep.h"
 
@@ -134,7 +134,7 @@ sl_status sl_sweep_clear(sl_sweep *s, bool *done)
     }
     arena->count = 1;
     arena->fence = SIZE_MAX;
-    /* Whoever comes next waits for all of it: the point is one whole free range. */
+    /* The next allocation waits for all of it, since the purpose is one contiguous free range. */
     s->now_s = SL_MAX(s->now_s, arena->segments[0].ready_s);
     return SL_OK;
 }

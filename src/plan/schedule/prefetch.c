@@ -1,19 +1,19 @@
 /*
- * Fetches ahead of their use. The dry walk notes them, and when each must be over; then they are laid end to end on the
- * link, backwards from these deadlines:
+ * Fetches ahead of their use. The dry walk records them with their deadlines. Then they are packed on the link, backwards
+ * from these deadlines:
  *
  *   link   |-- a --|--- b ---|-- c --|     |-- d --|
  *   used                    a b      c             d
  *
- * so that each is issued as late as the link allows: what it brings takes space from the moment it is issued. The
- * bounded walk issues them in this order, each before the task it was packed to or, while there is no space, before a
- * later one. What was forced out of the device in the meantime joins them.
+ * so that each is issued as late as the link allows, because it occupies space from then on. The bounded walk issues them
+ * in this order, each before the task it was packed to or, while there is no space, before a later one. Objects that
+ * were evicted to make space in the meantime are added.
  */
 #include "plan/schedule/sweep.h"
 
 #include <math.h>
 
-#define ADMITTED 0.95 /* share of the device's bytes that fetches ahead may fill: the rest is for holes */
+#define ADMITTED 0.95 /* share of the device's bytes that prefetches may fill: the rest allows for fragmentation */
 
 /* ---- which, and when ------------------------------------------------------------------------------------------- */
 
@@ -80,7 +80,7 @@ sl_status sl_sweep_note_again(sl_sweep *s, int32_t object)
 
 /* ---- the bounded walk ------------------------------------------------------------------------------------------ */
 
-/* Whether a fetch for task `until` may come now: beside it, the tasks up to then must find the space they need. */
+/* Whether a fetch for task `until` may be issued now: the tasks up to then must still find the space they need. */
 static bool may_come(const sl_sweep *s, double bytes, int32_t until)
 {
     if (!(s->choice->fit & SL_FIT_FORESEE) || until <= s->task)
@@ -109,7 +109,7 @@ static sl_status come(sl_sweep *s, int32_t object, int32_t until, bool clone, bo
     return SL_OK;
 }
 
-/* What had to leave before its time comes back ahead of its use like the rest, not when its task already waits. */
+/* Objects that were evicted to make space are prefetched like the rest, not when their task already waits. */
 static sl_status fetch_again(sl_sweep *s)
 {
     double backlog_s = fmax(0, s->stream_free_s[sl_links[SL_LINK_IN].stream] - s->now_s);

@@ -3,18 +3,18 @@
  * the tier it runs in, after it, the choice of each operand's gap is carried out (task.c). Everything is decided with a
  * coarse clock; exact times come from the timeline later.
  *
- *   dry walk      endless memory, arrivals take no time: which fetches, for which tasks, at which times
- *   packing       fetches are laid end to end backwards from their deadlines on the link (prefetch.c)
- *   bounded walk  the real thing: addresses, evictions where space is short, actions and dependencies
+ *   dry walk      unlimited memory, copies take no time: which fetches, for which tasks, at which times
+ *   packing       fetches are packed on the link backwards from their deadlines (prefetch.c)
+ *   bounded walk  addresses, evictions where space is short, actions and dependencies
  *
- * Both walks are one piece of code (walk.c): what the dry one learns holds for the other as far as memory allows.
+ * Both walks share their code (walk.c), so the times of the dry walk hold for the bounded one as far as memory allows.
  */
 #include "plan/schedule/sweep.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Endless memory: fills in the fetches and when to issue them. */
+/* The dry walk: determines the fetches and when to issue them. */
 static sl_status dry_walk(sl_sweep *s)
 {
     s->bounded = false;
@@ -38,7 +38,7 @@ static sl_status bounded_walk(sl_sweep *s, const size_t budget[SL_TIER_COUNT], u
     return SL_OK;
 }
 
-/* As long as its gaps are kept: up to the use after which it leaves. */
+/* As long as its gaps are kept: up to the use after which it is evicted or dropped. */
 static void foresee_stays(sl_sweep *s)
 {
     const sl_analysis *a = s->a;
@@ -49,7 +49,7 @@ static void foresee_stays(sl_sweep *s)
     }
 }
 
-/* Whether the dry walk never had more on the device than there is. */
+/* Whether the dry walk never exceeded the device's memory. */
 static bool fits_as_it_is(const sl_sweep *s, const size_t budget[SL_TIER_COUNT])
 {
     double most = 0;

@@ -6,7 +6,7 @@
 
 #include "plan/internal.h"
 
-/* A place while it is being used: sl_allocation and what the walk must know of it. */
+/* An allocation during the walk: sl_allocation and the walk's own state. */
 typedef struct sl_residency {
     sl_allocation place;
     int32_t writer;                /* action that gave it its content; -1: had it from the start */
@@ -54,7 +54,7 @@ struct sl_sweep {
     const sl_fixed_placements *fixed; /* NULL: placements are this plan's own */
     const sl_choice *choice;
     size_t budget[SL_TIER_COUNT];
-    bool bounded; /* false: dry walk with endless memory, to learn the fetches and their deadlines */
+    bool bounded; /* false: dry walk with unlimited memory, to find the fetches and their deadlines */
     uint8_t *actual;
     uint8_t *touched; /* by entry: SL_TOUCHED_ flags of the last run */
     sl_outcome *outcome;
@@ -75,13 +75,13 @@ struct sl_sweep {
 
     sl_residency *residencies;
     sl_action *actions;
-    int32_t (*clock)[SL_STREAM_COUNT]; /* by action: latest action of each stream that is surely over when it starts */
+    int32_t (*clock)[SL_STREAM_COUNT]; /* by action: latest action of each stream that has ended when it starts */
     int32_t *deps, *use_allocations;
     sl_fetch *fetches;
     int32_t n_residencies, n_actions, n_deps, n_use_allocations, n_fetches;
     int32_t capacity_residencies, capacity_actions, capacity_deps, capacity_use_places, capacity_fetches;
     int32_t next_fetch;
-    sl_fetch *again; /* fetches of what had to leave before its time */
+    sl_fetch *again; /* fetches of objects that were evicted to make space */
     int32_t n_again, capacity_again;
     double *costs; /* by segment, while space is being made */
     int32_t capacity_costs;
@@ -102,26 +102,26 @@ void sl_sweep_stuck(sl_sweep *s);
 sl_status sl_sweep_run_task(sl_sweep *s, int32_t task);
 
 /* ---- prefetch.c ---- */
-void sl_sweep_note_fetch(sl_sweep *s, int32_t object, bool clone); /* in the dry walk, for the task available */
+void sl_sweep_note_fetch(sl_sweep *s, int32_t object, bool clone); /* in the dry walk, for the current task */
 void sl_sweep_pack_fetches(sl_sweep *s);                           /* after it */
-sl_status sl_sweep_note_again(sl_sweep *s, int32_t object);        /* forced out: to be fetched before its next use */
+sl_status sl_sweep_note_again(sl_sweep *s, int32_t object);        /* evicted: to be fetched before its next use */
 sl_status sl_sweep_fetch_ahead(sl_sweep *s);                       /* what is due and finds space */
 
 /* ---- issue.c ---- */
 sl_status sl_sweep_reserve(sl_sweep *s); /* space for one more of everything a single task can add */
 /* In the tier's stream, with all operands there. The workspace (a residency; -1: none) is free again afterwards. */
 void sl_sweep_issue_task(sl_sweep *s, int32_t task, sl_tier tier, bool clone, int32_t workspace);
-/* Between the object's two residencies; validity is the caller's business. */
+/* Between the object's two residencies; the caller updates validity. */
 void sl_sweep_issue_copy(sl_sweep *s, int32_t object, sl_tier from, sl_tier to);
 
 /* ---- eviction.c ---- */
-/* Space in a tier, for an object or a workspace (-1); on the device, with `force`, others are made to leave. *residency -1:
+/* Space in a tier, for an object or a workspace (-1); on the device, with `force`, others are evicted. *residency -1:
  * there is none. */
 sl_status sl_sweep_make_space(sl_sweep *s, int32_t object, size_t bytes, sl_tier tier, bool force, bool low,
                               int32_t *residency);
-/* A place is about to be made for the use `entry`: how long it will stay. */
+/* Up to which task an allocation made for the use `entry` will live. */
 void sl_sweep_foresee(sl_sweep *s, int32_t entry);
-/* Which end of the arena a place made for the use `entry` goes to, and (`until`) how long it will stay. */
+/* The end of the arena for an allocation made for the use `entry`, and (`until`) how long it will live. */
 bool sl_sweep_goes_low(sl_sweep *s, int32_t entry);
 
 /* ---- moves.c ---- */
@@ -132,11 +132,11 @@ void sl_sweep_forget_others(sl_sweep *s, int32_t object, sl_tier tier); /* in al
 bool sl_sweep_can_drop(const sl_sweep *s, int32_t object);              /* now, for its next use */
 /* Copies the content from the device to a tier, if it is not there. *done false: no space. */
 sl_status sl_sweep_write_back(sl_sweep *s, int32_t object, sl_tier tier, bool *done);
-/* Takes the object off the device: by dropping it where that is chosen, possible and cheaper, else by way of the
+/* Removes the object from the device: drops it where that is chosen, possible and cheaper, otherwise evicts it to the
  * host. */
 sl_status sl_sweep_evict(sl_sweep *s, int32_t object, bool prefer_drop, bool *done);
 sl_status sl_sweep_fetch(sl_sweep *s, int32_t object, bool force, bool *done);
-/* Everything leaves; the arena is empty afterwards. */
+/* Evicts everything; the arena is empty afterwards. */
 sl_status sl_sweep_clear(sl_sweep *s, bool *done);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * One task of the walk. Before it, its operands are brought to the tier it runs in: what was evicted is fetched now if
- * it was not fetched ahead, what was dropped is made by running its producer again, and so on for the producer's own
+ * One task of the walk. Before it, its operands are brought to the tier it runs in: evicted operands are fetched if
+ * they were not prefetched, dropped ones are recomputed by their producer, recursively with the producer's own
  * operands. After it, the choice of each operand's gap is carried out: kept, written back and forgotten, or dropped.
  *
  * A write-back starts right after the last write before its gap, while later readers may still be running.
  *
- * Where operands and workspace fit, but not between what lies there, everything else leaves first: the last resort,
- * which makes the smallest budget exact.
+ * Where operands and workspace fit only into an empty arena, everything else is evicted first. This last resort makes the
+ * smallest budget exact.
  */
 #include "plan/schedule/sweep.h"
 
@@ -16,7 +16,7 @@ static sl_status run_on_device(sl_sweep *s, int32_t t, bool clone, int depth);
 
 /* ---- what happens to an object after a use --------------------------------------------------------------------- */
 
-/* Lives behind the device between steps. */
+/* Its placement is a tier behind the device. */
 static bool has_far_placement(const sl_sweep *s, int32_t object)
 {
     return s->placement[object] >= 0 && s->residencies[s->placement[object]].place.tier != SL_TIER_DEVICE;
@@ -65,16 +65,16 @@ static sl_status after_use(sl_sweep *s, int32_t entry)
         return SL_OK;
     }
     if (device && s->choice->gap[entry] == SL_GAP_DROP && e->can_drop && s->placement[o] < 0 && !state->wanted)
-        sl_sweep_forget_others(s, o, SL_TIER_DEVICE); /* a copy from an earlier gap would only fill host memory */
+        sl_sweep_forget_others(s, o, SL_TIER_DEVICE); /* a copy from an earlier gap would only waste host memory */
     if (device && s->choice->gap[entry] != SL_GAP_KEEP)
         return sl_sweep_evict(s, o, s->choice->gap[entry] == SL_GAP_DROP, &done);
-    /* Kept: a copy in host memory that nobody will read is given up. */
+    /* Kept: releases a copy in host memory that nothing will read. */
     if (device && sl_state_backed(state) && s->placement[o] < 0 && !leaves_later(s, entry))
         sl_sweep_forget_others(s, o, SL_TIER_DEVICE);
     return SL_OK;
 }
 
-/* Whether what is recomputed for the task available serves the object's next use too. */
+/* Whether a recomputation for the current task serves the object's next use too. */
 static bool serves_next(const sl_sweep *s, int32_t o)
 {
     const sl_object_state *state = &s->objects[o];
@@ -85,8 +85,8 @@ static bool serves_next(const sl_sweep *s, int32_t o)
     return next->block == cause->block && next->chunk == cause->chunk && next->phase == cause->phase;
 }
 
-/* After a recomputation: what was brought only for it goes again, unless the task that caused it belongs to the same
- * piece of backward as the object's next use: then one recomputation serves both. */
+/* After a recomputation, operands that were brought only for it are released, unless the task that caused it belongs to
+ * the same piece of the backward as the object's next use: then one recomputation serves both. */
 static void after_clone(sl_sweep *s, int32_t o)
 {
     sl_object_state *state = &s->objects[o];
@@ -98,7 +98,7 @@ static void after_clone(sl_sweep *s, int32_t o)
 
 /* ---- operands -------------------------------------------------------------------------------------------------- */
 
-/* Content that is nowhere is rematerialized. */
+/* Rematerializes content that is in no tier. */
 static sl_status materialize(sl_sweep *s, int32_t o, int depth)
 {
     sl_object_state *state = &s->objects[o];
@@ -112,7 +112,7 @@ static sl_status materialize(sl_sweep *s, int32_t o, int depth)
     return run_on_device(s, producer, true, depth + 1);
 }
 
-/* In a recomputation, an output that others write too is only rewritten with the same bytes: it must be there whole. */
+/* An output with several writers is rewritten by a recomputation with the same bytes, so it must be present as a whole. */
 static bool needs_content(const sl_sweep *s, const sl_entry *e, bool clone)
 {
     if (e->flags & SL_ENTRY_READ)
@@ -171,7 +171,7 @@ static void want(sl_sweep *s, int32_t t, bool clone, int by)
             s->objects[s->a->entries[i].object].wanted += by;
 }
 
-/* Outputs that got space but no content yet are given back. */
+/* Releases outputs that have space but no content yet. */
 static void ungather(sl_sweep *s, int32_t t, int32_t workspace)
 {
     for (int32_t i = s->a->first[t]; i < s->a->first[t + 1]; i++) {
@@ -183,7 +183,7 @@ static void ungather(sl_sweep *s, int32_t t, int32_t workspace)
         sl_sweep_release(s, workspace);
 }
 
-/* The same; where the pieces fit, but not between each other, from an empty arena. */
+/* The same, from an empty arena where the operands do not fit otherwise. */
 static sl_status gather_or_clear(sl_sweep *s, int32_t t, bool clone, int32_t *workspace)
 {
     bool done;
@@ -200,7 +200,7 @@ static sl_status gather_or_clear(sl_sweep *s, int32_t t, bool clone, int32_t *wo
     return SL_OK;
 }
 
-/* All operands in a tier behind the device, where nothing that is there already makes space for the rest. */
+/* All operands in a tier behind the device. Operands that are already there are not evicted for the others. */
 static sl_status gather_behind(sl_sweep *s, int32_t t, sl_tier tier)
 {
     const sl_analysis *a = s->a;

@@ -1,5 +1,5 @@
 /*
- * Times a list of actions: each stream runs its actions in order, each action starts when its dependencies are over.
+ * Times a list of actions: each stream runs its actions in order, each action starts when its dependencies have ended.
  * Speeds change while others run: a link is slower while the other is busy, compute is slower beside copies and host
  * work where they share cores. So time advances from one end of an action to the next, and in between everything runs
  * at constant speed.
@@ -39,7 +39,7 @@ static int32_t next_in_lane(const sl_timing *t, int stream, int32_t from)
     return from;
 }
 
-/* The first dependency that is not over; -1: all are. */
+/* The first dependency that has not ended; -1: all have. */
 static int32_t blocker(const sl_timing *t, int32_t action)
 {
     const sl_action *a = &t->actions[action];
@@ -95,7 +95,7 @@ double sl_timeline_run(const sl_program *program, const sl_costs *costs, sl_acti
                 step = fmin(step, t.lanes[s].left_s / rate[s]);
             }
         if (step == INFINITY)
-            break; /* nothing runs: all is done (dependencies point backwards, so nothing can be stuck) */
+            break; /* nothing runs: all is done (dependencies point backwards, so there is no deadlock) */
         t.now_s += step;
         for (int s = 0; s < SL_STREAM_COUNT; s++) {
             sl_lane *lane = &t.lanes[s];

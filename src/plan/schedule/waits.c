@@ -1,9 +1,9 @@
 /*
- * Where the time of a step goes, from the start and end of its actions: of a prediction and of a measurement by the same definition.
+ * Attributes the time of a step from the start and end of its actions, with one definition for predictions and measurements.
  *
- * The compute stream waits while it stands still although an action is left, for what let it go on: the latest to end of the next
- * action's dependencies and of the action before it. What that waited for itself is followed back, since a fetch may have waited for a
- * copy out. When nothing of all that ran, the device had a gap: nobody's wait.
+ * The compute stream waits while it is idle although an action is left. It waits for the last action to end among the next action's
+ * dependencies and predecessor. The chain is followed back, since a fetch may have waited for a copy out. When none of these ran, the
+ * device had a gap, which is attributed to no stream.
  */
 #include <string.h>
 
@@ -38,7 +38,7 @@ static int32_t waited_for(const sl_times *t, int32_t action)
     return latest;
 }
 
-/* The compute stream stood still from `begin` to `end`, when `cause` let it go on. */
+/* The compute stream was idle from `begin` to `end`, when `cause` ended. */
 static void attribute(const sl_times *t, int32_t cause, double begin, double end, sl_summary *summary)
 {
     for (; cause >= 0 && span_of(t, cause).end > begin; cause = waited_for(t, cause)) {

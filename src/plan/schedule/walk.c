@@ -1,14 +1,14 @@
 /*
- * One walk over the tasks, from placements to placements. What lives somewhere between steps (persistent objects, data, results)
- * has its place below the arena of its tier, for good; all else comes and goes above:
+ * One walk over the tasks, from placements to placements. Objects that survive the step (persistent objects, data, results) have a
+ * fixed placement below the arena of their tier. All others are allocated in the arena:
  *
  *   0        placements        base                  arena                       fence        budget
  *   |--- a ---|-- b --|-c-|.................................................|.............|
  *
- * A workspace of a gigabyte finds no hole among what stays, however much is free: the highest addresses, above the
- * fence, are for the largest, and for what leaves before a task with a large one.
+ * A workspace of a gigabyte finds no contiguous range among long-lived allocations. Therefore the addresses above the
+ * fence are reserved for the largest workspaces, and for allocations that end before the next task with a large one.
  *
- * A walk of a large step that falls behind the best one so far is given up.
+ * A walk of a large step that is slower than the best one so far is abandoned.
  */
 #include "plan/schedule/sweep.h"
 
@@ -28,7 +28,7 @@ void sl_sweep_stuck(sl_sweep *s)
 
 /* ---- placements ----------------------------------------------------------------------------------------------------- */
 
-/* Data and results: handed over in host memory. */
+/* Data and results are exchanged in host memory. */
 static bool is_io(const sl_object *object)
 {
     return object->class == SL_CLASS_DATA || object->class == SL_CLASS_RESULT;
@@ -71,7 +71,7 @@ static sl_status make_placements(sl_sweep *s)
     return SL_OK;
 }
 
-/* Persistent objects and results end where they live. */
+/* Persistent objects and results end at their placement. */
 static sl_status go_placement(sl_sweep *s)
 {
     for (int32_t o = 0; o < s->a->program->n_objects; o++) {
@@ -136,7 +136,7 @@ static sl_status begin(sl_sweep *s)
     return empty_arenas(s);
 }
 
-/* Rounds are alike: who is behind after a few of them stays behind. */
+/* Rounds are alike: a walk that is slower after a few rounds stays slower. */
 static void keep_pace(sl_sweep *s)
 {
     const double behind = 1.004;

@@ -1,11 +1,11 @@
 /*
- * One way to cut the step into rounds: its program, its plan, and what that promises for the whole step. Where a step
+ * One way to cut the step into rounds: its program, its plan, and the predicted time of the whole step. Where a step
  * has many rounds, four of them are planned, the second standing for all that are left out:
  *
  *   step time = time of four + (rounds - 4) x time from the end of the second to the end of the third
  *
- * The choices of the one that wins are then carried over to all rounds (unroll.h). What fits is evaluated on the four
- * rounds too, so what grows with the number of rounds (data in host memory, losses) counts in full there.
+ * The choices of the best candidate are then transferred to all rounds (unroll.h). Feasibility is checked on the four rounds
+ * too, so objects that grow with the number of rounds (data in host memory, losses) count in full there.
  */
 #include "plan/search/candidate.h"
 
@@ -14,8 +14,8 @@
 #include "plan/internal.h"
 #include "program/interleave.h"
 
-#define MANY_ROUNDS 6   /* from here on four may stand for all */
-#define TOLERANCE 0.015 /* by how much the whole step may be slower than four rounds promise */
+#define MANY_ROUNDS 6   /* from here on four may represent all */
+#define TOLERANCE 0.015 /* by how much the whole step may be slower than four rounds predict */
 
 /* ---- its program ----------------------------------------------------------------------------------------------- */
 
@@ -81,7 +81,7 @@ sl_plan_config sl_candidate_config(const sl_step *step, const sl_candidate *c)
     return config;
 }
 
-/* ---- what it promises ------------------------------------------------------------------------------------------ */
+/* ---- predicted times ------------------------------------------------------------------------------------------ */
 
 static double round_end_s(const sl_candidate *c, int32_t round)
 {

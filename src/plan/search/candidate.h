@@ -28,11 +28,11 @@ typedef struct sl_candidate {
     bool rematerialize; /* see sl_program_config */
 } sl_candidate;
 
-/* So many rounds that four of them may stand for all, if the step is large. */
+/* Whether there are enough rounds for four to represent all, if the step is large. */
 bool sl_candidate_has_many(const sl_step *step, const sl_candidate *candidate);
 /* The step's program with the candidate's rounds, cut to four of them if `cut`, and its costs. */
 sl_status sl_candidate_make(const sl_step *step, sl_candidate *candidate, bool cut);
-void sl_candidate_forget(sl_candidate *candidate); /* program, costs and plan; not what it promised */
+void sl_candidate_forget(sl_candidate *candidate); /* program, costs and plan; not the predicted time */
 /* For large steps only: for others, planning twice as much takes longer than it saves. */
 bool sl_candidate_may_interleave(const sl_step *step, const sl_candidate *candidate);
 /* Four rounds are evaluated as the whole step would be: its configuration, and the host bytes of data that they lack. */
@@ -41,16 +41,17 @@ size_t sl_candidate_missing_bytes(const sl_step *step, const sl_candidate *candi
 
 /* Plans it, if that was not tried yet; one that does not fit is no error. */
 sl_status sl_candidate_try(const sl_step *step, sl_candidate *candidate, bool quick, double rival_s);
-/* Searches on, for a plan of four rounds. */
+/* Continues the search, for a plan of four rounds. */
 sl_status sl_candidate_refine(const sl_step *step, sl_candidate *candidate);
-/* From four rounds to the whole step: by their choices, or, where these lead astray, by a search of its own if that is
+/* From four rounds to the whole step: by their choices or, where these do not transfer, by a separate search if that is
  * better. */
 sl_status sl_candidate_unroll(const sl_step *step, sl_candidate *candidate);
 
-/* Faster; among equals (to what four rounds can tell) the one that leans less on the links, then fewer rounds. */
+/* Faster; among equals (within the accuracy of four rounds) the one that uses the links less, then fewer rounds. */
 bool sl_candidate_better(const sl_step *step, const sl_candidate *a, const sl_candidate *b);
 double sl_candidate_bound_s(const sl_step *step,
                             const sl_candidate *candidate); /* no plan of the whole step is faster */
-bool sl_candidate_nothing_lost(const sl_step *step, const sl_candidate *candidate); /* too near to it to look further */
+bool sl_candidate_nothing_lost(const sl_step *step,
+                               const sl_candidate *candidate); /* too close to it to search further */
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * A choice, and the simple ways to make one: gaps all alike, updates all on the host or none, as many placements on the
- * device as some number of bytes holds. Placements are tried on a list of levels: none on the device, as many as host memory has no
- * space for, as many as fit beside the largest task, and halfway between these two.
+ * A choice, and the simple ways to make one: all gaps alike, all updates on the host or none, as many placements on
+ * the device as fit a number of bytes. The levels for placements are: none on the device, as many as host memory
+ * cannot hold, as many as fit beside the largest task, and halfway between these two.
  */
 #include "plan/search/search.h"
 
@@ -108,7 +108,7 @@ static bool placement_bytes(const sl_search *s, const sl_choice *choice, int lev
     size_t need = sl_search_largest_need(s, choice), device = s->budget[SL_TIER_DEVICE] / SL_ALIGN * SL_ALIGN;
     space = device > need ? SL_MIN(device - need, persistent) : 0;
     lack = SL_MIN(lack - SL_MIN(lack, s->budget[SL_TIER_HOST]), persistent);
-    if (lack && !s->small) /* few tries: leave some host memory for what moves */
+    if (lack && !s->small) /* few trials: leave some host memory for evictions */
         lack = SL_MIN(lack + s->budget[SL_TIER_HOST] / 8, persistent);
     *bytes = level == 0 ? 0 : level == 1 ? lack : level == 2 ? (lack + space) / 2 : space;
     if (level > 0 && (space == 0 || s->fixed))

@@ -1,8 +1,8 @@
 /*
- * Evaluating a choice: it is swept, timed, and becomes the best if it is faster. What stands for a larger step is
- * evaluated as that would be: its second middle round makes the choices of the first, and the time between their ends
- * counts for all rounds that were left out. The fastest of each origin are kept on a short list, since the whole step
- * may rank them differently.
+ * Evaluates a choice: sweeps it, times it, and keeps it as the best if it is faster. A program that represents a larger
+ * step is evaluated as that step: its second middle round repeats the choices of the first, and the time between their
+ * ends counts for all omitted rounds. The fastest choices of each origin form a short list, since the whole step may
+ * rank them differently.
  */
 #include "plan/search/search.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* This thread's own time: a busy machine must not make plans worse. */
+/* Processor time of this thread: a busy machine must not make plans worse. */
 double sl_search_clock_s(void)
 {
     struct timespec now;
@@ -24,7 +24,7 @@ bool sl_search_over(const sl_search *s)
            (s->found && (s->best_s <= s->enough_s || sl_search_clock_s() > s->deadline_s));
 }
 
-/* Tasks of the second middle round make the choices of the first. */
+/* Tasks of the second middle round repeat the choices of the first. */
 static void repeat_choices(const sl_search *s, sl_choice *choice)
 {
     const sl_analysis *a = s->a;
@@ -40,7 +40,7 @@ static void repeat_choices(const sl_search *s, sl_choice *choice)
     }
 }
 
-/* Remembers `trial` if it is one of the fastest, and the fastest of its origin: settled twice, choices are nearly the
+/* Remembers `trial` if it is one of the fastest, and the fastest of its origin: several choices of one origin are nearly the
  * same. */
 static sl_status shortlist(sl_search *s, double step_s)
 {
@@ -89,7 +89,7 @@ sl_status sl_search_consider(sl_search *s, sl_outcome *outcome)
         sl_choice_copy(s->a, &s->best, &s->trial);
         sl_plan_destroy(s->plan);
         s->plan = NULL;
-        if (!s->small) /* running it again would take longer than keeping it */
+        if (!s->small) /* running it a second time would take longer than keeping it */
             return sl_sweep_export(s->sweep, &s->plan);
     }
     return SL_OK;

@@ -1,14 +1,14 @@
 /*
- * Does it fit, and with how little? The one feasibility check, for plans and for the smallest budgets alike: a list of levels of extremes,
- * the frugal ones first, each swept without fetching ahead and with all places at low addresses, which needs least. For
- * a large program a few stand for all: those that want least of the device, and those that want least of the host.
+ * The feasibility check, for plans and for the smallest budgets alike. It tries extreme choices, the most frugal first, each
+ * without prefetches and with all allocations at low addresses, which needs the least memory. A large program gets only a
+ * few of them: those that need least of the device, and those that need least of the host.
  */
 #include "plan/search/search.h"
 
 #include <string.h>
 
-/* Budgets are told apart in steps of this many bytes: for large programs host memory in steps of .4 to .8 %, so that the smallest
- * budget is found in few. */
+/* The granularity of budgets in bytes. For large programs host memory has steps of .4 to .8 %, so that the smallest budget is found in
+ * few steps. */
 static size_t grain_of(const sl_search *s, sl_tier tier, size_t bytes)
 {
     size_t grain = SL_ALIGN;
@@ -34,7 +34,7 @@ static sl_status fits_with(sl_search *s, const size_t budget[SL_TIER_COUNT], sl_
     return SL_OK;
 }
 
-/* A way to be frugal: where persistent objects live, where updates run, what happens between uses. */
+/* An extreme choice: where persistent objects reside, where updates run, what happens between uses. */
 typedef struct way {
     int level;
     bool on_host;
@@ -49,7 +49,7 @@ static way small_way(int i)
     return (way){i / (2 * SL_EXTREME_COUNT), i / SL_EXTREME_COUNT % 2 == 0, order[i % SL_EXTREME_COUNT]};
 }
 
-/* Large ones: least device memory, then, where the host lacks it, more and more of the device's. */
+/* Large programs: least device memory first, then more and more of it where host memory is short. */
 static const way large_ways[] = {{0, true, SL_EXTREME_DROP_OR_EVICT},
                                  {1, true, SL_EXTREME_DROP_OR_EVICT},
                                  {2, false, SL_EXTREME_DROP_OR_KEEP},
@@ -82,7 +82,7 @@ static sl_status fits(sl_search *search, sl_tier tier, size_t bytes, bool *yes)
     return sl_search_feasible(search, yes);
 }
 
-/* No plan can do with less: the largest task on the device, data and results in host memory. */
+/* A lower bound for every plan: the largest task on the device, data and results in host memory. */
 static size_t least_possible(const sl_search *search, sl_tier tier)
 {
     const sl_program *p = search->a->program;
@@ -96,7 +96,7 @@ static size_t least_possible(const sl_search *search, sl_tier tier)
     return least;
 }
 
-/* Asks for `bytes`; if accepted, *high becomes that, or what the plan really used if that is accepted too; else *low
+/* Checks `bytes`. If accepted, *high becomes that, or what the plan really used if that is accepted too; otherwise *low
  * does. */
 static sl_status narrow(sl_search *search, sl_tier tier, size_t bytes, size_t *low, size_t *high)
 {
@@ -111,9 +111,9 @@ static sl_status narrow(sl_search *search, sl_tier tier, size_t bytes, size_t *l
     return SL_OK;
 }
 
-/* Nothing guarantees that the feasibility check accepts all larger ones, but the answer is a point where it accepts and one step
- * below refuses, and sl_plan_create asks the same feasibility check. What an accepted plan really used often is that point already;
- * else the interval is halved. */
+/* Nothing guarantees that the feasibility check accepts all larger ones, but the result is a point where it accepts and
+ * refuses one step below, and sl_plan_create uses the same feasibility check. Often the memory that an accepted plan really used is
+ * that point already. Otherwise bisection finds it. */
 sl_status sl_search_minimum(sl_search *search, sl_tier tier, size_t *bytes)
 {
     size_t given = search->budget[tier], least = least_possible(search, tier), low = 0, high = 0;

@@ -1,8 +1,7 @@
 /*
- * Following the choices of a shorter program: what a search found on four rounds, made by the corresponding tasks and
- * objects of the whole step (unroll.h says which). The whole step differs by a percent from what four rounds promise,
- * since addresses differ from round to round: the most promising choices are tried, not the best one alone, and one
- * that falls behind is given up.
+ * Transfers the choices that a search found on four rounds to the corresponding tasks and objects of the whole step
+ * (unroll.h). The whole step differs by a percent from the prediction of four rounds, since addresses differ from round
+ * to round. Therefore several of the best choices are tried, and one that becomes slower than the best is abandoned.
  */
 #include "plan/search/unroll.h"
 
@@ -59,7 +58,7 @@ sl_status sl_guide_refine(sl_guide *guide, const sl_plan_config *config, sl_plan
     return SL_OK;
 }
 
-/* A choice of the guide's, spread over the tasks and persistent objects of the longer program. False: they do not
+/* A choice of the guide, transferred to the tasks and persistent objects of the longer program. False: they do not
  * correspond. */
 static bool spread(const sl_guide *guide, const sl_choice *best, sl_search *search, const int32_t *match)
 {
@@ -88,7 +87,7 @@ static bool spread(const sl_guide *guide, const sl_choice *best, sl_search *sear
     return true;
 }
 
-/* Evaluates `trial`; if it is stuck, once more with the gaps as they turned out. */
+/* Evaluates `trial`; if it is infeasible, a second time with the resulting gaps. */
 static sl_status consider_twice(sl_search *search)
 {
     bool again = true;
@@ -102,7 +101,7 @@ static sl_status consider_twice(sl_search *search)
     return SL_OK;
 }
 
-/* So near to the bound that another choice is not worth trying. */
+/* So close to the bound that no other choice needs a trial. */
 static bool lost_little(const sl_search *search)
 {
     return search->found && search->best_s <= 1.002 * search->bound_s;

@@ -1,8 +1,8 @@
 /*
  * Small changes to the best choice: another treatment of one gap, a fetch issued earlier or later, an update on the
  * other side, a placement in the other tier, a place at the other end of the arena. First one at a time while that helps,
- * then random walks, from the best of every way to put the placements. For programs of a dozen tasks this finds the optimum nearly
- * always; for larger ones it polishes as far as the bound on evaluations allows. The walks draw from a fixed sequence:
+ * then random walks, from the best choice of every set of placements. For programs of a dozen tasks this finds the optimum nearly
+ * always; for larger ones it improves as far as the bound on evaluations allows. The walks use a fixed random sequence:
  * the same input gives the same plan.
  */
 #include "plan/search/search.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_HOMES 4 /* persistent objects up to which all their placements are tried */
-#define POOL ((1 << MAX_HOMES) + 1)
+#define MAX_PLACED 4 /* persistent objects up to which all their placements are tried */
+#define POOL ((1 << MAX_PLACED) + 1)
 #define WALK 1000 /* steps, of one to three changes each */
 
 /* One change: the value one decision is set to. */
@@ -95,14 +95,15 @@ static int by_kind(const void *a, const void *b)
     return x->index != y->index ? (x->index < y->index ? -1 : 1) : (x->value > y->value) - (x->value < y->value);
 }
 
-/* False: it is so already. */
+/* False: no change. */
 static bool apply(const sl_search *s, sl_choice *choice, const sl_move *move)
 {
     switch (move->kind) {
     case MOVE_GAP: {
         int32_t o = s->a->entries[move->index].object;
         if (choice->gap[move->index] == move->value ||
-            (s->a->program->objects[o].persistent && choice->placement[o] == SL_TIER_DEVICE)) /* it stays anyway */
+            (s->a->program->objects[o].persistent &&
+             choice->placement[o] == SL_TIER_DEVICE)) /* it is resident anyway */
             return false;
         choice->gap[move->index] = (uint8_t) move->value;
         return true;
@@ -145,15 +146,15 @@ static bool apply(const sl_search *s, sl_choice *choice, const sl_move *move)
     return false;
 }
 
-/* ---- climbing -------------------------------------------------------------------------------------------------- */
+/* ---- walking --------------------------------------------------------------------------------------------------- */
 
 typedef struct sl_local {
     sl_search *search;
     sl_moves moves;
     int32_t first_move[MOVE_KINDS + 1]; /* by kind */
-    sl_choice now;                      /* where the walk stands; the best is kept by the search */
+    sl_choice now;                      /* the walk's current choice; the search keeps the best */
     double now_s;
-    sl_choice pool[POOL]; /* where walks start: one slot per way to put the placements, the last for all else */
+    sl_choice pool[POOL]; /* starting points: one slot per set of placements, the last for all others */
     double pool_s[POOL];
     uint8_t *touched; /* by entry, where the walk stands */
     uint64_t random;
@@ -167,14 +168,14 @@ static uint32_t random_below(sl_local *c, uint32_t n)
     return (uint32_t) ((z ^ (z >> 31)) % n);
 }
 
-/* Some changes cannot make a difference where the walk stands. */
+/* Some changes have no effect on the current choice. */
 static bool pointless(const sl_local *c, const sl_move *move)
 {
     return (move->kind == MOVE_SIDE && !(c->touched[move->index] & SL_TOUCHED_SIDE)) ||
            (move->kind == MOVE_LEAD && !(c->touched[move->index] & SL_TOUCHED_LEAD));
 }
 
-/* Evaluates `trial`; the walk goes there if that takes at most `factor` times as long as where it stands. */
+/* Evaluates `trial`, which becomes the current choice if it takes at most `factor` times as long. */
 static sl_status step_to(sl_local *c, double factor, bool *gone)
 {
     sl_search *s = c->search;
@@ -225,7 +226,7 @@ static sl_status climb_singly(sl_local *c)
     return SL_OK;
 }
 
-/* A kind of change first, then one of its kind: else the many ways to place fetches would crowd out the rest. */
+/* Samples a kind of change first, then a change of this kind: otherwise the many positions of fetches would dominate. */
 static const sl_move *random_move(sl_local *c)
 {
     int kind;
@@ -236,7 +237,7 @@ static const sl_move *random_move(sl_local *c)
     return &c->moves.list[c->first_move[kind] + (int32_t) random_below(c, count)];
 }
 
-/* A walk at random that may lose a little at first and less and less later; equal is always welcome, since a change
+/* A random walk that accepts small losses at first and smaller ones later. It always accepts equal times, since a change
  * of layout or order often pays only with the next change. */
 static sl_status wander(sl_local *c, int32_t length)
 {
@@ -257,7 +258,7 @@ static sl_status wander(sl_local *c, int32_t length)
 
 /* ---- where walks start ----------------------------------------------------------------------------------------- */
 
-/* The walk's place goes into a pool slot if it is faster than what is there. */
+/* Stores the walk's current choice in a pool slot if it is faster than the slot's. */
 static void remember(sl_local *c, int slot)
 {
     if (c->pool_s[slot] <= c->now_s)
@@ -266,7 +267,7 @@ static void remember(sl_local *c, int slot)
     c->pool_s[slot] = c->now_s;
 }
 
-/* One way to put the placements: the best of three simple starts, improved a little, becomes a place to walk from. */
+/* For one set of placements, the best of three simple choices, improved a little, becomes a starting point. */
 static sl_status try_placements(sl_local *c, const int32_t *persistent, int32_t n, uint32_t set)
 {
     sl_search *s = c->search;
@@ -297,16 +298,16 @@ static sl_status fill_pool(sl_local *c)
 {
     sl_search *s = c->search;
     const sl_program *p = s->a->program;
-    int32_t persistent[MAX_HOMES], n = 0;
-    for (int32_t o = 0; o < p->n_objects && n <= MAX_HOMES; o++)
+    int32_t persistent[MAX_PLACED], n = 0;
+    for (int32_t o = 0; o < p->n_objects && n <= MAX_PLACED; o++)
         if (p->objects[o].persistent) {
-            if (n < MAX_HOMES)
+            if (n < MAX_PLACED)
                 persistent[n] = o;
             n++;
         }
     for (int slot = 0; slot < POOL; slot++)
         c->pool_s[slot] = INFINITY;
-    if (n <= MAX_HOMES && !s->fixed)
+    if (n <= MAX_PLACED && !s->fixed)
         for (uint32_t set = 0; set < 1u << n && !sl_search_over(s); set++)
             SL_TRY(try_placements(c, persistent, n, set));
     stand_on(c, &s->best, s->best_s);

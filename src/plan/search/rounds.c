@@ -1,13 +1,13 @@
 /*
- * Step time over chunks per round falls while weights and gradients cross the link less often, and rises again when
- * activations no longer find space: one valley, as a rule. So the candidates are walked downhill from a guess (as many
- * chunks as memory holds activations for) instead of all being planned.
+ * Over the number of chunks per round, step time falls while weights and gradients cross the link less often, and rises
+ * when activations no longer fit: usually one minimum. So the search descends from a guess (as many chunks as memory holds
+ * activations for) instead of planning all candidates.
  *
- * Rounds of large steps overlap (interleave.h), unless, in the end, one after the other is faster. And where much is recomputed
- * that backwards could make on their way, the same rounds are planned with backwards that do.
+ * Rounds of large steps are interleaved (interleave.h), unless sequential rounds are faster in the end. Where much is recomputed that
+ * backwards could rematerialize, the same rounds are planned with such backwards.
  *
- * What is compared is what each candidate promises for the whole step (candidate.h), from four of its rounds where
- * there are many. The smallest budgets are evaluated in the same way, so the two agree.
+ * Candidates are compared by their prediction for the whole step (candidate.h), from four of its rounds where there are
+ * many. The smallest budgets are evaluated in the same way, so the two agree.
  */
 #include "plan/search/rounds.h"
 
@@ -19,18 +19,18 @@
 
 #define MAX_CANDIDATES 64
 #define MANY_TASKS 10000 /* in the step; below, there is time to plan all of them */
-#define COSTLY 1.03      /* times the bound: worth trying the rounds one after the other */
-#define CLOSE 1.03       /* times the best first look: may be better in the end */
-#define APART 1e-3       /* of the step: enough is recomputed apart to try backwards that make it */
-#define PROMISING 1.002  /* times the best, searched to the end: a first look that is worth the same */
-#define AS_GOOD 1.01     /* times the best: a first look that a search to the end may better */
+#define COSTLY 1.03      /* times the bound: sequential rounds are tried */
+#define CLOSE 1.03       /* times the best short search: may be better in the end */
+#define APART 1e-3      /* of the step: share of such recomputation from which backwards that rematerialize are tried */
+#define PROMISING 1.002 /* times the best of a full search: a short search that deserves one */
+#define AS_GOOD 1.01    /* times the best: a short search that a full one may improve to the best */
 
 typedef struct sl_rounds {
     sl_step step;
     sl_candidate list[MAX_CANDIDATES];
     int count;
     bool interleaved;
-    bool quick; /* candidates get a first look only */
+    bool quick; /* candidates get a short search only */
 } sl_rounds;
 
 /* 1, 2, 3, 4, 6, 8, 12, ... and all of them; in whole sequences where these are cut into slices. */
@@ -53,7 +53,7 @@ static void list_candidates(sl_rounds *r)
     r->list[r->count++].chunks = chunks;
 }
 
-/* Bytes a chunk's activations would like to keep between forward and backward, and what else there is. */
+/* Bytes of a chunk's activations between forward and backward, and all other bytes. */
 static int guess(const sl_rounds *r, const sl_program *p)
 {
     double activations = 0, others = 0, space = 0;
@@ -72,7 +72,7 @@ static int guess(const sl_rounds *r, const sl_program *p)
     return at;
 }
 
-/* Looks at four of the smallest rounds (or all, if there are no more): is the step large, and where to start? */
+/* From four of the smallest rounds (or all, if there are fewer): is the step large, and where does the search start? */
 static sl_status size_up(sl_rounds *r, int *start)
 {
     sl_candidate probe = {.chunks = r->list[0].chunks};
@@ -113,8 +113,8 @@ static void lay_aside(const sl_rounds *r, sl_candidate *c, const sl_candidate *b
         sl_candidate_forget(c);
 }
 
-/* From `at` in one direction as long as it gets better; smaller rounds get a second chance, since they need less memory
- * and may suddenly fit without any copies. */
+/* Moves from `at` in one direction as long as it improves. Towards smaller rounds one failure is tolerated, since they need
+ * less memory and may suddenly fit without any copies. */
 static sl_status descend(sl_rounds *r, int *at, int way)
 {
     int misses = 0;
@@ -134,8 +134,8 @@ static sl_status descend(sl_rounds *r, int *at, int way)
     return SL_OK;
 }
 
-/* Much memory starts the walk at large rounds, and it may end before it comes to the small ones that little memory
- * starts at: more memory must not do worse. */
+/* With much memory the search starts at large rounds and may end before the small ones at which it starts with little
+ * memory. More memory must not give a slower plan. */
 static sl_status climb_from_least(sl_rounds *r, int *at)
 {
     for (int i = 0; i < *at && i < (r->step.large ? 2 : 1); i++) {
@@ -148,7 +148,7 @@ static sl_status climb_from_least(sl_rounds *r, int *at)
     return SL_OK;
 }
 
-/* `other`, where it is better; the one that is not goes. */
+/* Keeps the better of the two and destroys the other. */
 static void replace(sl_candidate *c, sl_candidate *other, bool better)
 {
     sl_candidate_forget(better ? c : other);
@@ -156,7 +156,7 @@ static void replace(sl_candidate *c, sl_candidate *other, bool better)
         *c = *other;
 }
 
-/* The other order of the same rounds; the better one stays. */
+/* Tries the other order of the same rounds and keeps the better one. */
 static sl_status try_other_order(sl_rounds *r, sl_candidate *c)
 {
     if (!sl_candidate_may_interleave(&r->step, c) || sl_candidate_nothing_lost(&r->step, c))
@@ -172,7 +172,7 @@ static sl_status try_other_order(sl_rounds *r, sl_candidate *c)
     return SL_OK;
 }
 
-/* The second best of the candidates, if it may be the best after all; -1: none. */
+/* The second best candidate, if it may still be the best; -1: none. */
 static int runner_up(const sl_rounds *r, int best)
 {
     int second = -1;
@@ -183,7 +183,7 @@ static int runner_up(const sl_rounds *r, int best)
     return second;
 }
 
-/* Rounds of a small step were compared by a first look; the best two are searched to the end. */
+/* Rounds of a small step were compared by a short search. The best two get a full one. */
 static sl_status polish(sl_rounds *r, int *best)
 {
     int pair[2] = {*best, runner_up(r, *best)};
@@ -207,7 +207,7 @@ static sl_status run(sl_rounds *r, int *best)
     SL_TRY(size_up(r, &from));
     r->interleaved = r->step.large;
     r->quick = !r->step.large && r->count > 1;
-    SL_TRY(try_candidate(r, &r->list[0])); /* the smallest rounds are planned fastest, and may lose nothing already */
+    SL_TRY(try_candidate(r, &r->list[0])); /* the smallest rounds are planned fastest and may reach the bound already */
     if (!sl_candidate_nothing_lost(&r->step, &r->list[0])) {
         at = from;
         SL_TRY(try_candidate(r, &r->list[at]));
@@ -227,7 +227,7 @@ static sl_status run(sl_rounds *r, int *best)
     return SL_OK;
 }
 
-/* Of the candidates whose four rounds had a first look, the most promising; NULL: there is none. */
+/* The best candidate whose four rounds had only a short search; NULL: none. */
 static sl_candidate *second_look(sl_rounds *r)
 {
     sl_candidate *second = NULL;
@@ -237,8 +237,8 @@ static sl_candidate *second_look(sl_rounds *r)
     return second;
 }
 
-/* The whole step by the best candidate. It may turn out slower than promised, and a first look is not all there is to a candidate: few
- * rounds, which are planned to the end at once, and one more of the others are held against it. */
+/* The whole step by the best candidate. It may be slower than predicted, and a short search may underrate others. Therefore it is
+ * compared with few rounds, which get a full search at once, and with one more candidate. */
 static sl_status finish(sl_rounds *r, int *best)
 {
     double within = r->list[*best].cut ? AS_GOOD : CLOSE;
@@ -259,7 +259,7 @@ static sl_status finish(sl_rounds *r, int *best)
     return status == SL_E_DOES_NOT_FIT ? SL_OK : status;
 }
 
-/* Seconds of the step in which is recomputed what backwards can make on their way. */
+/* Seconds of the step for recomputations that backwards could do. */
 static double made_apart_s(const sl_candidate *c)
 {
     double seconds = 0;
@@ -273,7 +273,7 @@ static double made_apart_s(const sl_candidate *c)
     return seconds;
 }
 
-/* The best, whole by now, against rounds like `like` with backwards that make it; the better one stays. */
+/* Compares the best, a whole step by now, with rounds like `like` whose backwards rematerialize, and keeps the better one. */
 static sl_status try_rematerialize(const sl_rounds *r, const sl_candidate *like, sl_candidate *best)
 {
     sl_candidate other = {.chunks = like->chunks, .interleaved = like->interleaved, .rematerialize = true};
@@ -290,7 +290,7 @@ static sl_status try_rematerialize(const sl_rounds *r, const sl_candidate *like,
     return status == SL_E_DOES_NOT_FIT ? SL_OK : status;
 }
 
-/* Where much is made apart: the best's rounds, and those that looked as good. */
+/* Where such recomputation is long: tries the rounds of the best, and those that were as good. */
 static sl_status try_rounds_rematerialize(const sl_rounds *r, sl_candidate *best)
 {
     if (made_apart_s(best) <= APART * best->step_s)
@@ -314,8 +314,8 @@ static sl_status plan_smallest(const sl_rounds *r, sl_candidate *c)
     return sl_plan_create(c->program, c->costs, &r->step.config, &c->plan);
 }
 
-/* Of 12 GiB a tenth is well spent (8B: attention's backward on two streams instead of one, 3 % of the step); of more,
- * twice as much is worth 1 % to attention and costs as much elsewhere. */
+/* A tenth of 12 GiB pays (8B: attention's backward on two streams instead of one, 3 % of the step). Of larger budgets,
+ * twice as much gains 1 % in attention and loses as much elsewhere. */
 size_t sl_plan_workspace_limit(size_t device_budget)
 {
     const size_t enough = (size_t) 5 << 28;

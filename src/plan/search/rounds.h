@@ -1,5 +1,5 @@
 /*
- * How many chunks make a round: placement, so the planner's to choose. More chunks per round carry weights and
+ * How many chunks make a round: a placement decision, so the planner makes it. More chunks per round carry weights and
  * gradients across the link less often, but need space for more activations at once.
  */
 #ifndef SL_PLAN_ROUNDS_H
@@ -15,8 +15,8 @@ typedef sl_status (*sl_costs_fn)(void *context, const sl_program *program, sl_co
 sl_status sl_plan_best(const sl_program *base, sl_costs_fn costs_of, void *costs_context, const sl_plan_config *config,
                        sl_program **program, sl_costs **costs, sl_plan **plan);
 
-/* For a program's workspace_limit: what a kernel may take for itself of a device budget (SIZE_MAX: 0, as it likes). A plan that is to
- * hold wherever one holds at all is made with a limit of 1. */
+/* For a program's workspace_limit: the most that a kernel may take of a device budget (SIZE_MAX: 0, no limit). A limit of 1 gives a
+ * plan for every budget for which one exists. */
 size_t sl_plan_workspace_limit(size_t device_budget);
 
 /* The smallest budget of `tier` for which sl_plan_best succeeds, the other as given. 0 and SL_E_DOES_NOT_FIT if none

@@ -1,7 +1,7 @@
 /*
- * Which choices to try. First everything at placement on the device: where that fits, only updates on the host may be
- * faster. Then choices by prices (lagrangian.c) for several ways to put the placements, and what the best one's stalls can be
- * attributed to (stall_repair.c). Small programs, where an evaluation is cheap, get all extremes and changes one at a time
+ * Which choices to try. First everything resident on the device: where that fits, only updates on the host may be faster.
+ * Then choices by Lagrangian prices (lagrangian.c) for several sets of placements, and stall repair of the best one
+ * (stall_repair.c). Small programs, where an evaluation is cheap, get all extremes and changes one at a time
  * (local_search.c) too, as far as the bound on evaluations allows. The bound counts evaluations, not seconds, so the same
  * input gives the same plan everywhere; the time limit is a safety net for machines that are much slower than expected.
  */
@@ -12,9 +12,9 @@
 
 #include "plan/lagrangian/lagrangian.h"
 
-#define TINY_ENTRIES 500    /* up to here, walks at random find more than any method */
+#define TINY_ENTRIES 500    /* up to here, random walks find more than any other method */
 #define SMALL_ENTRIES 20000 /* above, an evaluation takes too long for more than a few */
-#define FAR 1.15            /* times another program's step: not worth a second look */
+#define FAR 1.15            /* times another program's step: not worth a further search */
 #define LEAN 0.3            /* few rounds of prices keep weights and gradients where activations would save more */
 
 sl_status sl_search_create(const sl_analysis *a, const sl_fixed_placements *fixed, const size_t budget[SL_TIER_COUNT],
@@ -45,7 +45,7 @@ void sl_search_destroy(sl_search *s)
         return;
     sl_choice_free(&s->best);
     sl_choice_free(&s->trial);
-    for (int i = 0; i < SL_SEARCH_SHORTLIST; i++) /* one may be half made */
+    for (int i = 0; i < SL_SEARCH_SHORTLIST; i++) /* one may be partly built */
         sl_choice_free(&s->shortlist[i]);
     sl_free(s->actual);
     sl_free(s->like);
@@ -86,7 +86,7 @@ static sl_status try_starts(sl_search *s)
 
 /* ---- prices ---------------------------------------------------------------------------------------------------- */
 
-/* Bytes left in a tier beside the placements of `trial`. */
+/* Bytes of a tier that the placements of `trial` leave free. */
 static double beside_placements(const sl_search *s, sl_tier tier)
 {
     const sl_program *p = s->a->program;
@@ -103,7 +103,8 @@ static double beside_placements(const sl_search *s, sl_tier tier)
  * leave, and how early prefetches aim to end. Best guesses first. */
 typedef struct sl_shares {
     double device, link, slack;
-    double kept; /* of the device's bytes, filled with what is worth most per byte and second; 0: prices alone decide */
+    double
+        kept; /* of the device's bytes, filled with the gaps of the highest value per byte and second; 0: prices alone decide */
 } sl_shares;
 
 static const sl_shares small_shares[] = {{0.95, 0.95, 0, 0}, {0.98, 0.97, 0, 0}, {0.90, 0.92, 0, 0},
@@ -151,7 +152,7 @@ static sl_status try_prices(sl_search *s, bool on_host)
     return status;
 }
 
-/* The best once more, without what its stalls can be attributed to. */
+/* Evaluates the best choice again without the copies that cause its stalls. */
 static sl_status try_stall_repair(sl_search *s)
 {
     for (double before = INFINITY; s->found && !sl_search_over(s) && s->best_s < before * (1 - 1e-3);) {
@@ -184,7 +185,7 @@ static sl_status try_homes_and_prices(sl_search *s)
     size_t persistent = sl_search_persistent_bytes(s);
     bool space = !s->fixed && persistent / 10 <= s->budget[SL_TIER_DEVICE] / 11;
     bool hopeless = s->first_variant > 0 && s->resident_s > 1.05 * s->best_s;
-    if (space && !hopeless && !sl_search_over(s)) { /* all live on the device, updates too */
+    if (space && !hopeless && !sl_search_over(s)) { /* everything resident on the device, updates too */
         sl_search_set_placements(s, &s->trial, persistent);
         s->pass_s = INFINITY;
         SL_TRY(try_prices(s, false));
@@ -195,7 +196,7 @@ static sl_status try_homes_and_prices(sl_search *s)
 
 /* ---- updates on the host --------------------------------------------------------------------------------------- */
 
-/* Everything lives on the device and stays there: no choice of gaps or placements is faster. */
+/* Everything is resident on the device: no choice of gaps or placements is faster. */
 static bool all_stay(const sl_search *s)
 {
     bool stay = s->found && !s->forced;
@@ -228,7 +229,7 @@ static bool set_host_share(const sl_search *s, sl_choice *choice, double share)
     return moved > 0 && all > 0.01 * s->best_s;
 }
 
-/* Nothing but updates is left to move: some of them, while the device does the others? */
+/* Only updates are left to move: tries some of them on the host while the device does the others. */
 static sl_status try_host_shares(sl_search *s)
 {
     static const double shares[] = {0.1, 0.25, 0.5};
@@ -245,9 +246,9 @@ static sl_status try_host_shares(sl_search *s)
 
 static sl_status improve(sl_search *s)
 {
-    /* All at placement on the device: where that fits, nothing is faster. */
+    /* Everything resident on the device: where that fits, nothing is faster. */
     if (sl_search_persistent_bytes(s) <= s->budget[SL_TIER_DEVICE]) {
-        s->trial.as_it_is = !s->small; /* making it fit by force takes long and leads nowhere */
+        s->trial.as_it_is = !s->small; /* evictions to make it fit take long and do not help */
         for (int host = 1; host >= 0 && !sl_search_over(s); host--)
             SL_TRY(try_start(s, host, SL_PLACEMENT_LEVELS - 1, SL_EXTREME_KEEP));
         s->trial.as_it_is = false;
@@ -285,7 +286,8 @@ sl_status sl_search_improve(sl_search *s)
         sl_choice_copy(s->a, &frugal, &s->best);
         status = improve(s);
     }
-    if (status == SL_OK && !s->settled && (s->small || !s->found)) { /* what is known to fit, should nothing else */
+    if (status == SL_OK && !s->settled &&
+        (s->small || !s->found)) { /* the choice of the feasibility check, should nothing else fit */
         sl_outcome outcome;
         sl_choice_copy(s->a, &s->trial, &frugal);
         status = sl_search_consider(s, &outcome);

@@ -1,14 +1,14 @@
 /*
  * Where the compute stream still waits for a copy, something that crossed the link shortly before could have been
- * recomputed instead: a stall of many milliseconds against a recomputation of few. Prices cannot see these stalls,
- * which come from the order of copies and from holes that were not there; the simulated timeline can.
+ * recomputed instead: a stall of many milliseconds against a recomputation of few. The prices do not know these
+ * stalls, which result from the order of copies and from fragmentation, but the simulated timeline shows them.
  */
 #include "plan/search/search.h"
 
 #include <math.h>
 #include <string.h>
 
-#define WINDOW 48 /* copies before a stall that may be attributed for it */
+#define WINDOW 48 /* copies before a stall that may be its cause */
 
 typedef struct sl_arrival {
     int32_t entry;  /* of the gap it ended */

@@ -1,6 +1,6 @@
 /*
- * Which task of a short program stands for which of a long one. The first round stands for the first, the
- * last for the last, the short program's second for all others. Within a round tasks come in the same order, whatever lies
+ * Maps tasks of a long program to those of a short one. The first round corresponds to the first, the last to the last,
+ * and all others to the short program's second. Within a round tasks come in the same order, whatever lies
  * between them; a last round with fewer chunks lacks some, so what does not match is skipped.
  */
 #include "plan/search/unroll.h"

@@ -1,7 +1,7 @@
 /*
- * Planning a step of many rounds by one of four. All rounds but the first and the last are alike, so choices found on four
- * rounds serve for thirty, and a search on four takes an eighth of the time. Both middle rounds make the choices of the first
- * of them, so what the search sees is what the whole step does again and again.
+ * Plans a step of many rounds by a step of four. All rounds but the first and the last are alike, so choices found on four
+ * rounds apply to thirty, and a search on four takes an eighth of the time. Both middle rounds make the choices of the first
+ * of them, so the search evaluates what the whole step repeats.
  */
 #ifndef SL_PLAN_UNROLL_H
 #define SL_PLAN_UNROLL_H
@@ -10,17 +10,17 @@
 
 enum { SL_UNROLL_ROUNDS = 4 };
 
-/* A finished search, kept so that a longer program of the same shape can follow its choices. Program and costs outlive it. */
+/* A finished search, kept so that its choices can be transferred to a longer program of the same shape. Program and costs outlive it. */
 typedef struct sl_guide sl_guide;
 void sl_guide_destroy(sl_guide *guide);
 /* As sl_plan_create, keeping the search. */
 sl_status sl_guide_create(const sl_program *program, const sl_costs *costs, const sl_plan_config *config,
                           sl_guide **guide, sl_plan **plan);
 
-/* Searches on; *plan becomes what is found if that is better. */
+/* Continues the search; *plan becomes the result if that is better. */
 sl_status sl_guide_refine(sl_guide *guide, const sl_plan_config *config, sl_plan **plan);
 
-/* A plan for `program` by the guide's choices; SL_E_DOES_NOT_FIT when they do not carry over. */
+/* A plan for `program` by the guide's choices; SL_E_DOES_NOT_FIT when they do not transfer. */
 sl_status sl_guide_follow(const sl_guide *guide, const sl_program *program, const sl_costs *costs,
                           const sl_plan_config *config, sl_plan **plan);
 
