@@ -14,13 +14,13 @@
 #ifndef SL_OPS_REDUCE_H
 #define SL_OPS_REDUCE_H
 
-#include <stdint.h>
+#include "core/rng.h" /* SL_HD */
 
 #define SL_SUM_BLOCK 4096
 #define SL_SUM_LANES 64
 
 /* Step 3. */
-static inline float sl_sum_fold(float lane[SL_SUM_LANES])
+static inline SL_HD float sl_sum_fold(float lane[SL_SUM_LANES])
 {
     for (int half = SL_SUM_LANES / 2; half > 0; half /= 2)
         for (int l = 0; l < half; l++)
@@ -34,7 +34,7 @@ typedef struct sl_sum_tree {
     int64_t blocks;
 } sl_sum_tree;
 
-static inline void sl_sum_tree_add(sl_sum_tree *tree, float block)
+static inline SL_HD void sl_sum_tree_add(sl_sum_tree *tree, float block)
 {
     int level = 0;
     for (int64_t bits = tree->blocks++; bits & 1; bits >>= 1)
@@ -42,7 +42,7 @@ static inline void sl_sum_tree_add(sl_sum_tree *tree, float block)
     tree->waiting[level] = block;
 }
 
-static inline float sl_sum_tree_end(const sl_sum_tree *tree)
+static inline SL_HD float sl_sum_tree_end(const sl_sum_tree *tree)
 {
     float sum = 0;
     int found = 0, level = 0;

@@ -35,13 +35,12 @@ struct SL_ATTRS_TYPE sl_sgd_attrs {
 SL_ATTRS_OF(sgd)
 
 /* Whether a gate says that nothing changes; NULL: there is none. */
-static inline bool sl_gate_skips(const float *gate)
+static inline SL_HD bool sl_gate_skips(const float *gate)
 {
     return gate && gate[2] != 0;
 }
 
-/* What is the same for all elements of a launch. Compute it with these functions; cuda/optimizer.cu has them once more, operation for
- * operation, as device code. */
+/* What is the same for all elements of a launch. */
 typedef struct sl_adamw_scalars {
     float factor;       /* of the gate; 1 without */
     float beta1, rest1; /* rest = 1 - beta */
@@ -52,7 +51,8 @@ typedef struct sl_adamw_scalars {
     float eps;
 } sl_adamw_scalars;
 
-static inline sl_adamw_scalars sl_adamw_prepare(const sl_attrs *attrs, const sl_step_params *step, const float *gate)
+static inline SL_HD sl_adamw_scalars sl_adamw_prepare(const sl_attrs *attrs, const sl_step_params *step,
+                                                      const float *gate)
 {
     const float *bias = step->corrections[sl_adamw_attrs(attrs)->corrections];
     sl_adamw_scalars s = {
@@ -88,7 +88,7 @@ typedef struct sl_sgd_scalars {
     float factor, learning_rate, momentum, weight_decay;
 } sl_sgd_scalars;
 
-static inline sl_sgd_scalars sl_sgd_prepare(const sl_attrs *attrs, const sl_step_params *step, const float *gate)
+static inline SL_HD sl_sgd_scalars sl_sgd_prepare(const sl_attrs *attrs, const sl_step_params *step, const float *gate)
 {
     sl_sgd_scalars s = {gate ? gate[0] : 1.0f, step->learning_rate, sl_sgd_attrs(attrs)->momentum,
                         sl_sgd_attrs(attrs)->weight_decay};

@@ -30,13 +30,13 @@ static inline SL_HD int64_t sl_lamb_first(const struct sl_lamb_attrs *attrs, sl_
     return first;
 }
 
-/* What is the same for all elements of a tensor. cuda/optimizer.cu has these functions once more, operation for operation. */
+/* What is the same for all elements of a tensor. */
 typedef struct sl_lamb_scalars {
     float factor, beta1, rest1, beta2, rest2, inv_bias1, inv_sqrt_bias2, eps, decay, learning_rate;
 } sl_lamb_scalars;
 
-static inline sl_lamb_scalars sl_lamb_prepare(const sl_attrs *attrs, int tensor, const sl_step_params *step,
-                                              const float *gate)
+static inline SL_HD sl_lamb_scalars sl_lamb_prepare(const sl_attrs *attrs, int tensor, const sl_step_params *step,
+                                                    const float *gate)
 {
     const struct sl_lamb_attrs *a = sl_lamb_attrs(attrs);
     const float *bias = step->corrections[a->corrections];
@@ -64,7 +64,7 @@ static inline float sl_lamb_element(const sl_lamb_scalars *s, float g, float p, 
 }
 
 /* The tensor's learning rate from the sums of squares of p and u; NaN: u is not finite, so nothing of the tensor changes. */
-static inline float sl_lamb_rate(const sl_lamb_scalars *s, float p_squares, float u_squares)
+static inline SL_HD float sl_lamb_rate(const sl_lamb_scalars *s, float p_squares, float u_squares)
 {
     if (!isfinite(u_squares))
         return NAN;

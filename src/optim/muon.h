@@ -33,7 +33,8 @@ typedef struct sl_muon_scalars {
     float factor, momentum, rest, rate, decay;
 } sl_muon_scalars;
 
-static inline sl_muon_scalars sl_muon_prepare(const sl_attrs *attrs, const sl_step_params *step, const float *gate)
+static inline SL_HD sl_muon_scalars sl_muon_prepare(const sl_attrs *attrs, const sl_step_params *step,
+                                                    const float *gate)
 {
     const struct sl_muon_attrs *a = sl_muon_attrs(attrs);
     const float longest = (float) (a->rows > a->columns ? a->rows : a->columns);
@@ -47,7 +48,7 @@ static inline sl_muon_scalars sl_muon_prepare(const sl_attrs *attrs, const sl_st
 }
 
 /* Moves the momentum and returns u. */
-static inline float sl_muon_element(const sl_muon_scalars *s, float g, float *m)
+static inline SL_HD float sl_muon_element(const sl_muon_scalars *s, float g, float *m)
 {
     g = s->rest * (g * s->factor);
     *m = fmaf(s->momentum, *m, g);
@@ -55,7 +56,7 @@ static inline float sl_muon_element(const sl_muon_scalars *s, float g, float *m)
 }
 
 /* What u is multiplied by; NaN: nothing of the matrix changes. */
-static inline float sl_muon_normalize(float squares)
+static inline SL_HD float sl_muon_normalize(float squares)
 {
     return isfinite(squares) ? 1.0f / fmaxf(sqrtf(squares), 1e-7f) : NAN;
 }
