@@ -1,7 +1,7 @@
 /*
  * A table in memory, backed by two text files of the same format, one choice a line:
  *
- *     machine <tab> m n k lda ldb ldc trans_a trans_b in out bias add <tab> the algorithm as 8 words in hexadecimal
+ *     machine <tab> m n k lda ldb ldc trans_a trans_b in out bias add [batch] <tab> the algorithm as 8 words in hexadecimal
  *
  * Lines are appended with one write, so processes side by side do not mix theirs. Lines that cannot be read are passed over: all
  * they cost is a measurement. Where both files know a product, the run's own wins.
@@ -35,9 +35,18 @@ static bool parse(const char *line, choice *c)
 {
     long long v[12];
     int at = 0;
-    if (sscanf(line, "%127[^\t]\t%lld %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld\t%n", c->machine, &v[0],
+    if (sscanf(line, "%127[^\t]\t%lld %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld %lld%n", c->machine, &v[0],
                &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7], &v[8], &v[9], &v[10], &v[11], &at) < 13 ||
         at == 0)
+        return false;
+    const char *word = line + at;
+    char *end;
+    int64_t batch = 0;
+    if (*word == ' ') {
+        batch = strtoll(word, &end, 10);
+        word = end;
+    }
+    if (*word != '\t')
         return false;
     memset(&c->gemm, 0, sizeof c->gemm);
     c->gemm = (sl_cuda_gemm){v[0],
@@ -51,25 +60,27 @@ static bool parse(const char *line, choice *c)
                              (int32_t) v[8],
                              (int32_t) v[9],
                              (int32_t) v[10],
-                             (int32_t) v[11]};
+                             (int32_t) v[11],
+                             batch};
     for (int i = 0; i < ALGO_WORDS; i++) {
-        char *end;
-        c->algo.data[i] = strtoull(line + at, &end, 16);
-        if (end == line + at)
+        c->algo.data[i] = strtoull(word, &end, 16);
+        if (end == word)
             return false;
-        at = (int) (end - line);
+        word = end;
     }
-    return line[at] == '\n'; /* whole: the end of one that was cut may be half a word */
+    return *word == '\n'; /* whole: the end of one that was cut may be half a word */
 }
 
 static void print(const choice *c, char *out, size_t size)
 {
     const sl_cuda_gemm *g = &c->gemm;
     int at = snprintf(
-        out, size, "%s\t%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %d %d %d\t",
+        out, size, "%s\t%" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %d %d %d",
         c->machine, g->m, g->n, g->k, g->lda, g->ldb, g->ldc, g->trans_a, g->trans_b, g->in, g->out, g->bias, g->add);
+    if (g->batch)
+        at += snprintf(out + at, size - (size_t) at, " %" PRId64, g->batch);
     for (int i = 0; i < ALGO_WORDS; i++)
-        at += snprintf(out + at, size - (size_t) at, "%s%" PRIx64, i ? " " : "", c->algo.data[i]);
+        at += snprintf(out + at, size - (size_t) at, "%c%" PRIx64, i ? ' ' : '\t', c->algo.data[i]);
     snprintf(out + at, size - (size_t) at, "\n");
 }
 

@@ -88,15 +88,20 @@ sl_cuda_cached *sl_cuda_cache_find(sl_cuda *cuda, sl_op_id op, const void *key, 
 void sl_cuda_cache_add(sl_cuda *cuda, sl_op_id op, const void *key, size_t bytes,
                        sl_cuda_cached *entry); /* takes it over */
 
-/* D[m,n] = op(A) op(B) (+ bias[n]) (+ C), all row-major with their own strides; `in` and `out` are storage types. */
+/* D[m,n] = op(A) op(B) (+ bias[n]) (+ C), all row-major with their own strides; `in` and `out` are storage types. With a batch, so many
+ * of each lie one behind the other. */
 typedef struct sl_cuda_gemm {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t trans_a, trans_b, in, out, bias, add; /* bias, add: 1 if present */
+    int64_t batch;                                /* 0: the operands are single matrices */
 } sl_cuda_gemm;
 size_t sl_cuda_gemm_workspace(const sl_cuda_gemm *gemm);
 sl_status sl_cuda_gemm_prepare(sl_cuda *cuda, const sl_cuda_gemm *gemm);
 sl_status sl_cuda_gemm_run(sl_cuda *cuda, const sl_cuda_gemm *gemm, const void *a, const void *b, const void *bias,
                            const void *c, void *d, void *workspace, cudaStream_t stream);
+/* D = alpha op(A) op(B) + beta C, without a bias; beta is 0 without `add`. */
+sl_status sl_cuda_gemm_scaled(sl_cuda *cuda, const sl_cuda_gemm *gemm, float alpha, float beta, const void *a,
+                              const void *b, const void *c, void *d, void *workspace, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

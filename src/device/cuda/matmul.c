@@ -34,7 +34,7 @@ typedef struct gemm_plan {
  * 72 tiles for 132 multiprocessors, 65,536 tokens). */
 static bool wants_split(const sl_cuda_gemm *gemm)
 {
-    return gemm->m * gemm->n < (int64_t) 1 << 22 && gemm->k >= 8192;
+    return !gemm->batch && gemm->m * gemm->n < (int64_t) 1 << 22 && gemm->k >= 8192;
 }
 
 /* Hopper's kernels like to have 32 MiB. Split sums leave partial results, in f32: room for eight. A rule of the shape alone,
@@ -64,10 +64,30 @@ static cudaDataType_t data_type(int32_t dtype)
     return dtype == SL_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+/* Bytes from one matrix of a batch to the next. */
+typedef struct batch_strides {
+    int64_t a, b, c;
+} batch_strides;
+
+static batch_strides strides_of(const sl_cuda_gemm *g)
+{
+    const int64_t in = (int64_t) sl_dtype_bytes((sl_dtype) g->in), out = (int64_t) sl_dtype_bytes((sl_dtype) g->out);
+    return (batch_strides){(g->trans_a ? g->k : g->m) * g->lda * in, (g->trans_b ? g->n : g->k) * g->ldb * in,
+                           g->m * g->ldc * out};
+}
+
 /* A row-major [rows, columns] matrix is the library's columns x rows. */
-static sl_status layout(int32_t dtype, int64_t rows, int64_t columns, int64_t stride, cublasLtMatrixLayout_t *out)
+static sl_status layout(int32_t dtype, int64_t rows, int64_t columns, int64_t stride, int64_t batch,
+                        cublasLtMatrixLayout_t *out)
 {
     SL_CUBLAS(cublasLtMatrixLayoutCreate(out, data_type(dtype), (uint64_t) columns, (uint64_t) rows, stride));
+    if (batch < 2)
+        return SL_OK;
+    const int32_t count = (int32_t) batch;
+    const int64_t offset = rows * stride;
+    SL_CUBLAS(cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
+    SL_CUBLAS(
+        cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset, sizeof offset));
     return SL_OK;
 }
 
@@ -87,9 +107,11 @@ static sl_status describe(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *pl
             cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
         SL_CUBLAS(cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
     }
-    SL_TRY(layout(gemm->in, gemm->trans_b ? gemm->n : gemm->k, gemm->trans_b ? gemm->k : gemm->n, gemm->ldb, &plan->a));
-    SL_TRY(layout(gemm->in, gemm->trans_a ? gemm->k : gemm->m, gemm->trans_a ? gemm->m : gemm->k, gemm->lda, &plan->b));
-    return layout(gemm->out, gemm->m, gemm->n, gemm->ldc, &plan->c);
+    SL_TRY(layout(gemm->in, gemm->trans_b ? gemm->n : gemm->k, gemm->trans_b ? gemm->k : gemm->n, gemm->ldb,
+                  gemm->batch, &plan->a));
+    SL_TRY(layout(gemm->in, gemm->trans_a ? gemm->k : gemm->m, gemm->trans_a ? gemm->m : gemm->k, gemm->lda,
+                  gemm->batch, &plan->b));
+    return layout(gemm->out, gemm->m, gemm->n, gemm->ldc, gemm->batch, &plan->c);
 }
 
 /* Operands of a product to measure with. */
@@ -112,9 +134,9 @@ static void scratch_free(scratch *s)
 
 static bool scratch_make(const sl_cuda_gemm *g, scratch *s)
 {
-    size_t in = sl_dtype_bytes((sl_dtype) g->in), out = sl_dtype_bytes((sl_dtype) g->out);
-    size_t a = (size_t) ((g->trans_a ? g->k : g->m) * g->lda) * in,
-           b = (size_t) ((g->trans_b ? g->n : g->k) * g->ldb) * in, c = (size_t) (g->m * g->ldc) * out;
+    const batch_strides one = strides_of(g);
+    const size_t batch = g->batch ? (size_t) g->batch : 1;
+    size_t a = (size_t) one.a * batch, b = (size_t) one.b * batch, c = (size_t) one.c * batch;
     *s = (scratch){0};
     bool made = cudaMalloc(&s->a, a) == cudaSuccess && cudaMalloc(&s->b, b) == cudaSuccess &&
                 cudaMalloc(&s->c, c) == cudaSuccess &&
@@ -220,7 +242,10 @@ static sl_status choose(sl_cuda *cuda, const sl_cuda_gemm *gemm, gemm_plan *plan
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const batch_strides strides = strides_of(gemm);
     uint32_t aligned = 16; /* parts of a product begin at multiples of 8 elements */
+    while (gemm->batch > 1 && (strides.a | strides.b | strides.c) % aligned)
+        aligned /= 2;
     for (int i = 0; i < 4 && status == CUBLAS_STATUS_SUCCESS; i++)
         status = cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &aligned, sizeof aligned);
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -273,8 +298,15 @@ sl_status sl_cuda_gemm_run(sl_cuda *cuda, const sl_cuda_gemm *gemm, const void *
     SL_TRY(prepare(cuda, gemm, &plan));
     if (gemm->bias)
         SL_CUBLAS(cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
-    float one = 1.0f, beta = gemm->add ? 1.0f : 0.0f;
-    SL_CUBLAS(cublasLtMatmul(sl_cuda_blas(cuda), plan->desc, &one, b, plan->a, a, plan->b, &beta, gemm->add ? c : d,
+    return sl_cuda_gemm_scaled(cuda, gemm, 1, gemm->add ? 1 : 0, a, b, c, d, workspace, stream);
+}
+
+sl_status sl_cuda_gemm_scaled(sl_cuda *cuda, const sl_cuda_gemm *gemm, float alpha, float beta, const void *a,
+                              const void *b, const void *c, void *d, void *workspace, cudaStream_t stream)
+{
+    gemm_plan *plan;
+    SL_TRY(prepare(cuda, gemm, &plan));
+    SL_CUBLAS(cublasLtMatmul(sl_cuda_blas(cuda), plan->desc, &alpha, b, plan->a, a, plan->b, &beta, gemm->add ? c : d,
                              plan->c, d, plan->c, &plan->algo, workspace, sl_cuda_gemm_workspace(gemm), stream));
     return SL_OK;
 }
