@@ -143,6 +143,7 @@ static const sl_op_case muon_cases[] = {
     {.name = "bf16 tall, gate, stochastic", GATED(SL_BF16, 192, 64, 1, 1)},
     {.name = "bf16 odd", CASE(SL_BF16, 37, 51, 2, 1)},
     {.name = "bf16, gradients that are not finite", CASE(SL_BF16, 32, 32, 2, 1), .not_finite = true},
+    {.name = "bf16, every other matrix finite", CASE(SL_BF16, 2, 3, 4, 1), .not_finite = true},
     {.name = "bf16 master, two", CASE(SL_BF16, 64, 96, 2, 0), .optional_out = true},
 };
 
