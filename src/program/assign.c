@@ -3,7 +3,7 @@
  * squares works on.
  *
  *     layers.3.attention     | qkv (muon): q | k | v | o (muon) | norm (adamw) |
- *     runs                   | ----- q ----- | k v   | -- o --- | --- norm --- |
+ *     runs                   | ----- q ----- | k v   | -- o --- | --- norm --- |   of one shape: | q k v o | norm |
  *     moment1                | qkv                   | o        | norm         |
  *     moment2                | norm |                                            AdamW alone keeps one
  *
@@ -188,8 +188,16 @@ static void add_flat(builder *b, int32_t first_run, const group_run *next)
     run->decayed += next->decayed;
 }
 
+/* Matrices of one shape side by side: one launch, whose products fill the device better. */
+static bool extends(const group_run *last, const group_run *next)
+{
+    return last->optimizer == next->optimizer && last->rows == next->rows && last->columns == next->columns &&
+           (last->decayed > 0) == (next->decayed > 0) && last->first + last->count == next->first &&
+           last->tensors < SL_MAX_UPDATE_TENSORS;
+}
+
 /* The tensors that a parameter is in files, if its parts say so; else one. */
-static void add_tensors(builder *b, const sl_param *param, group_run run)
+static void add_tensors(builder *b, int32_t first_run, const sl_param *param, group_run run)
 {
     const int64_t rows = param->type.dim[0];
     const bool matrices = sl_optimizer_of(run.optimizer)->granularity == SL_UPDATE_MATRIX;
@@ -200,11 +208,11 @@ static void add_tensors(builder *b, const sl_param *param, group_run run)
         covered += param->parts[i].rows;
     const int parts = covered == rows && param->n_parts ? param->n_parts : 1;
     for (int i = 0; i < parts; i++) {
-        group_run *last = i ? &b->runs[b->n_runs - 1] : NULL;
+        group_run *last = b->n_runs > first_run ? &b->runs[b->n_runs - 1] : NULL;
         run.rows = parts > 1 ? param->parts[i].rows : rows;
         run.count = run.rows * run.columns;
         run.decayed = param->decay ? run.count : 0;
-        if (last && matrices && last->rows == run.rows) {
+        if (last && matrices && extends(last, &run)) {
             last->tensors++;
             last->count += run.count;
             last->decayed += run.decayed;
@@ -237,7 +245,7 @@ sl_status sl_program_find_runs(builder *b)
             if (sl_optimizer_of(run.optimizer)->granularity == SL_UPDATE_FLAT)
                 add_flat(b, first_run, &run);
             else
-                add_tensors(b, &p->params[param], run);
+                add_tensors(b, first_run, &p->params[param], run);
         }
     }
     return SL_OK;

@@ -4,6 +4,7 @@
 #include "core/fault.h"
 #include "model/model.h"
 #include "ops/attention.h"
+#include "optim/muon.h"
 #include "program/program.h"
 #include "test.h"
 
@@ -188,6 +189,44 @@ TEST(default_chunks)
         }
 }
 
+/* The matrices that the launches of one layer update, in order. */
+static void check_matrices(const char *name, sl_precision precision, const int64_t *matrices, int launches)
+{
+    sl_model model;
+    sl_program_config config = {
+        .chunking = {64, 1, 64}, .precision = precision, .max_segments = 1, .optimizer = SL_OPTIMIZER_MUON};
+    sl_program *p;
+    CHECK_OK(sl_model_find(name, &model));
+    CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
+    int32_t group = -1;
+    for (int32_t g = 0; g < p->n_groups && group < 0; g++)
+        if (strstr(p->groups[g].name, "attention"))
+            group = g;
+    REQUIRE(group >= 0);
+    int found = 0;
+    for (int32_t t = 0; t < p->n_tasks; t++) {
+        const sl_task *task = &p->tasks[t];
+        if (task->op != SL_OP_MUON || task->out[0].object != p->param_object[group])
+            continue;
+        const struct sl_muon_attrs *attrs = sl_muon_attrs(&task->attrs);
+        CHECK(found < launches);
+        CHECK_I64(attrs->matrices, matrices[SL_MIN(found, launches - 1)]);
+        CHECK_I64(attrs->rows * attrs->columns * attrs->matrices, sl_type_count(&task->out[0].type));
+        CHECK_I64((int64_t) sl_type_count(&task->out[1].type), sl_type_count(&task->out[0].type));
+        found++;
+    }
+    CHECK_I64(found, launches);
+    sl_program_destroy(p);
+}
+
+/* q, k, v and the output are one launch where they have one shape; fewer K/V heads come between. */
+TEST(matrices_of_one_shape_share_a_launch)
+{
+    check_matrices("small", SL_PRECISION_BF16, (const int64_t[]){4}, 1);
+    check_matrices("small", SL_PRECISION_BF16_MASTER, (const int64_t[]){4}, 1);
+    check_matrices("llama3-8b", SL_PRECISION_BF16, (const int64_t[]){1, 2, 1}, 3);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -199,5 +238,6 @@ int main(int argc, char **argv)
     RUN(wrong_chunkings);
     RUN(allocation_faults);
     RUN(default_chunks);
+    RUN(matrices_of_one_shape_share_a_launch);
     return test_end();
 }
