@@ -30,7 +30,7 @@ template <typename P> __device__ __forceinline__ sl_piece piece_of(const sl_attr
 
 /* W: type of the weights that are updated, parameters or their master. */
 template <typename P, typename M, typename W>
-__global__ void __launch_bounds__(SUM_THREADS)
+__global__ void __launch_bounds__(SUM_THREADS, SUM_BLOCKS)
     lamb_norms_kernel(const __grid_constant__ sl_attrs attrs, const P *__restrict__ g,
                       const sl_step_params *__restrict__ step, const float *__restrict__ gate, const W *__restrict__ p,
                       const M *__restrict__ m, const M *__restrict__ v, float *__restrict__ sums)

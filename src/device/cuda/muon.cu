@@ -32,7 +32,7 @@ static shape shape_of(const sl_launch *launch)
 /* ---- element by element ---- */
 
 template <typename P, typename M>
-__global__ void __launch_bounds__(SUM_THREADS)
+__global__ void __launch_bounds__(SUM_THREADS, SUM_BLOCKS)
     muon_sums_kernel(const __grid_constant__ sl_attrs attrs, const P *__restrict__ g,
                      const sl_step_params *__restrict__ step, const float *__restrict__ gate, const M *__restrict__ m,
                      float *__restrict__ sums, int64_t each, int64_t pieces)

@@ -7,12 +7,14 @@
 #include "device/cuda/pieces.h"
 
 static constexpr int SUM_THREADS = SL_PIECE / SL_SUM_BLOCK * SL_SUM_LANES; /* one per lane */
-static constexpr int AT_ONCE = 2 * EACH;                                   /* elements per thread under way */
+static constexpr int SUM_BLOCKS = 4;     /* per multiprocessor: no more, so that registers hold all loads under way */
+static constexpr int AT_ONCE = 2 * EACH; /* elements per thread under way */
 
-/* Element i of a tensor that ends at `end`, 0 behind. */
+/* Element i of a tensor that ends at `end`, another one behind: loads without branches, so that all of a thread's are under way at
+ * once. */
 template <typename T> __device__ __forceinline__ raw<T, 1> load_one(const T *from, int i, int end)
 {
-    return i < end ? load_raw<1>(from + i) : raw<T, 1>{};
+    return load_raw<1>(from + min(i, end - 1));
 }
 
 /* The sums of one piece, of which `left` elements exist, by one thread block. `values` sets x[k][j] to sum k's value of element
