@@ -23,6 +23,7 @@
 #include "device/device.h"
 #include "ops/attention.h"
 #include "ops/sensitivity.h"
+#include "optim/optimizer.h"
 
 #define ARENA_BYTES ((size_t) 48 << 20)
 #define SHIFT ((size_t) 3 * SL_ALIGN) /* of the second run */
@@ -184,9 +185,12 @@ static void forget_bits(void)
 
 /* ---- through the device contract ---- */
 
-/* Updates run near host memory too, and must give the same bits there. */
+/* Updates run near host memory too, and must give the same bits there, unless their bits are the device's own. */
 static bool runs_on_host(sl_op_id op)
 {
+    for (int i = 0; i < SL_OPTIMIZER_COUNT; i++)
+        if (sl_optimizer_of((sl_optimizer) i)->op == op)
+            return !sl_optimizer_of((sl_optimizer) i)->device_only;
     return sl_op(op)->category == SL_CAT_OPTIMIZER || op == SL_OP_SUM_SQUARES;
 }
 
