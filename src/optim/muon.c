@@ -157,6 +157,7 @@ static void muon_work(const sl_launch *launch, sl_work *work)
     const struct sl_muon_attrs *a = sl_muon_attrs(&launch->attrs);
     const double s = (double) SL_MIN(a->rows, a->columns), l = (double) SL_MAX(a->rows, a->columns);
     sl_work_flops(launch, (double) a->matrices * SL_MUON_ITERATIONS * (4 * s * s * l + 2 * s * s * s), work);
+    work->flops = 0; /* none of the model's */
 }
 
 static sl_status muon_shapes(sl_op_shapes *shapes)

@@ -198,6 +198,8 @@ static void check_matrices(const char *name, sl_precision precision, const int64
     sl_program *p;
     CHECK_OK(sl_model_find(name, &model));
     CHECK_OK(sl_program_create(&config, sl_build_model, &model, &p));
+    const double flops = sl_model_step_flops(&model, 64, 1);
+    CHECK_NEAR(p->flops, flops, 1e-14 * flops); /* the model's: an optimizer's own are not */
     int32_t group = -1;
     for (int32_t g = 0; g < p->n_groups && group < 0; g++)
         if (strstr(p->groups[g].name, "attention"))
