@@ -60,17 +60,12 @@ void sl_costs_launch(const sl_program *program, int32_t signature, sl_launch *la
 static double device_seconds(const sl_hardware *hw, const sl_launch *launch, const sl_work *work)
 {
     sl_dtype dtype = launch->in[0].type.dtype == SL_I32 ? SL_F32 : launch->in[0].type.dtype;
-    double peak = hw->peak_flops[dtype], arithmetic = 0;
-    switch (sl_op(launch->op)->category) {
-    case SL_CAT_DOT_PRODUCT:
-        arithmetic = work->hardware_flops / (peak * hw->matmul_efficiency[dtype]);
-        break;
-    case SL_CAT_ATTENTION:
-        arithmetic = work->hardware_flops / (peak * hw->attention_efficiency[dtype][sl_op(launch->op)->backward]);
-        break;
-    default: /* bound by memory everywhere */
-        break;
-    }
+    const sl_op_def *def = sl_op(launch->op);
+    /* What counts operations and is no attention multiplies matrices; what counts none is bound by memory everywhere. */
+    const double efficiency = def->category == SL_CAT_ATTENTION ? hw->attention_efficiency[dtype][def->backward]
+                                                                : hw->matmul_efficiency[dtype];
+    const double arithmetic =
+        work->hardware_flops > 0 ? work->hardware_flops / (hw->peak_flops[dtype] * efficiency) : 0;
     double bytes = (work->read_bytes + work->write_bytes) / hw->memory_bandwidth[SL_TIER_DEVICE];
     return hw->launch_latency_s + fmax(arithmetic, bytes);
 }

@@ -1,4 +1,5 @@
-/* What attention's backward is expected to want on a machine that is not here: scores in memory or not, and no more than is needed. */
+/* What is expected of a machine that is not here: the workspace of attention's backward, with scores in memory or not and no more than is
+ * needed, and the time of what multiplies matrices. */
 #include "cost/cost.h"
 #include "device/device.h"
 #include "model/model.h"
@@ -78,11 +79,34 @@ TEST(launches_of_signatures)
     sl_program_destroy(program);
 }
 
+/* Whatever its category, an op that multiplies matrices is no faster than the machine: Muon's updates of `small` are 2.1 TFLOP. */
+TEST(arithmetic_of_optimizers)
+{
+    const sl_program_config config = {
+        .chunking = {64, 1, 64}, .precision = SL_PRECISION_BF16, .max_segments = 1, .optimizer = SL_OPTIMIZER_MUON};
+    sl_hardware hardware;
+    sl_model model;
+    sl_program *program;
+    sl_costs *costs;
+    double seconds = 0;
+    CHECK_OK(sl_hardware_find("h200", &hardware));
+    CHECK_OK(sl_model_find("small", &model));
+    CHECK_OK(sl_program_create(&config, sl_build_model, &model, &program));
+    CHECK_OK(sl_costs_roofline(program, &hardware, NULL, &costs));
+    for (int32_t t = 0; t < program->n_tasks; t++)
+        if (program->tasks[t].op == SL_OP_MUON)
+            seconds += costs->device_s[program->tasks[t].signature];
+    CHECK_MSG(seconds > 2.12e12 / hardware.peak_flops[SL_BF16], "all updates take %.3g s", seconds);
+    sl_costs_destroy(costs);
+    sl_program_destroy(program);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(scores_in_memory);
     RUN(sums_in_memory);
     RUN(launches_of_signatures);
+    RUN(arithmetic_of_optimizers);
     return test_end();
 }
