@@ -13,8 +13,8 @@
  *
  * Threads. Calls on one object must not overlap, from whatever threads they come; calls on different objects may.
  * Two functions are exempt: sl_trainer_request_stop() may be called from any thread and from a signal handler, and
- * sl_log_set() from any thread. Callbacks are never called concurrently with each other by one object. The progress and
- * data callbacks run on the thread whose call needs them; the log callback may run on any thread of the library, one line at
+ * sl_log_set() from any thread. Callbacks are never called concurrently with each other by one object. Progress, data
+ * and model callbacks run on the thread whose call needs them; the log callback may run on any thread of the library, one line at
  * a time. A callback must not call functions on the object that is calling it, sl_trainer_request_stop() excepted.
  * The host budget counts the allocations of the whole process: run one trainer at a time.
  *
@@ -146,12 +146,12 @@ typedef struct sl_sequence {
     int64_t epoch;  /* passes over the training data before this one */
     int64_t seqlen;
     int32_t *tokens; /* to fill: seqlen + 1. Token i + 1 is the target of token i */
-    float *
-        weights; /* NULL unless the data is weighted. What each of the seqlen targets counts in the loss: 1 unless set, 0 for not */
+    float *weights;  /* of the seqlen targets in the loss, 1 unless set; NULL unless the data is weighted */
 } sl_sequence;
 
-/* Runs within sl_trainer_step and sl_trainer_validate. The content depends on index, epoch and `validation` alone: a resumed run, and a step
- * that is repeated, ask again. A failure is passed on with the message of sl_error_set(), and the step can be tried again. */
+/* Runs within sl_trainer_step and sl_trainer_validate. The content depends on index, epoch and `validation` alone: a
+ * resumed run, and a step that is repeated, ask again. A failure is passed on with the message of sl_error_set(), and
+ * the step can be tried again. */
 typedef sl_status (*sl_data_fn)(void *user, sl_sequence *sequence);
 
 typedef struct sl_data {
@@ -163,7 +163,7 @@ typedef struct sl_data {
     int64_t sequences;     /* of training data in an epoch, 1 to 2^48. A stream without end has 2^48 and is in order */
     int64_t val_sequences; /* 0: `val-every` holds out the last `val-share` of `sequences` */
     int in_order;          /* 0: every epoch has an order of its own, which the seed fixes */
-    int weighted;          /* the callback sets weights */
+    int weighted;          /* the callback sets weights: 0 for what does not count */
 } sl_data;
 /* Data from a callback instead of the options `data` and `val-data`. The job keeps a copy. NULL: files again. */
 SL_API sl_status sl_job_set_data(sl_job *job, const sl_data *data);
@@ -274,8 +274,8 @@ SL_API sl_status sl_trainer_get(const sl_trainer *trainer, sl_trainer_figures *f
 
 /* ---- parameters ------------------------------------------------------------------------------------------------- */
 
-/* Between steps, wherever the plan keeps a parameter. Names, shapes and order of elements are those of model.safetensors in a
- * checkpoint: Hugging Face's. */
+/* Between steps, wherever the plan keeps a parameter. Names, shapes and order of elements are those of model.safetensors
+ * in a checkpoint: Hugging Face's. */
 typedef struct sl_parameter_info {
     size_t struct_size;
     const char *name;        /* "model.layers.3.self_attn.q_proj.weight" */
@@ -299,8 +299,8 @@ typedef enum sl_parameter_format {
 /* All elements, in row-major order; `bytes` is the size of `values` and must be that of the parameter in this format. */
 SL_API sl_status sl_trainer_read_parameter(sl_trainer *trainer, const char *name, sl_parameter_format format,
                                            void *values, size_t bytes);
-/* Sets the weight, rounded to its dtype, and the master weight. The optimizer's moments stay. SL_E_NOT_FINITE: a value is NaN or
- * infinite, or becomes so in the dtype; nothing is written then. */
+/* Sets the weight, rounded to its dtype, and the master weight. The optimizer's moments stay. SL_E_NOT_FINITE: a value is
+ * NaN or infinite, or becomes so in the dtype; nothing is written then. */
 SL_API sl_status sl_trainer_write_parameter(sl_trainer *trainer, const char *name, sl_parameter_format format,
                                             const void *values, size_t bytes);
 

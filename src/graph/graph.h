@@ -15,6 +15,7 @@
 #include "core/mem.h"
 #include "graph/inputs.h"
 #include "ops/op.h"
+#include "sluice/model.h" /* sl_initializer */
 
 typedef enum sl_value_class {
     SL_VALUE_ACTIVATION,
@@ -26,13 +27,6 @@ typedef enum sl_value_class {
     SL_VALUE_CONTEXT_GRADIENT,
     SL_VALUE_PARAMETER_GRADIENT,
 } sl_value_class;
-
-typedef enum sl_init {
-    SL_INIT_ZEROS,
-    SL_INIT_ONES,
-    SL_INIT_NORMAL,
-    SL_INIT_TRUNCATED
-} sl_init; /* truncated at 3 sigma */
 
 /* Where a parameter's rows go in a Hugging Face file: rows [row, row+rows) of ours are the tensor `name` there.
  * Rotary positions rotate pairs of a head's rows. Interleaved rotation has a pair's two rows beside each other, Hugging Face's Llama
@@ -50,7 +44,7 @@ typedef struct sl_param_part {
 typedef struct sl_param {
     const char *name; /* "layers.3.qkv" */
     sl_type type;
-    sl_init init;
+    sl_initializer init;
     float init_std;
     bool decay;        /* weight decay applies */
     bool frozen;       /* only read: no gradient, no optimizer state, no update */

@@ -94,7 +94,7 @@ sl_status sl_decoder_build(const sl_model *model, sl_graph *graph, sl_value (*la
     x = sl_decoder_norm(&f, "norm", "model.norm.weight", x);
     if (!model->tied)
         table = matrix(&f, "head", v, d, glorot(d, v), 1, (const sl_param_part[]){{"lm_head.weight", 0, v, false, 0}});
-    *loss = sl_forward_head(&f, x, table);
+    *loss = sl_forward_head(&f, "loss", x, table);
     return f.status;
 }
 

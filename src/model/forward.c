@@ -9,7 +9,7 @@
 #include "ops/matmul.h"
 #include "ops/rope.h"
 
-enum { NAME_BYTES = 160 };
+enum { NAME_BYTES = 256 };
 
 static void join(const char *scope, const char *name, char out[NAME_BYTES])
 {
@@ -54,8 +54,12 @@ sl_value sl_forward_parameter(sl_forward *f, const sl_forward_param *param)
 {
     char name[NAME_BYTES], parts[SL_MAX_PARTS][NAME_BYTES];
     sl_value value = SL_NO_VALUE;
-    sl_param full = {
-        .name = name, .init = param->init, .init_std = param->std, .decay = param->decay, .group = f->group};
+    sl_param full = {.name = name,
+                     .init = param->init,
+                     .init_std = param->std,
+                     .decay = param->decay,
+                     .frozen = param->frozen,
+                     .group = f->group};
     if (f->status != SL_OK)
         return value;
     join(f->scope, param->name, name);
@@ -71,7 +75,7 @@ sl_value sl_forward_parameter(sl_forward *f, const sl_forward_param *param)
     return value;
 }
 
-sl_value sl_forward_vector(sl_forward *f, const char *name, const char *file_name, int64_t count, sl_init init)
+sl_value sl_forward_vector(sl_forward *f, const char *name, const char *file_name, int64_t count, sl_initializer init)
 {
     return sl_forward_parameter(
         f, &(const sl_forward_param){
@@ -103,11 +107,19 @@ sl_value sl_forward_add(sl_forward *f, const char *name, sl_value a, sl_value b)
     return sl_forward_op(f, SL_OP_ADD, name, NULL, (const sl_value[]){a, b}, 2, NULL);
 }
 
+sl_value sl_forward_attend(sl_forward *f, const char *rope_name, const char *name, const sl_attrs *rope,
+                           const sl_attrs *attention, sl_value qkv)
+{
+    sl_value kv, q = sl_forward_op(f, SL_OP_ROPE, rope_name, rope,
+                                   (const sl_value[]){qkv, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2, &kv);
+    return sl_forward_op(f, SL_OP_ATTENTION, name, attention,
+                         (const sl_value[]){q, kv, sl_forward_input(f, SL_INPUT_SEGMENTS)}, 3, NULL);
+}
+
 sl_value sl_forward_attention(sl_forward *f, sl_value qkv)
 {
     const sl_model *model = f->model;
     sl_attrs rope = {.raw = {0}}, attention = {.raw = {0}};
-    sl_value kv, q;
     sl_rope_set(&rope)->heads = sl_attention_set(&attention)->heads = (int32_t) model->heads;
     sl_rope_set(&rope)->kv_heads = sl_attention_set(&attention)->kv_heads = (int32_t) model->kv_heads;
     sl_rope_set(&rope)->head_dim = sl_attention_set(&attention)->head_dim = (int32_t) model->head_dim;
@@ -121,26 +133,25 @@ sl_value sl_forward_attention(sl_forward *f, sl_value qkv)
     }
     sl_attention_set(&attention)->causal = 1;
     sl_attention_set(&attention)->scale = (float) (1.0 / sqrt((double) model->head_dim));
-    q = sl_forward_op(f, SL_OP_ROPE, "rope", &rope, (const sl_value[]){qkv, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2,
-                      &kv);
-    return sl_forward_op(f, SL_OP_ATTENTION, "attention", &attention,
-                         (const sl_value[]){q, kv, sl_forward_input(f, SL_INPUT_SEGMENTS)}, 3, NULL);
+    return sl_forward_attend(f, "rope", "attention", &rope, &attention, qkv);
 }
 
 /*
  * Logits exist for `block` tokens at a time: enough that its products keep a large device busy, and no more than 2^28 logits.
  * Of the three products dx [block, d] has the fewest outputs, 2^22 at best: narrow models take more tokens.
  */
-sl_value sl_forward_head(sl_forward *f, sl_value x, sl_value weight)
+sl_value sl_forward_head(sl_forward *f, const char *name, sl_value x, sl_value weight)
 {
-    const sl_model *model = f->model;
+    if (f->status != SL_OK)
+        return SL_NO_VALUE;
+    const int64_t *dim = f->graph->values[weight].type.dim;
     sl_attrs attrs = {.raw = {0}};
-    int64_t block = 4096, most = SL_MAX(16, (INT64_C(1) << 28) / model->vocab / 16 * 16);
-    while (block > 1024 && block * model->dim > INT64_C(1) << 22)
+    int64_t block = 4096, most = SL_MAX(16, (INT64_C(1) << 28) / dim[0] / 16 * 16);
+    while (block > 1024 && block * dim[1] > INT64_C(1) << 22)
         block /= 2;
     sl_head_set(&attrs)->block = SL_MIN(f->graph->tokens, SL_MIN(most, block));
     sl_head_set(&attrs)->ignore = SL_TARGET_IGNORED;
     sl_value targets = sl_forward_input(f, SL_INPUT_TARGETS);
     sl_value counts = f->graph->token_weights ? sl_forward_input(f, SL_INPUT_TOKEN_WEIGHTS) : SL_NO_VALUE;
-    return sl_forward_op(f, SL_OP_HEAD_LOSS, "loss", &attrs, (const sl_value[]){x, weight, targets, counts}, 4, NULL);
+    return sl_forward_op(f, SL_OP_HEAD_LOSS, name, &attrs, (const sl_value[]){x, weight, targets, counts}, 4, NULL);
 }

@@ -138,7 +138,7 @@ static sl_status build(const sl_model *model, sl_graph *graph, sl_value *loss)
     x = norm(&f, "norm", "transformer.ln_f", x);
     if (!model->tied)
         head = table(&f, "head", "lm_head.weight", model->vocab);
-    *loss = sl_forward_head(&f, x, head);
+    *loss = sl_forward_head(&f, "loss", x, head);
     return f.status;
 }
 

@@ -8,6 +8,7 @@
 #define SL_FAMILY(name) extern const sl_model_family sl_family_##name;
 #include "model/families.def"
 #undef SL_FAMILY
+extern const sl_model_family sl_family_custom; /* of sl_job_set_model; it has no files of its own (builder.c) */
 
 /* Beyond these a config.json is a mistake or an attack; within them every product fits int64_t. */
 #define SL_MODEL_MAX_DIM (INT64_C(1) << 22)
@@ -19,23 +20,25 @@ const char *sl_model_renamed(const char *name);
 /* ---- building ---- */
 
 /* A forward pass being written. The first failure sticks in `status` and later calls do nothing, so that a model reads as its
- * formula; whoever began checks once. */
-typedef struct sl_forward {
+ * formula; whoever began checks once. The public builder (sluice/model.h) is the same object behind checked functions (builder.c). */
+typedef struct sl_builder {
     const sl_model *model;
     sl_graph *graph;
     sl_status status;
-    char scope[32];  /* "layers.3": in front of names */
-    char prefix[48]; /* "model.layers.3": in front of Hugging Face's */
-    char group[48];  /* "layers.3.mlp": of the parameters to come */
+    char scope[96];  /* "layers.3": in front of names */
+    char prefix[96]; /* "model.layers.3": in front of Hugging Face's */
+    char group[192]; /* "layers.3.mlp": of the parameters to come */
+    uint32_t id;     /* public builder: in the variables of this graph, unlike any other's */
+    uint32_t dropouts;
 } sl_forward;
 
 /* Shape rows x columns (columns 0: a vector). std 0 with SL_INIT_NORMAL is never meant: see matrix() in decoder.c. */
 typedef struct sl_forward_param {
     const char *name;
     int64_t rows, columns;
-    sl_init init;
+    sl_initializer init;
     float std;
-    bool decay;
+    bool decay, frozen;
     int n_parts;
     sl_param_part parts[SL_MAX_PARTS]; /* names relative to the prefix */
 } sl_forward_param;
@@ -48,7 +51,7 @@ void sl_forward_group(sl_forward *f, const char *part);
 sl_value sl_forward_input(sl_forward *f, sl_input_kind kind);
 sl_value sl_forward_parameter(sl_forward *f, const sl_forward_param *param);
 /* A vector, which gets no weight decay. */
-sl_value sl_forward_vector(sl_forward *f, const char *name, const char *file_name, int64_t count, sl_init init);
+sl_value sl_forward_vector(sl_forward *f, const char *name, const char *file_name, int64_t count, sl_initializer init);
 /* Appends an op and returns its first output; `second` (may be NULL) gets the next one. */
 sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
                        int n_in, sl_value *second);
@@ -57,8 +60,11 @@ sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value
 sl_value sl_forward_add(sl_forward *f, const char *name, sl_value a, sl_value b);
 /* Rotation, or the split alone, then causal attention. */
 sl_value sl_forward_attention(sl_forward *f, sl_value qkv);
+/* sl_rope_attrs, then sl_attention_attrs. */
+sl_value sl_forward_attend(sl_forward *f, const char *rope_name, const char *name, const sl_attrs *rope,
+                           const sl_attrs *attention, sl_value qkv);
 /* Next-token loss against `weight` [V, d]. */
-sl_value sl_forward_head(sl_forward *f, sl_value x, sl_value weight);
+sl_value sl_forward_head(sl_forward *f, const char *name, sl_value x, sl_value weight);
 
 /* ---- decoders with RMSNorm, rotary positions and SwiGLU (decoder.c, decoder_config.c) ---- */
 

@@ -108,7 +108,8 @@ sl_status sl_model_check(const sl_model *model)
 sl_status sl_model_build(const sl_model *model, sl_graph *graph)
 {
     sl_value loss = SL_NO_VALUE;
-    SL_TRY(sl_model_check(model));
+    if (!model->custom)
+        SL_TRY(sl_model_check(model));
     SL_TRY(model->family->build(model, graph, &loss));
     return sl_graph_finish(graph, loss);
 }

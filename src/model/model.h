@@ -7,6 +7,7 @@
 
 #include "graph/graph.h"
 #include "ops/rope.h"
+#include "sluice/model.h"
 
 typedef struct sl_model sl_model;
 #define SL_MODEL_KEPT_BYTES 2048
@@ -34,6 +35,11 @@ struct sl_model {
     bool gelu_tanh;
     float dropout;
     float init_std; /* 0: the family's own rule per matrix */
+    /* Of a program that embeds Sluice; NULL: the family's. */
+    sl_status (*custom)(void *user, sl_builder *builder);
+    void *custom_user;
+    char identity[128];   /* of a custom model: its graph's */
+    int64_t n_parameters; /* set by sl_model_count */
     char kept
         [SL_MODEL_KEPT_BYTES]; /* JSON object: keys of its config.json that only matter to others (special tokens, ...) */
 };
@@ -46,6 +52,10 @@ sl_status sl_model_check(const sl_model *model); /* dimensions that make sense; 
 sl_status sl_model_build(const sl_model *model, sl_graph *graph); /* ends with sl_graph_finish */
 sl_status sl_build_model(void *model, sl_graph *graph);           /* the same, as sl_program_create takes it */
 sl_status sl_model_write_config(const sl_model *model, const char *path);
+/* Of sl_job_set_model. */
+sl_status sl_model_of(const sl_model_def *def, sl_model *model);
+/* Builds a custom model once, for chunks of `tokens`, and counts its parameters. */
+sl_status sl_model_count(sl_model *model, int64_t tokens, int64_t max_segments);
 int64_t sl_model_parameters(const sl_model *model);
 /* DESIGN.md's metric formulas: arithmetic of a training step over `sequences` sequences of `seqlen`. */
 double sl_model_step_flops(const sl_model *model, int64_t seqlen, int64_t sequences);

@@ -33,7 +33,16 @@ sl_status sl_job_set_progress(sl_job *job, sl_progress_fn fn, void *user)
     return SL_OK;
 }
 
-/* ---- data ---- */
+/* ---- model and data ---- */
+
+sl_status sl_job_set_model(sl_job *job, const sl_model_def *def)
+{
+    sl_model model = {0};
+    if (def)
+        SL_TRY(sl_model_of(def, &model));
+    job->hooks.model = model;
+    return SL_OK;
+}
 
 sl_status sl_job_set_data(sl_job *job, const sl_data *caller)
 {

@@ -51,6 +51,8 @@ static void add_model(facts *f, const sl_model *m)
 {
     char text[32];
     add(f, "model family", MUST_AGREE, "%s", m->family ? m->family->name : "");
+    if (m->custom)
+        add(f, "model", MUST_AGREE, "%s", m->identity);
     add(f, "model layers", MUST_AGREE, "%" PRId64, m->layers);
     add(f, "model dimension", MUST_AGREE, "%" PRId64, m->dim);
     add(f, "model heads", MUST_AGREE, "%" PRId64, m->heads);

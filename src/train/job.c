@@ -391,13 +391,13 @@ static sl_status resolve_device(const sl_options *o, sl_setup *setup)
 /* Only a file called config.json is the description of the weights beside it. */
 static sl_status resolve_weights(const sl_options *o, sl_setup *setup)
 {
-    const char *model = sl_options_string(o, "model"), *slash = strrchr(model, '/');
+    const char *model = sl_options_string(o, "model"), *slash = model ? strrchr(model, '/') : NULL;
     setup->init_from = sl_options_string(o, "init-from");
     setup->from_scratch = sl_options_flag(o, "from-scratch");
     if (setup->init_from && setup->from_scratch)
         return sl_fail(SL_E_USAGE, "--init-from and --from-scratch exclude each other: drop one of them");
     int length = 0;
-    if (sl_model_is_preset(model))
+    if (!model || sl_model_is_preset(model))
         return SL_OK;
     if (sl_dir_exists(model))
         length = snprintf(setup->model_folder, sizeof setup->model_folder, "%s", model);
@@ -407,6 +407,17 @@ static sl_status resolve_weights(const sl_options *o, sl_setup *setup)
     return length < (int) sizeof setup->model_folder
                ? SL_OK
                : sl_fail(SL_E_USAGE, "--model has a path of %d bytes: use one of at most 1023", length);
+}
+
+static sl_status resolve_model(const sl_options *o, const sl_hooks *hooks, sl_model *model)
+{
+    const char *name = sl_options_string(o, "model");
+    *model = hooks->model;
+    if (name && model->family)
+        return sl_fail(SL_E_USAGE, "the job's model comes from a callback: leave out --model, or sl_job_set_model");
+    if (!name && !model->family)
+        return sl_fail(SL_E_USAGE, "--model is missing: a preset (`sluice models` lists them) or a config.json");
+    return name ? sl_model_find(name, model) : SL_OK;
 }
 
 static void resolve_budget(const sl_options *o, const char *name, sl_tier tier, sl_setup *setup)
@@ -423,9 +434,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     sl_setup setup = {.steps = sl_options_i64(o, "steps"), .hooks = job->hooks};
     SL_TRY(check_ranges(o));
     SL_TRY(check_data(o, &job->hooks.data));
-    if (!sl_options_string(o, "model"))
-        return sl_fail(SL_E_USAGE, "--model is missing: a preset (`sluice models` lists them) or a config.json");
-    SL_TRY(sl_model_find(sl_options_string(o, "model"), &setup.model));
+    SL_TRY(resolve_model(o, &job->hooks, &setup.model));
     SL_TRY(resolve_device(o, &setup));
     setup.threads = (int) sl_options_i64(o, "threads");
     setup.seed = (uint64_t) sl_options_i64(o, "seed");
@@ -439,6 +448,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     SL_TRY(resolve_chunking(o, &setup));
     SL_TRY(sl_job_resolve_optimizers(o, &setup.program));
     resolve_program(o, &setup);
+    SL_TRY(sl_model_count(&setup.model, setup.program.chunking.chunk_tokens, setup.program.max_segments));
     setup.fixed_workspace = sl_options_is_set(o, "workspace-mem");
     setup.program.workspace_limit = setup.fixed_workspace ? SL_MAX(sl_options_bytes(o, "workspace-mem"), (size_t) 1)
                                                           : sl_plan_workspace_limit(setup.budget[SL_TIER_DEVICE]);

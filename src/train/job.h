@@ -21,6 +21,7 @@ typedef struct sl_hooks {
     void *progress_user;
     sl_data data;           /* read NULL: the files of --data; `identity` is unused, its text is */
     char data_identity[48]; /* here */
+    sl_model model;         /* family NULL: --model */
     sl_source *source;      /* in place of both, which outlives the run; NULL: none */
 } sl_hooks;
 

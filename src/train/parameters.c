@@ -1,6 +1,7 @@
 /*
- * Parameters by the names that files give them. One of ours may hold several tensors of a file (q, k and v in qkv), each of which counts
- * as a parameter here. The store finds the bytes, sl_param_read_part and sl_param_write_part the order of the elements.
+ * Parameters by the names that files give them. One of ours may hold several tensors of a file (q, k and v in qkv),
+ * each of which counts as a parameter here. The store finds the bytes, sl_param_read_part and sl_param_write_part the
+ * order of the elements.
  */
 #include <inttypes.h>
 #include <string.h>

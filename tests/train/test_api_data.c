@@ -1,4 +1,5 @@
-/* Data from a callback: the same sequences in the same order as from files, exact resumes, validation, weights and every mistake. */
+/* Data from a callback: the same sequences in the same order as from files, exact resumes, validation, weights and
+ * every mistake. */
 #include <math.h>
 
 #include "data/corpus.h"

@@ -1,4 +1,5 @@
-/* Parameters by name: the same names, shapes and bytes as in checkpoints, wherever a plan keeps them, and what is written is what trains. */
+/* Parameters by name: the same names, shapes and bytes as in checkpoints, wherever a plan keeps them, and what is
+ * written is what trains. */
 #include <math.h>
 
 #include "model/safetensors.h"
@@ -145,8 +146,8 @@ TEST(as_in_checkpoints)
 /* On the device, or as far on the host as a budget can force it. */
 static const char *const budgets[] = {"", "device-mem 600KiB"};
 
-/* A run whose parameters are overwritten with noise and set back goes on as if nothing had happened. Stored bytes are the whole of it
- * where there is no master weight. */
+/* A run whose parameters are overwritten with noise and set back goes on as if nothing had happened. Stored bytes are
+ * the whole of it where there is no master weight. */
 static void check_rewritten(const char *options, sl_parameter_format format, bool whole)
 {
     sl_trainer *t;
