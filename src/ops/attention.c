@@ -2,7 +2,7 @@
  * Attention with grouped K/V heads over packed sequences and earlier context.
  *
  *   q[n, h*e]   kv[m, 2g*e], a row holding K of all g heads, then V; query head a uses K/V head a / (h/g)
- *   (or qkv[n, (h+2g)*e] for q, and no kv: all three as one product left them; dqkv for dq, and no dkv)
+ *   (or qkv[n, (h+2g)*e] for q, and no kv: all three as one GEMM wrote them; dqkv for dq, and no dkv)
  *   s_ij = scale * q_i . k_j   over the rows j that query i sees: its sequence, those up to its own if causal, those inside the
  *                              sliding window if there is one (ops/attention.h)
  *   s_ij = cap * tanh(s_ij / cap)   where there is a soft cap

@@ -26,19 +26,19 @@
  *
  * The price is that every stripe reads A again, from beyond L2 if A is large.
  *
- * With AMX (few_rows) there is more to say, for its products are so fast that packing a weight for 256 rows shows:
- *   - B stored along k (a forward product) is turned: C^T = B^T A^T. Then the weight is the operand that is read where it
- *     lies, and the few rows are the block that is packed, shared and small. Sums are transposed on their way to C.
+ * With AMX (few_rows), a GEMM is so fast that packing a weight for 256 rows takes a visible share of the time:
+ *   - B stored along k (a forward GEMM): computes C^T = B^T A^T. Then the weight is read in place, and the few rows are the
+ *     block that is packed, shared and small. Sums are transposed on their way to C.
  *   - k comes in pieces of few_kc, so that a panel of either operand stays in L1; stripes take one such piece at a time.
- *   - what the thread reads next is fetched among the products: the next k of its rows or of its stripe, or the first of
+ *   - what the thread reads next is fetched between the tile instructions: the next k of its rows or of its stripe, or the first of
  *     the tile it will probably take.
  *
  * Work tiles are wide in both directions because what a tile reads beyond L2, per multiply-add, goes with 1/rows +
  * 1/columns; and small enough that a block has some twenty of them for the threads to share.
  *
  * Not taken: packing all of A and B first (workspace as large as the operands); splitting k over threads (the sum's
- * order would depend on the thread count); writing f32 sums straight into C (adding a gradient to a large C product by
- * product rounds worse than adding the sum).
+ * order would depend on the thread count); writing f32 sums straight into C (adding a gradient to a large C term by
+ * term rounds worse than adding the sum).
  */
 #include "device/cpu/gemm/gemm.h"
 #include "ops/matmul.h"
@@ -47,7 +47,7 @@
 
 enum {
     STREAM_ELEMENTS = 1 << 19, /* of a C that no cache of one core keeps */
-    TURNED_MAX = 32 * 32       /* sums of a register tile that turns */
+    TRANSPOSED_MAX = 32 * 32   /* sums of a register tile that is transposed */
 };
 
 typedef struct blocking {
@@ -97,24 +97,24 @@ static bool choose_stripes(const sl_gemm_isa *isa, const sl_gemm *gemm, int64_t 
     return true;
 }
 
-/* Work tiles; of a turned product smaller ones where a thread would have less than three. */
-static void choose_tiles(const sl_gemm_isa *isa, bool turned, int64_t threads, blocking *cut)
+/* Work tiles; smaller ones of a transposed GEMM where a thread would have less than three. */
+static void choose_tiles(const sl_gemm_isa *isa, bool transposed, int64_t threads, blocking *cut)
 {
     int64_t rows = isa->tile_rows, columns = isa->tile_columns;
-    while (turned && rows > isa->mr && SL_DIV_UP(cut->mb, rows) < 3 * threads)
+    while (transposed && rows > isa->mr && SL_DIV_UP(cut->mb, rows) < 3 * threads)
         rows /= 2;
-    while (turned && columns > 2 * isa->nr && SL_DIV_UP(cut->mb, rows) * SL_DIV_UP(cut->nb, columns) < 3 * threads)
+    while (transposed && columns > 2 * isa->nr && SL_DIV_UP(cut->mb, rows) * SL_DIV_UP(cut->nb, columns) < 3 * threads)
         columns /= 2;
     cut->tile_rows = even_block(cut->mb, rows, isa->mr);
     cut->tile_columns = cut->striped ? cut->nb : even_block(cut->nb, columns, isa->nr);
     cut->tile_floats = cut->tile_rows * cut->tile_columns;
 }
 
-static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm, bool turned, int threads)
+static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm, bool transposed, int threads)
 {
     blocking cut = {0};
-    const bool striped = !turned && choose_stripes(isa, gemm, threads, &cut);
-    const bool few = turned || (striped && is_few(isa, gemm));
+    const bool striped = !transposed && choose_stripes(isa, gemm, threads, &cut);
+    const bool few = transposed || (striped && is_few(isa, gemm));
     cut.kc = even_block(gemm->k, few ? isa->few_kc : isa->kc, isa->k_step);
     if (few && striped)
         cut.kb = cut.kc;
@@ -125,7 +125,7 @@ static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm, boo
         cut.nb = even_block(gemm->n, SL_ROUND_UP(columns - isa->nr + 1, isa->nr), isa->nr);
     const bool k_cut = cut.kb < gemm->k;
     cut.mb = k_cut && !striped ? even_block(gemm->m, isa->block_rows, isa->mr) : SL_ROUND_UP(gemm->m, isa->mr);
-    choose_tiles(isa, turned, threads, &cut);
+    choose_tiles(isa, transposed, threads, &cut);
     cut.b_bytes = SL_ROUND_UP((size_t) (SL_ROUND_UP(cut.kb, isa->k_step) * cut.nb) * isa->packed_bytes, 64);
     cut.a_bytes = isa->a_bytes;
     cut.group = 1;
@@ -141,15 +141,15 @@ static blocking choose_blocking(const sl_gemm_isa *isa, const sl_gemm *gemm, boo
     return cut;
 }
 
-/* C^T = B^T A^T; C itself stays with the product as it was asked for. */
-static bool turn_product(const sl_gemm_isa *isa, const sl_gemm *gemm, sl_gemm *turned)
+/* C^T = B^T A^T. C itself belongs to the original GEMM. */
+static bool transpose_gemm(const sl_gemm_isa *isa, const sl_gemm *gemm, sl_gemm *transposed)
 {
-    *turned = *gemm;
+    *transposed = *gemm;
     if (!is_few(isa, gemm) || !gemm->b.transposed)
         return false;
-    turned->m = gemm->n, turned->n = gemm->m;
-    turned->a = gemm->b, turned->a.transposed = false;
-    turned->b = gemm->a, turned->b.transposed = true;
+    transposed->m = gemm->n, transposed->n = gemm->m;
+    transposed->a = gemm->b, transposed->a.transposed = false;
+    transposed->b = gemm->a, transposed->b.transposed = true;
     return true;
 }
 
@@ -157,9 +157,9 @@ size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int thread
 {
     if (!gemm->m || !gemm->n || !gemm->k)
         return 0;
-    sl_gemm product;
-    const bool turned = turn_product(isa, gemm, &product);
-    const blocking cut = choose_blocking(isa, &product, turned, threads);
+    sl_gemm actual;
+    const bool transposed = transpose_gemm(isa, gemm, &actual);
+    const blocking cut = choose_blocking(isa, &actual, transposed, threads);
     const size_t n = (size_t) threads, tile_bytes = (size_t) cut.tile_floats * 4;
     if (cut.striped)
         return n * (cut.b_bytes + cut.a_bytes + SL_MAX(cut.sums, (size_t) 1) * tile_bytes);
@@ -170,7 +170,7 @@ size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int thread
 typedef struct block {
     const sl_gemm_isa *isa;
     const sl_gemm *gemm;
-    const sl_gemm *turned_from; /* the product asked for, where `gemm` is that turned; else NULL */
+    const sl_gemm *original; /* the GEMM that `gemm` is the transpose of; else NULL */
     const blocking *cut;
     int threads;
     sl_gemm_fetch *stripe_fetch; /* the next k of the stripe; NULL: not in stripes */
@@ -205,15 +205,15 @@ static void finish_panel(const block *at, int64_t row, int64_t rows, int64_t col
                          const float *tiles, int64_t tile_stride)
 {
     const sl_gemm_isa *isa = at->isa;
-    if (!at->turned_from) {
+    if (!at->original) {
         isa->finish(at->gemm, at->cut->stream, row, rows, column, columns, tiles, tile_stride);
         return;
     }
-    alignas(64) float turned[TURNED_MAX];
-    SL_ASSERT(isa->mr * isa->nr <= TURNED_MAX);
+    alignas(64) float sums[TRANSPOSED_MAX];
+    SL_ASSERT(isa->mr * isa->nr <= TRANSPOSED_MAX);
     for (int64_t i = 0; i < rows; i += isa->mr, tiles += tile_stride) {
-        isa->turn(tiles, turned);
-        isa->finish(at->turned_from, false, column, columns, row + i, min64(isa->mr, rows - i), turned, 0);
+        isa->transpose(tiles, sums);
+        isa->finish(at->original, false, column, columns, row + i, min64(isa->mr, rows - i), sums, 0);
     }
 }
 
@@ -336,7 +336,7 @@ static void stripe_tile(void *context, int64_t tile, int thread)
     }
 }
 
-/* k = 0, never asked for by a model, is a product too: C = bias + residual (+ C). */
+/* k = 0, which no model uses, is valid too: C = bias + residual (+ C). */
 static void finish_empty(const sl_gemm_isa *isa, const sl_gemm *gemm)
 {
     static const float zeros[64 * 64];
@@ -354,13 +354,13 @@ void sl_gemm_run(const sl_gemm_isa *isa, const sl_gemm *gemm, void *workspace, s
         return;
     }
     const size_t threads = (size_t) sl_pool_threads(pool);
-    sl_gemm product;
-    const bool turned = turn_product(isa, gemm, &product);
-    const blocking cut = choose_blocking(isa, &product, turned, (int) threads);
-    block at = {.isa = isa, .gemm = &product, .cut = &cut, .threads = (int) threads, .packed_b = workspace};
-    if (turned)
-        at.turned_from = gemm;
-    gemm = &product;
+    sl_gemm actual;
+    const bool transposed = transpose_gemm(isa, gemm, &actual);
+    const blocking cut = choose_blocking(isa, &actual, transposed, (int) threads);
+    block at = {.isa = isa, .gemm = &actual, .cut = &cut, .threads = (int) threads, .packed_b = workspace};
+    if (transposed)
+        at.original = gemm;
+    gemm = &actual;
     if (cut.striped) {
         sl_pool_run(pool, stripe_tile, &at, SL_DIV_UP(gemm->n, cut.nb));
         return;

@@ -1,4 +1,4 @@
-/* Matrix products on the CPU: C = op(A) op(B) + bias + residual (+ C). One driver (gemm.c) for all instruction sets; a
+/* GEMM on the CPU: C = op(A) op(B) + bias + residual (+ C). One driver (gemm.c) for all instruction sets; a
  * sl_gemm_isa is what differs: the register tile, how operands are packed for it, and the loops around it. The matmul
  * and loss head kernels are thin callers. */
 #ifndef SL_DEVICE_CPU_GEMM_H
@@ -38,7 +38,7 @@ typedef struct sl_gemm_rows {
     bool across;
 } sl_gemm_rows;
 
-/* Memory that a thread will read soon, asked for a few lines at a time between products. */
+/* Memory that a thread will read soon, fetched a few lines at a time between tile instructions. */
 typedef struct sl_gemm_fetch {
     const char *at;    /* the next line */
     int64_t row_lines; /* 64-byte lines of a row */
@@ -55,7 +55,7 @@ typedef struct sl_gemm_isa {
     int mr, nr;                  /* register tile */
     int k_step;                  /* packed k is a multiple of this */
     int kc;                      /* most k of one pass over a register tile: a panel of B stays in L1 */
-    int few_rows;                /* products of at most so many rows are cut as said in gemm.c; 0: none */
+    int few_rows;                /* GEMMs of at most so many rows are blocked as gemm.c describes; 0: none */
     int few_kc;                  /* kc of those */
     int tile_rows, tile_columns; /* most of a work tile, about */
     int stripe_rows[2];          /* most rows of C for which threads take stripes; [1]: B is stored along k */
@@ -82,7 +82,7 @@ typedef struct sl_gemm_isa {
     void (*finish)(const sl_gemm *gemm, bool stream, int64_t row, int64_t rows, int64_t column, int64_t columns,
                    const float *tiles, int64_t tile_stride);
     /* Transposes the sums of a register tile, where mr = nr; needed for few rows alone. */
-    void (*turn)(const float *from, float *to);
+    void (*transpose)(const float *from, float *to);
     /* Around a thread's run of multiply and finish calls (AMX tile configuration, streamed stores); may be NULL. */
     void (*enter)(void);
     void (*leave)(void);
@@ -90,7 +90,7 @@ typedef struct sl_gemm_isa {
 
 extern const sl_gemm_isa sl_gemm_avx2, sl_gemm_avx512, sl_gemm_amx;
 
-/* Bytes a product needs at most; looks at sizes, dtypes and transpositions only. */
+/* Bytes that a GEMM needs at most; looks at sizes, dtypes and transpositions only. */
 size_t sl_gemm_workspace(const sl_gemm_isa *isa, const sl_gemm *gemm, int threads);
 /* `workspace` is 64-byte aligned. Every element of C is one chain of fused multiply-adds in ascending k (per k pair on
  * AMX), whatever the sizes of tiles and blocks, so neither they nor the thread count touch its bits. */

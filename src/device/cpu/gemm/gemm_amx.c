@@ -1,8 +1,8 @@
 /*
- * bf16 products with AMX: a register tile of 32 x 32 sums in four tiles, fed by two tiles of A and two of B:
+ * bf16 GEMM with AMX: a register tile of 32 x 32 sums in four tiles, fed by two tiles of A and two of B:
  *
  *              B0  B1        per 32 of k: four tile loads (4 KiB) and four tile products of 16 cycles each,
- *        A0    C0  C1        so loads (8 cycles each from L1) hide behind products as long as the panels
+ *        A0    C0  C1        so loads (8 cycles each from L1) hide behind these as long as the panels
  *        A1    C2  C3        come from L1 or L2 in time
  *
  * A tile of A is 16 rows of 32 k. A tile of B is 16 rows of k pairs, each the pairs of 16 columns (k even, k odd). So
@@ -10,7 +10,7 @@
  * across k gives a tile of B by interleaving two rows, and a tile of A by transposing that. Panels of B are packed [k /
  * 32][tile][16][64 bytes]. k beyond the end is zero on both sides.
  *
- * f32 products have no AMX form worth its rounding; they stay with AVX-512.
+ * AMX in f32 is not worth its rounding; f32 uses AVX-512.
  */
 #include "device/cpu/gemm/gemm.h"
 
@@ -235,7 +235,7 @@ SL_INLINE void fetch_lines(sl_gemm_fetch *fetch)
     }
 }
 
-/* The next loads stand between the products: 130 ns a step where loads first took 140 (on cores that somebody shares). */
+/* The next loads stand between the tile instructions: 130 ns a step instead of 140 with loads first (on shared cores). */
 static void multiply_32(const char *a, int64_t stride, const char *b, int64_t count, bool fresh, float *c,
                         sl_gemm_fetch *fetch)
 {
@@ -310,7 +310,7 @@ static void multiply(int64_t rows, sl_gemm_rows a, const void *b, int64_t count,
     }
 }
 
-static void turn(const float *from, float *to)
+static void transpose(const float *from, float *to)
 {
     for (int i = 0; i < MR; i += 16)
         for (int j = 0; j < NR; j += 16) {
@@ -360,7 +360,7 @@ const sl_gemm_isa sl_gemm_amx = {
     .pack_b = pack_b,
     .multiply = multiply,
     .finish = finish,
-    .turn = turn,
+    .transpose = transpose,
     .enter = enter,
     .leave = leave,
 };

@@ -89,7 +89,7 @@ static sl_gemm dw_product(const head *at)
     return gemm;
 }
 
-/* What the products of a block of `count` tokens need; a smaller block may be cut otherwise and need more. */
+/* Workspace of the GEMMs of a block of `count` tokens; a smaller block may be divided differently and need more. */
 static size_t products_workspace(head at, int64_t count, int threads)
 {
     at.count = count;

@@ -1,4 +1,4 @@
-/* The loss head's driver (head_loss.c), shared by the instruction sets; each brings its products and its softmax rows.
+/* The loss head's driver (head_loss.c), shared by the instruction sets; each brings its GEMMs and its softmax rows.
  */
 #ifndef SL_DEVICE_CPU_HEAD_LOSS_H
 #define SL_DEVICE_CPU_HEAD_LOSS_H

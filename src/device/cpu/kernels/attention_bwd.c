@@ -5,13 +5,13 @@
  *     dV = P^T dO     dP = dO V^T     dS = P * (dP - D)     dK = scale dS^T Q     dQ = scale dS K
  *
  * Key-major: the keys are the lanes. For 64 keys of a K/V head, K^T and V^T are packed once, dK^T and dV^T stay in
- * scratch, and all queries that see the keys (of all heads of the group) pass by in blocks of 64: five products per
+ * scratch, and all queries that see the keys (of all heads of the group) pass by in blocks of 64: five GEMMs per
  * pair of blocks. dQ gathers in f32, in one of three ways, chosen by shapes and sequences alone, never by threads:
  *   whole   a task owns a (K/V head, sequence), and dQ a buffer of the thread; where there are enough such tasks.
  *   parts   the blocks of keys are dealt to a fixed number of parts, each with a dQ of its own in the workspace, which
  *           are added in order at the end: few heads, few sequences, as in the slices of a long one.
  *   split   where those would be too large: dK and dV by blocks of keys, then dQ query-major as in the forward. Seven
- *           products.
+ *           GEMMs.
  */
 #include "core/pool.h"
 #include "device/cpu/kernels/attention_job.h"

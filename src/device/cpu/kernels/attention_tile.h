@@ -1,6 +1,6 @@
 /*
- * What the attention kernels are made of: products of small f32 tiles held in a thread's scratch memory, and the
- * packing that brings rows of q, k, v there. Every product is
+ * The parts of the attention kernels: GEMMs of small f32 tiles in a thread's scratch memory, and the packing that
+ * brings rows of q, k, v there. Every GEMM is
  *
  *     C[r][lane] (+)= sum_k A(r, k) * B[k][lane]
  *
@@ -115,7 +115,7 @@ SL_INLINE void at_panels(const at_product *x, int64_t rows, int64_t v0, int64_t 
     }
 }
 
-/* The four products in use, each compiled once. */
+/* The four GEMMs in use, each compiled once. */
 static __attribute__((noinline, unused)) void at_set(const at_product *x, int64_t rows, int64_t v0, int64_t v1)
 {
     at_panels(x, rows, v0, v1, false, AT_SET);
