@@ -207,7 +207,7 @@ sl_status sl_attention_tiled(sl_rig *rig, sl_region *region, const sl_attention_
 
 /* ---- naive ---- */
 
-static sl_launch product(const sl_operand *a, const sl_operand *b, const sl_operand *c, int ta, int tb)
+static sl_launch gemm(const sl_operand *a, const sl_operand *b, const sl_operand *c, int ta, int tb)
 {
     sl_launch launch = {.op = SL_OP_MATMUL};
     sl_matmul_set(&launch.attrs)->trans_a = ta;
@@ -244,14 +244,14 @@ static sl_status naive_item(sl_rig *rig, sl_attention_case *c, int64_t item)
     SL_TRY(sl_rig_tensor(rig, square, &p));
     SL_TRY(sl_rig_tensor(rig, square, &ds));
     sl_launch *f = &c->forward[3 * item], *b = &c->backward[5 * item];
-    f[0] = product(&x[SL_ITEM_Q], &x[SL_ITEM_K], &scores, 0, 1);
+    f[0] = gemm(&x[SL_ITEM_Q], &x[SL_ITEM_K], &scores, 0, 1);
     f[1] = softmax(s, SL_OP_SOFTMAX, &scores, NULL, &p);
-    f[2] = product(&p, &x[SL_ITEM_V], &x[SL_ITEM_O], 0, 0);
-    b[0] = product(&x[SL_ITEM_DO], &x[SL_ITEM_V], &scores, 0, 1);
-    b[1] = product(&p, &x[SL_ITEM_DO], &x[SL_ITEM_DV], 1, 0);
+    f[2] = gemm(&p, &x[SL_ITEM_V], &x[SL_ITEM_O], 0, 0);
+    b[0] = gemm(&x[SL_ITEM_DO], &x[SL_ITEM_V], &scores, 0, 1);
+    b[1] = gemm(&p, &x[SL_ITEM_DO], &x[SL_ITEM_DV], 1, 0);
     b[2] = softmax(s, SL_OP_SOFTMAX_BWD, &scores, &p, &ds);
-    b[3] = product(&ds, &x[SL_ITEM_K], &x[SL_ITEM_DQ], 0, 0);
-    b[4] = product(&ds, &x[SL_ITEM_Q], &x[SL_ITEM_DK], 1, 0);
+    b[3] = gemm(&ds, &x[SL_ITEM_K], &x[SL_ITEM_DQ], 0, 0);
+    b[4] = gemm(&ds, &x[SL_ITEM_Q], &x[SL_ITEM_DK], 1, 0);
     return SL_OK;
 }
 

@@ -1,6 +1,6 @@
 /*
  * Attention in two ways on the same numbers: tiled, which is the op that models use and keeps no square matrix; and
- * naive, which writes scores and probabilities out (product, softmax, product), as a textbook has it. Both are lists of
+ * naive, which writes scores and probabilities out (GEMM, softmax, GEMM), as in a textbook. Both are lists of
  * launches.
  */
 #ifndef SL_BENCH_ATTENTION_CASE_H

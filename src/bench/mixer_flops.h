@@ -32,7 +32,7 @@ double sl_flops_network(const sl_vit *vit, sl_mixer mixer, int64_t side);
 double sl_flops_hybrid(const sl_vit *vit, const char *pattern, int64_t side);
 int64_t sl_params_hybrid(const sl_vit *vit, const char *pattern, int64_t side);
 
-/* The matrix products alone, which is what MFU counts: q, k, v and output; scores and their use; MLP; patches; head. */
+/* The GEMMs alone, which is what MFU counts: q, k, v and output; scores and their use; MLP; patches; head. */
 typedef struct sl_vit_matmuls {
     double projections, attention, mlp, patches, head, total;
 } sl_vit_matmuls;

@@ -24,7 +24,7 @@ typedef struct sl_profile {
 
 /* Runs `steps` steps with every task timed and adds them up, per step. */
 sl_status sl_profile_run(sl_trial *trial, int64_t steps, sl_profile *profile);
-/* Share of all busy time taken by matrix products (attention and the head's included or not). */
+/* Share of all busy time taken by GEMMs (attention and the head's included or not). */
 double sl_profile_matmul_share(const sl_profile *profile);
 void sl_profile_table(const sl_profile *profile, const char *name, const char *title, sl_results *results);
 

@@ -8,7 +8,7 @@
 #include "ops/matmul.h"
 
 enum { MOST_STEPS = 10000 };
-#define WARMUP_SECONDS 0.0015 /* of one product, about */
+#define WARMUP_SECONDS 0.0015 /* of one GEMM, about */
 
 static sl_status open_twin(const char *device, sl_rig *rig)
 {
@@ -18,7 +18,7 @@ static sl_status open_twin(const char *device, sl_rig *rig)
     return SL_OK;
 }
 
-/* A square product in bf16 that keeps the device busy for a while. */
+/* A square GEMM in bf16 that keeps the device busy for a while. */
 static int64_t warmup_side(const sl_rig *rig)
 {
     int64_t side = (int64_t) cbrt(rig->hardware.peak_flops[SL_BF16] * WARMUP_SECONDS / 2) / 256 * 256;
@@ -106,7 +106,7 @@ sl_status sl_rig_tensor(sl_rig *rig, sl_type type, sl_operand *out)
     return sl_rig_take(rig, sl_type_bytes(&type), &out->data);
 }
 
-/* As a plan asks: first a device without memory, so that the algorithm of a product is the one a run would use. */
+/* As a plan asks: first a device without memory, so that the algorithm of a GEMM is the one a run would use. */
 sl_status sl_rig_workspace(sl_rig *rig, const sl_launch *launch, size_t *bytes)
 {
     sl_launch asked = *launch;

@@ -1,6 +1,6 @@
 /*
  * A kernel timer with memory to run launches on: operands are placed one behind the other and filled with random values that suit
- * their op. A rig under load puts a few milliseconds of matrix products in front of every run, where the device has cores of its own;
+ * their op. A rig under load runs a few milliseconds of GEMM before every run, where the device has cores of its own;
  * they take the caches too.
  */
 #ifndef SL_BENCH_RIG_H
@@ -17,7 +17,7 @@ typedef struct sl_rig {
     sl_hardware hardware;
     unsigned char *base;      /* of the device's memory */
     size_t bytes, used, peak; /* peak: the most that was used at once */
-    size_t workspace_limit;   /* the most a kernel should take where it has the choice; 0: as it likes */
+    size_t workspace_limit;   /* the most a kernel should take where it has the choice; 0: no limit */
     bool nondeterministic;    /* attention's backward may add in any order */
 } sl_rig;
 
@@ -47,7 +47,7 @@ sl_status sl_rig_run(sl_rig *rig, const sl_launch *launches, int64_t count, doub
 sl_status sl_rig_time(sl_rig *rig, const sl_launch *launches, int64_t count, int64_t warmup, int64_t steps,
                       double limit_s, sl_stats *stats);
 
-/* A matrix product of this dtype, placed and filled; A[m,k] B[n,k]^T, as a linear layer does. */
+/* A GEMM of this dtype, placed and filled; A[m,k] B[n,k]^T, as a linear layer does. */
 sl_status sl_rig_matmul(sl_rig *rig, sl_dtype dtype, int64_t m, int64_t n, int64_t k, sl_launch *launch);
 
 #endif

@@ -1,4 +1,4 @@
-/* The two lines of a roofline, measured: the fastest matrix product per dtype, and memory bandwidth. */
+/* The two lines of a roofline, measured: the fastest GEMM per dtype, and memory bandwidth. */
 #ifndef SL_BENCH_ROOFLINE_H
 #define SL_BENCH_ROOFLINE_H
 
@@ -9,7 +9,7 @@ typedef struct sl_roofline {
     double bytes; /* per second, reads and writes */
 } sl_roofline;
 
-/* Squares whose product takes about `seconds` at `guess` FLOP/s, and half as wide ones: the better rate counts. On a
+/* Square GEMMs that take about `seconds` at `guess` FLOP/s, and half as wide ones: the better rate counts. On a
  * hot rig it is what typical runs reach, elsewhere the best. */
 sl_status sl_roofline_product(sl_rig *rig, sl_dtype dtype, double guess, double seconds, double *best, int64_t *side);
 /* A scale (copy) or add (triad) over f32 operands of `bytes` each. */

@@ -22,7 +22,7 @@ sl_status sl_system_run(const sl_system_config *config, sl_results **results);
 /* ---- inside ---- */
 
 typedef struct sl_system_figures {
-    double best_flops[SL_DTYPE_COUNT];       /* fastest matrix product */
+    double best_flops[SL_DTYPE_COUNT];       /* fastest GEMM */
     double device_bandwidth, host_bandwidth; /* triad */
 } sl_system_figures;
 

@@ -1,5 +1,5 @@
 /*
- * What is measured: the fastest matrix product per dtype, memory bandwidth by copy and triad, both directions of the
+ * What is measured: the fastest GEMM per dtype, memory bandwidth by copy and triad, both directions of the
  * link alone and together and by size, and what odd dimensions cost. Each figure stands beside the nominal one where
  * that is known.
  */
@@ -135,7 +135,7 @@ static sl_status peak_table(const sl_system_config *c, bool cpu, sl_results *res
     return SL_OK;
 }
 
-/* ---- what products do with bits (S9) ---- */
+/* ---- what GEMM does with bits (S9) ---- */
 
 static sl_status numerics_table(const sl_system_config *c, sl_results *results)
 {

@@ -102,7 +102,7 @@ static void print_page(const sl_prediction_view *f)
                    100 * (f->gib_more[tier] - 1));
 }
 
-/* Without budgets a plan takes what it likes, and where compute shares its cores both memories are this machine's. */
+/* Without budgets a plan is not limited, and where compute shares its cores both memories are this machine's. */
 static void compare_with_machine(const sl_prediction_view *f)
 {
     char a[32], b[32];

@@ -298,7 +298,7 @@ static sl_status finish(sweep *s, worker *w)
     return SL_OK;
 }
 
-/* Whoever is done first is asked first. */
+/* Receives results in the order in which cells finish. */
 static sl_status collect(sweep *s, bool *any)
 {
     struct pollfd polled[MOST_JOBS];

@@ -7,12 +7,12 @@
  *          nobody is inside
  * worker:  wait for an open gate of a new generation, enter by compare-and-swap (+1), take tiles, leave (-1)
  *
- * A worker that wakes late finds the gate closed and goes back to sleep; nobody ever waits for it, so a core that is
+ * A worker that wakes late finds the gate closed and goes back to sleep; no thread ever waits for it, so a core that is
  * busy with a copy costs only its own share. The obvious barrier "all workers check in, all check out" was not taken
- * for that reason. Entering is what makes reading the job safe: it is rewritten only when nobody is inside.
+ * for that reason. Entering is what makes reading the job safe: it is rewritten only when no worker is inside.
  *
  * Waiting is a short spin (about as long as a futex round trip), then a futex sleep: copy threads and the workers share
- * the cores, and whoever spins takes time from whoever has work. */
+ * the cores, and a spinning thread takes time from threads that work. */
 #include "core/pool.h"
 
 #include <inttypes.h>
@@ -45,7 +45,7 @@ struct sl_pool {
     atomic_uint done; /* changes when the last worker leaves a closed gate behind which the caller sleeps */
     atomic_int sleepers;
     atomic_bool caller_sleeps, stop;
-    sl_tile_fn fn; /* the job: written while nobody is inside */
+    sl_tile_fn fn; /* the job: written while no worker is inside */
     void *context;
     int64_t tiles;
     int threads, started;
@@ -198,7 +198,7 @@ void sl_pool_destroy(sl_pool *pool)
     if (!pool)
         return;
     atomic_store(&pool->stop, true);
-    atomic_fetch_add(&pool->gate, GENERATION_ONE); /* a changed word: nobody falls asleep any more */
+    atomic_fetch_add(&pool->gate, GENERATION_ONE); /* a changed word: no worker falls asleep any more */
     futex_wake_all(&pool->gate);
     for (int i = 0; i < pool->started; i++)
         pthread_join(pool->workers[i].handle, NULL);

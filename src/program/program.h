@@ -96,7 +96,7 @@ typedef struct sl_program_config {
     int64_t max_segments;     /* per chunk (packed) or per sequence (sliced): how many documents may be kept apart */
     int64_t chunks_per_round; /* placement: the planner chooses. Sliced sequences are never split over rounds */
     bool rematerialize;       /* placement: see sl_graph_rematerialize. Changes no bit */
-    size_t workspace_limit;   /* placement: the most a kernel should take for itself; 0: as it likes */
+    size_t workspace_limit;   /* placement: the most that a kernel should take; 0: no limit */
 } sl_program_config;
 
 /* Slices of a sequence (1: packed), chunks of a step, and chunks of a round where `wanted` are (0: all): at most the step's, and

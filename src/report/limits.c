@@ -1,8 +1,8 @@
 /*
  * Shares of time rather than a tree of rules: a step that is half arithmetic and half waiting says so. Ops are evaluated by their
  * intensity and not by the speed they reached, since a slow kernel above the ridge is still limited by arithmetic, its own.
- * Without measurements (a run under way that has not written its end) the plan's busy and waiting times stand in, and recomputing
- * is told from the share of arithmetic it is.
+ * Without measurements (a run that has not written its end) the plan's busy and waiting times serve instead, and the time of
+ * recomputation follows from its share of the arithmetic.
  */
 #include "report/limits.h"
 

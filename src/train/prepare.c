@@ -126,7 +126,7 @@ static bool is_within(const size_t bytes[SL_TIER_COUNT], const size_t budget[SL_
     return bytes[SL_TIER_DEVICE] <= budget[SL_TIER_DEVICE] && bytes[SL_TIER_HOST] <= budget[SL_TIER_HOST];
 }
 
-/* Does the plan take more than the machine has, of tiers that nobody limited? Then *limit is what it may take. */
+/* Does the plan take more than the machine has, of tiers without a budget? Then *limit is what it may take. */
 static bool is_too_large(const sl_setup *setup, const sl_prepared *p, const sl_hardware *machine,
                          size_t limit[SL_TIER_COUNT])
 {
@@ -272,8 +272,8 @@ static const char *amount(const sl_setup *setup, const sl_prepared *p, sl_tier t
     return out;
 }
 
-/* Budgets that do together where neither does with the other as given: the least of the device with all the host it likes, and the least
- * of the host with that. */
+/* Budgets that suffice together where neither does with the other as given: the smallest device budget with unlimited host memory, and
+ * the smallest host budget with that. */
 static sl_status both_minima(const sl_setup *setup, sl_prepared *p, size_t bytes[SL_TIER_COUNT])
 {
     size_t given[SL_TIER_COUNT];

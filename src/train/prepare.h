@@ -20,7 +20,7 @@ typedef struct sl_prepared {
     sl_costs *val_costs;
     sl_plan *val_plan;
     size_t budget[SL_TIER_COUNT];          /* those given, or the machine's memory; SIZE_MAX: not limited */
-    size_t unlimited_bytes[SL_TIER_COUNT]; /* what the job takes without budgets; 0: nobody had to know */
+    size_t unlimited_bytes[SL_TIER_COUNT]; /* what the job takes without budgets; 0: not determined */
     size_t reserve_bytes;                  /* of the host budget, for the heap */
     size_t plan_budget[SL_TIER_COUNT];     /* what the planner was given */
     size_t min_bytes[SL_TIER_COUNT];       /* set when it does not fit; see sl_prepared_minimum */

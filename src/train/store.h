@@ -28,7 +28,7 @@ typedef struct sl_store {
     const sl_program *program;
     sl_store_access access;
     void *buffer;                                     /* SL_PARAM_BUFFER_BYTES */
-    void (*progress)(void *context, double fraction); /* of weights being taken or drawn; NULL: nobody listens */
+    void (*progress)(void *context, double fraction); /* of weights being read or initialized; NULL: not reported */
     void *progress_context;
 } sl_store;
 

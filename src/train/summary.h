@@ -5,7 +5,7 @@
 #include "core/json.h"
 #include "plan/plan.h"
 
-/* Without budgets: whoever writes them knows which were asked for. */
+/* Without budgets: the caller knows which were requested. */
 void sl_summary_put(const sl_summary *summary, sl_json_writer *w);
 
 #endif

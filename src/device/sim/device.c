@@ -1,5 +1,5 @@
-/* A device that looks for missing dependencies. It stores a step's commands and runs them at the end of the step, in one of the
- * orders that streams and events allow, chosen by the seed to be as unfriendly as possible:
+/* A device that finds missing dependencies. It stores a step's commands and runs them at the end of the step, in one of the
+ * orders that streams and events allow. The seed selects an adversarial order:
  *
  *  - streams have priorities; the first one that can go on, does. Priorities are shuffled now and then, how often depends on the
  *    seed: always (a random walk), seldom (one stream runs ahead as far as it can), never (one stream starves).

@@ -1,9 +1,9 @@
-/* Launches that compute nothing and forgive nothing. An output becomes a pseudo-random stream seeded by a hash of everything
+/* Launches without arithmetic that detect every race. An output becomes a pseudo-random stream seeded by a hash of everything
  * the op may depend on, so one wrong input byte anywhere changes all that follows from it.
  *
- * A launch takes time on a real device. Here it has two moments: at the first it reads its inputs and spoils what it will
- * overwrite (outputs, workspace); at the second it reads everything again and writes. Undisturbed, the two readings agree and
- * the result is that of an instant launch; whoever reads its outputs too early, or writes its inputs, outputs or workspace
+ * A launch takes time on a real device. Here it has two moments: at the first it reads its inputs and fills
+ * outputs and workspace with noise; at the second it reads everything again and writes. Undisturbed, the two readings agree and
+ * the result is that of an instant launch; a command that reads its outputs too early, or writes its inputs, outputs or workspace
  * meanwhile, changes the result. */
 #include <string.h>
 

@@ -68,7 +68,7 @@ static void finish(const sl_gemm *gemm, bool stream, int64_t row, int64_t rows, 
     }
 }
 
-/* Behind a thread's last finish: whoever waits for the thread sees what was streamed. */
+/* Behind a thread's last finish: a thread that waits for this one sees what was streamed. */
 static void finish_end(void)
 {
     _mm_sfence();

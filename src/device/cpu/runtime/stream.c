@@ -7,8 +7,8 @@
  * neither takes a lock. An event holds the number of the step that recorded it last, so nothing is reset between steps.
  *
  * Sleeping. A thread that finds nothing to do spins for about as long as a futex call takes and then sleeps: on two cores
- * whoever spins takes time from whoever has work. To sleep it announces in `wants` what it waits for, looks once more, and
- * only then waits on its `bell`. Whoever makes something true stores it first and looks at `wants` second. All four accesses
+ * a spinning thread takes time from threads that work. To sleep it announces in `wants` what it waits for, looks once more, and
+ * only then waits on its `bell`. A thread that makes a condition true stores it first and reads `wants` second. All four accesses
  * are sequentially consistent, so at least one of the two sees the other: no wake-up is lost, and a thread that is not
  * asleep for exactly this reason costs no system call. */
 #include <linux/futex.h>
@@ -25,7 +25,7 @@
 
 enum { SPINS = 100, WANTS_NOTHING = -1, WANTS_COMMANDS = -2, WANTS_DRAIN = -3 };
 
-/* Somebody who can sleep: a stream's thread or the host. */
+/* A thread that can sleep: a stream's thread or the host's. */
 typedef struct sleeper {
     alignas(64) atomic_int_least64_t wants;
     atomic_uint bell;
