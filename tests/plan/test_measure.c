@@ -51,7 +51,11 @@ TEST(the_second_time_comes_from_the_file)
     const int measured = calls[1];
     CHECK(sl_file_exists(cache) && measured > 2 && calls[0] == measured);
     CHECK_OK(sl_costs_measure(p, &config, &second));
-    CHECK(calls[0] == calls[1] && calls[1] <= measured + 1); /* one kind may be timed again */
+    bool known[64];
+    REQUIRE(p->n_signatures <= 64);
+    memset(known, true, sizeof known);
+    const bool again = sl_probe_signature(p, first, known) >= 0; /* one kind may be timed again, else nothing is */
+    CHECK(calls[0] == calls[1] && calls[1] <= measured + again);
     for (int32_t k = 0; k < p->n_signatures; k++)
         CHECK(first->device_s[k] == second->device_s[k] && first->host_s[k] == second->host_s[k]);
     CHECK(first->link_bytes_per_s[0] == second->link_bytes_per_s[0] && first->copy_slowdown == second->copy_slowdown &&

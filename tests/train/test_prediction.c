@@ -163,6 +163,7 @@ TEST(why_it_does_not_fit)
         CHECK_OK(sl_prediction_create(job, &prediction));
         sl_prediction_view_of(prediction, &v);
         REQUIRE(!v.feasible);
+        check_figures(prediction, &v);
         for (int k = 0; k < 2; k++)
             CHECK_CONTAINS(v.why_not, jobs[i].want[k]);
         CHECK((v.min_bytes[SL_TIER_DEVICE] > 0) == jobs[i].device && (v.min_bytes[SL_TIER_HOST] > 0) == jobs[i].host);
