@@ -23,6 +23,7 @@ static struct machine {
     const double *runs;                  /* times of launches one by one instead of load_s */
     const sl_launch *watched;
     int n_runs, n_watched, n;
+    int64_t fails_at; /* which command from now on; 0: none */
     command commands[MOST];
 } m;
 
@@ -30,8 +31,8 @@ static sl_launch load = {.op = SL_OP_ADD}, host = {.op = SL_OP_ADD};
 
 static sl_status add(command c)
 {
-    if (m.n == MOST)
-        return sl_fail(SL_E_MEMORY, "too many commands");
+    if (m.n == MOST || --m.fails_at == 0)
+        return sl_fail(SL_E_DEVICE, "the machine failed");
     m.commands[m.n++] = c;
     return SL_OK;
 }
@@ -226,6 +227,28 @@ TEST(a_run)
     CHECK_I64(m.n, 1);
 }
 
+/* Whichever command fails, so does the measurement. */
+TEST(failures)
+{
+    sl_status status = SL_OK;
+    for (int what = 0; what < 3; what++) {
+        int64_t n = 0;
+        do {
+            sl_timer t = timer_of_machine();
+            sl_measured measured = {0};
+            double seconds;
+            if (what == 1)
+                CHECK_OK(sl_timer_links(&t, MIB, &measured));
+            m.fails_at = ++n;
+            status = what == 0   ? sl_timer_links(&t, MIB, &measured)
+                     : what == 1 ? sl_timer_slowdowns(&t, &load, m.load_s, &host, m.host_s, MIB, &measured)
+                                 : sl_timer_time(&t, &load, SL_STREAM_COMPUTE, &seconds);
+            CHECK_I64(status, m.fails_at > 0 ? SL_OK : SL_E_DEVICE);
+        } while (m.fails_at <= 0);
+        CHECK(status == SL_OK && n > (what == 2 ? 6 : 50));
+    }
+}
+
 static sl_status write_bytes(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
 {
     (void) device, (void) tier;
@@ -273,6 +296,7 @@ int main(int argc, char **argv)
     RUN(slowdowns);
     RUN(runs_of_a_launch);
     RUN(a_run);
+    RUN(failures);
     RUN(operands);
     return test_end();
 }

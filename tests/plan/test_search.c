@@ -1,6 +1,6 @@
 /* Parts of the search that plans show only indirectly. */
+#include "plan/search/candidate.h"
 #include "plan/search/search.h"
-
 #include "synthetic.h"
 #include "test.h"
 
@@ -43,6 +43,26 @@ TEST(time_without_a_limit)
         sl_plan_destroy(patient);
         synthetic_free(s);
     }
+}
+
+/* The faster one; of equals the one that copies less, either way; of those the one with larger rounds. */
+TEST(better_candidates)
+{
+    static const struct {
+        double step_s, bytes[SL_LINK_COUNT];
+        int64_t chunks;
+    } order[] = {{0.99, {500, 500}, 1}, {1, {80, 100}, 4},  {1, {100, 80}, 2}, {1, {100, 100}, 2},
+                 {1, {100, 120}, 8},    {1, {140, 100}, 8}, {1.01, {1, 1}, 9}};
+    const sl_step step = {.chunks = 16};
+    sl_candidate c[SL_COUNT(order) + 1] = {0};
+    sl_plan plans[SL_COUNT(order)] = {0};
+    for (int64_t i = 0; i < SL_COUNT(order); i++) {
+        memcpy(plans[i].predicted.link_bytes, order[i].bytes, sizeof order[i].bytes);
+        c[i] = (sl_candidate){.plan = &plans[i], .step_s = order[i].step_s, .chunks = order[i].chunks};
+    }
+    for (int64_t i = 0; i <= SL_COUNT(order); i++) /* the last one has no plan */
+        for (int64_t k = 0; k <= SL_COUNT(order); k++)
+            CHECK(sl_candidate_better(&step, &c[i], &c[k]) == (i < k));
 }
 
 /* A stall behind a copy is attributed to what crossed the link before it and is cheaper to recompute; one behind anything else is
@@ -100,6 +120,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(persistent_bytes);
     RUN(time_without_a_limit);
+    RUN(better_candidates);
     RUN(stalls);
     return test_end();
 }

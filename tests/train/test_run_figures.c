@@ -473,9 +473,29 @@ TEST(figures)
     sl_region_destroy(region);
 }
 
+/* No sequence twice: more batches than there is data are as many as there are. */
+TEST(validation_ends_with_its_data)
+{
+    static const char *const batches[] = {"1000", "6", "5"};
+    double loss[SL_COUNT(batches)];
+    for (int64_t i = 0; i < SL_COUNT(batches); i++) {
+        char text[200];
+        sl_trainer *t;
+        snprintf(text, sizeof text, "steps 7 val-every 2 val-share 0.05 precision f32 val-steps %s", batches[i]);
+        sl_job *job = make_job(text);
+        CHECK_OK(sl_trainer_create(job, &t));
+        CHECK_I64(SL_DIV_UP(t->source->sequences[SL_SPLIT_VALIDATION], SEQUENCES), 6);
+        CHECK_OK(sl_trainer_validate(t, &loss[i]));
+        sl_trainer_destroy(t);
+        sl_job_destroy(job);
+    }
+    CHECK(loss[0] == loss[1] && loss[1] != loss[2]);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(figures);
+    RUN(validation_ends_with_its_data);
     return test_end();
 }
