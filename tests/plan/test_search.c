@@ -45,6 +45,23 @@ TEST(time_without_a_limit)
     }
 }
 
+/* Free bytes: those that are still being left, and the longest run of them. */
+TEST(free_bytes)
+{
+    sl_segment segments[] = {{.bytes = 1, .ready_s = 5, .place = -1},
+                             {.bytes = 20, .ready_s = 9, .place = 0},
+                             {.bytes = 300, .ready_s = 2, .place = -1},
+                             {.bytes = 4000, .ready_s = 5, .place = -1}};
+    const sl_arena arena = {.segments = segments, .count = SL_COUNT(segments)};
+    CHECK_NEAR(sl_arena_leaving(&arena, 6), 0, 0);
+    CHECK_NEAR(sl_arena_leaving(&arena, 5), 0, 0);
+    CHECK_NEAR(sl_arena_leaving(&arena, 4), 4001, 0);
+    CHECK_NEAR(sl_arena_leaving(&arena, 1), 4301, 0);
+    CHECK_U64(sl_arena_largest(&arena), 4300);
+    segments[1].place = -1;
+    CHECK_U64(sl_arena_largest(&arena), 4321);
+}
+
 /* The faster one; of equals the one that copies less, either way; of those the one with larger rounds. */
 TEST(better_candidates)
 {
@@ -120,6 +137,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(persistent_bytes);
     RUN(time_without_a_limit);
+    RUN(free_bytes);
     RUN(better_candidates);
     RUN(stalls);
     return test_end();

@@ -1,5 +1,6 @@
 /* Damaged checkpoints are found, described and passed over; state.json is checked bit by bit and member by member. */
 #include "checkpoint_fixture.h"
+#include "core/fault.h"
 #include "core/hash.h"
 
 static void damage(const char *path, int64_t at, bool cut)
@@ -184,6 +185,26 @@ TEST(damage_takes_no_place)
     close_fixture(&f);
 }
 
+/* Without memory nothing can be said of a checkpoint: it is not damaged. */
+TEST(no_memory_is_no_damage)
+{
+    fixture f;
+    sl_checkpoint found;
+    open_fixture(&f, "byte-test", SL_PRECISION_F32, test_path("memory"));
+    CHECK_OK(write_step(&f, 3));
+    CHECK_OK(write_step(&f, 4));
+    sl_status status = SL_E_MEMORY;
+    int64_t n = 0;
+    while (status == SL_E_MEMORY) {
+        sl_fault_arm(SL_FAULT_ALLOC, ++n);
+        status = sl_checkpoint_find(&f.memory.store, &f.identity, &found);
+    }
+    sl_fault_arm(SL_FAULT_ALLOC, 0);
+    CHECK(status == SL_OK && n > 3);
+    CHECK_I64(found.progress.step, 4);
+    close_fixture(&f);
+}
+
 /* Whatever else lies there is no checkpoint, and stays. */
 TEST(other_folders_are_none)
 {
@@ -224,6 +245,7 @@ int main(int argc, char **argv)
     RUN(state_is_checked_member_by_member);
     RUN(damage_is_described);
     RUN(damage_takes_no_place);
+    RUN(no_memory_is_no_damage);
     RUN(other_folders_are_none);
     RUN(none_intact_is_an_error);
     return test_end();
