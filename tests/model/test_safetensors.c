@@ -464,6 +464,19 @@ TEST(faults)
     sl_graph_destroy(graph);
 }
 
+/* A file without tensors is whole as well. */
+TEST(nothing_is_written)
+{
+    sl_tensors_writer *writer;
+    sl_tensors *tensors;
+    CHECK_OK(sl_tensors_writer_open(test_path("nothing.safetensors"), &writer));
+    CHECK_OK(sl_tensors_writer_commit(writer, NULL));
+    sl_tensors_writer_destroy(writer);
+    CHECK_OK(sl_tensors_open(test_path("nothing.safetensors"), &tensors));
+    CHECK(!sl_tensors_find(tensors, "x"));
+    sl_tensors_close(tensors);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -479,5 +492,6 @@ int main(int argc, char **argv)
     RUN(index_files);
     RUN(more_files_than_at_first);
     RUN(faults);
+    RUN(nothing_is_written);
     return test_end();
 }

@@ -27,6 +27,7 @@ static struct machine {
     command commands[MOST];
 } m;
 
+static sl_status ends; /* what the device says at the end of a step */
 static sl_launch load = {.op = SL_OP_ADD}, host = {.op = SL_OP_ADD};
 
 static sl_status add(command c)
@@ -117,7 +118,7 @@ static sl_status step_end(sl_device *device)
                 *c->span = (sl_span){start, now[c->stream]};
         }
     }
-    return SL_OK;
+    return ends == SL_OK ? SL_OK : sl_fail(ends, "the machine failed");
 }
 
 static sl_timer timer_of_machine(void)
@@ -227,6 +228,13 @@ TEST(a_run)
     CHECK_I64(m.n, 1);
 }
 
+static sl_status write_bytes(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
+{
+    (void) device, (void) tier;
+    memcpy(to, from, bytes);
+    return SL_OK;
+}
+
 /* Whichever command fails, so does the measurement. */
 TEST(failures)
 {
@@ -247,13 +255,18 @@ TEST(failures)
         } while (m.fails_at <= 0);
         CHECK(status == SL_OK && n > (what == 2 ? 6 : 50));
     }
-}
-
-static sl_status write_bytes(sl_device *device, sl_tier tier, void *to, const void *from, size_t bytes)
-{
-    (void) device, (void) tier;
-    memcpy(to, from, bytes);
-    return SL_OK;
+    sl_timer t = timer_of_machine();
+    sl_launch own = {.op = SL_OP_EMBEDDING}; /* the load goes on while values are sampled */
+    sl_device_class class = *t.class;
+    class.write = write_bytes;
+    t.class = &class;
+    own.in[0].type = sl_type_2d(SL_F32, 16, 32);
+    own.in[1].type = sl_type_1d(SL_I32, 64);
+    sl_launch_place(&own, t.arena[SL_TIER_DEVICE], 0);
+    ends = SL_E_DEVICE;
+    CHECK_FAILS(sl_timer_fill(&t, &own, t.arena[SL_TIER_HOST] + MIB, 0), SL_E_DEVICE);
+    ends = SL_OK;
+    CHECK_OK(sl_timer_fill(&t, &own, t.arena[SL_TIER_HOST] + MIB, 0));
 }
 
 /* Memory that is filled once for all ops that take any values is filled again after an op with values of its own used it. */

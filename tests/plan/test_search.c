@@ -62,6 +62,34 @@ TEST(free_bytes)
     CHECK_U64(sl_arena_largest(&arena), 4321);
 }
 
+/* The first run that fits from either end, or the smallest. */
+TEST(free_runs)
+{
+    static const size_t bytes[] = {8, 1, 4, 1, 6, 1, 3, 2, 1, 8}; /* every second one is taken, but 3 + 2 are a run */
+    sl_segment segments[SL_COUNT(bytes)] = {0};
+    const sl_arena arena = {.segments = segments, .count = SL_COUNT(bytes)};
+    size_t address = 0;
+    for (int64_t i = 0; i < SL_COUNT(bytes); i++) {
+        segments[i] = (sl_segment){.address = address, .bytes = bytes[i], .place = bytes[i] == 1 ? 0 : -1};
+        address += bytes[i];
+    }
+    static const struct {
+        size_t bytes;
+        int32_t low, high, best_low, best_high; /* the first segment from the low end, the last from the high one */
+    } cases[] = {{8, 0, 9, 0, 9}, {6, 0, 9, 4, 4}, {5, 0, 9, 6, 7},
+                 {4, 0, 9, 2, 2}, {3, 0, 9, 2, 2}, {9, -1, -1, -1, -1}};
+    for (int64_t i = 0; i < SL_COUNT(cases); i++) {
+        CHECK_I64(sl_arena_find(&arena, cases[i].bytes, 0, SIZE_MAX, true, false), cases[i].low);
+        CHECK_I64(sl_arena_find(&arena, cases[i].bytes, 0, SIZE_MAX, false, false), cases[i].high);
+        CHECK_I64(sl_arena_find(&arena, cases[i].bytes, 0, SIZE_MAX, true, true), cases[i].best_low);
+        CHECK_I64(sl_arena_find(&arena, cases[i].bytes, 0, SIZE_MAX, false, true), cases[i].best_high);
+    }
+    CHECK_I64(sl_arena_find(&arena, 5, 0, segments[9].address, false, false), 7);
+    segments[4].ready_s = 3;
+    CHECK_I64(sl_arena_find(&arena, 6, 2, SIZE_MAX, true, true), 0);
+    CHECK_I64(sl_arena_find(&arena, 6, 3, SIZE_MAX, true, true), 4);
+}
+
 /* The faster one; of equals the one that copies less, either way; of those the one with larger rounds. */
 TEST(better_candidates)
 {
@@ -138,6 +166,7 @@ int main(int argc, char **argv)
     RUN(persistent_bytes);
     RUN(time_without_a_limit);
     RUN(free_bytes);
+    RUN(free_runs);
     RUN(better_candidates);
     RUN(stalls);
     return test_end();
