@@ -1,4 +1,5 @@
 /* Measured costs: every kind has one, the second time comes from the file, a damaged file does no harm. */
+#include "core/fault.h"
 #include "core/file.h"
 #include "cost/cost.h"
 #include "cost/internal.h"
@@ -141,6 +142,37 @@ TEST(a_damaged_file_is_repaired)
     test_program_destroy(p);
 }
 
+/* Without memory there is no cache, whichever allocation fails; figures come back from the file as they were. */
+TEST(cache_without_memory)
+{
+    const double figures[2] = {0.25, INFINITY};
+    sl_measure_cache *cache;
+    char path[512];
+    int failed = 0;
+    test_expect_warnings(TEST_ANY, "costs are measured again"); /* where only reading failed */
+    snprintf(path, sizeof path, "%s", test_path("small.jsonl"));
+    CHECK_OK(sl_measure_cache_open(path, "cpu test", 2, &cache));
+    CHECK_OK(sl_measure_cache_put(cache, "key", figures, 2));
+    sl_measure_cache_close(cache);
+    for (int64_t n = 1, events = 1; events >= n - 1; n++) { /* until there are not so many */
+        sl_fault_arm(SL_FAULT_ALLOC, n);
+        cache = NULL;
+        sl_status status = sl_measure_cache_open(path, "cpu test", 2, &cache);
+        events = sl_fault_events(SL_FAULT_ALLOC);
+        sl_fault_arm(SL_FAULT_ALLOC, 0);
+        CHECK(status == (cache ? SL_OK : SL_E_MEMORY));
+        failed += status != SL_OK;
+        sl_measure_cache_close(cache);
+    }
+    CHECK(failed >= 3);
+    CHECK_OK(sl_measure_cache_open(path, "cpu test", 2, &cache));
+    double back[2] = {0};
+    CHECK(sl_measure_cache_get(cache, "key", back, 2));
+    CHECK(back[0] == figures[0] && back[1] == figures[1]);
+    CHECK(!sl_measure_cache_get(cache, "other", back, 2));
+    sl_measure_cache_close(cache);
+}
+
 /* Scratch memory shrinks to the job's budgets, and is the usual where there are none. */
 TEST(scratch_memory_stays_in_the_budget)
 {
@@ -198,6 +230,7 @@ int main(int argc, char **argv)
     RUN(large_updates_cost_by_their_length);
     RUN(threads_are_filed_by_their_number);
     RUN(a_damaged_file_is_repaired);
+    RUN(cache_without_memory);
     RUN(scratch_memory_stays_in_the_budget);
     RUN(load_stays_in_the_budget);
     return test_end();
