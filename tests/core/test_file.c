@@ -415,6 +415,22 @@ TEST(a_long_half_line_is_cut)
     sl_free(text);
 }
 
+/* The next file gets the same number as the one before. */
+TEST(closed_readers_are_closed)
+{
+    sl_reader *reader;
+    CHECK_OK(sl_file_write_atomic(test_path("closed"), "text", 4));
+    int before = open("/dev/null", O_RDONLY);
+    close(before);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(sl_reader_open(test_path("closed"), &reader));
+        sl_reader_close(reader);
+    }
+    int after = open("/dev/null", O_RDONLY);
+    close(after);
+    CHECK_I64(after, before);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -432,5 +448,6 @@ int main(int argc, char **argv)
     RUN(events_are_whole_lines);
     RUN(a_long_half_line_is_cut);
     CHECK_I64(sl_heap_bytes(), 0);
+    RUN(closed_readers_are_closed);
     return test_end();
 }
