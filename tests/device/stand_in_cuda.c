@@ -1,7 +1,7 @@
 /*
  * A GPU without one: stands in for the CUDA runtime, cuBLASLt, cuDNN and all kernels, so that the CUDA device's own logic (recording
  * steps, replaying them, errors that come late, errors of calls) runs in any test. test_cuda_steps.sh links it to the real
- * src/device/cuda/device.c and open.c. Kernels are the CPU's; memory is the host's, and begins as NaNs.
+ * src/device/cuda/runtime/device.c and open.c. Kernels are the CPU's; memory is the host's, and begins as NaNs.
  *
  * STAND_IN=late: commands run when somebody waits, and one that kills shows a while after its launch, as on a GPU; otherwise
  *          they run as they are issued, which makes every step launch-bound, and the third one is captured.
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda/state.h"
+#include "device/cuda/runtime/state.h"
 
 enum {
     NOTICED = 40, /* commands behind the one that killed */
@@ -165,7 +165,7 @@ static size_t workspace(sl_cuda *cuda, const sl_launch *launch)
 #define SL_CUDA_KERNEL(ID, name)                \
     extern const sl_cuda_kernel sl_cuda_##name; \
     const sl_cuda_kernel sl_cuda_##name = {SL_OP_##ID, NULL, workspace, run};
-#include "device/cuda/kernels.def"
+#include "device/cuda/kernels/kernels.def"
 #undef SL_CUDA_KERNEL
 
 /* ---- the runtime: what the device's files call, each as its manual says as far as they depend on it ---- */

@@ -31,7 +31,7 @@ int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t table)
 C
 cat > "$dir/step.c" << 'C'
 #include <stdio.h>
-#include "device/cuda/nvtx.h"
+#include "device/cuda/runtime/nvtx.h"
 int main(void)
 {
     bool looks = sl_cuda_scope(NULL, SL_SCOPE_STEP, "Step 1");
@@ -45,7 +45,7 @@ int main(void)
 }
 C
 cc -w -shared -fPIC -I"$headers" -o "$dir/profiler.so" "$dir/profiler.c"
-cc -w -D_GNU_SOURCE -I"$source/src" -I"$source/include" -I"$headers" -o "$dir/step" "$dir/step.c" "$source/src/device/cuda/nvtx.c" -ldl -lpthread
+cc -w -D_GNU_SOURCE -I"$source/src" -I"$source/include" -I"$headers" -o "$dir/step" "$dir/step.c" "$source/src/device/cuda/runtime/nvtx.c" -ldl -lpthread
 failures=0
 expect() { # what, wanted output, got
     [ "$3" = "$2" ] || { echo "$1: got \"$3\", not \"$2\""; failures=$((failures + 1)); }

@@ -1,11 +1,11 @@
 /*
- * How CUDA's kernels divide tensors and add up their sums (device/cuda/pieces.h), step by step on the CPU: the pieces of a launch cover
+ * How CUDA's kernels divide tensors and add up their sums (device/cuda/kernels/pieces.h), step by step on the CPU: the pieces of a launch cover
  * every tensor once, and the sum of shares, warps and the warps' sums is the tree of ops/reduce.h, to the bit.
  */
 #include <string.h>
 
 #include "core/mem.h"
-#include "device/cuda/pieces.h"
+#include "device/cuda/kernels/pieces.h"
 #include "test.h"
 
 enum { THREADS = 256, WARP = 32, MOST_BLOCKS = 1 << 20 };
