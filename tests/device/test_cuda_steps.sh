@@ -18,7 +18,7 @@ command -v cc > /dev/null && [ -n "$headers" ] || { echo "skipped: no CUDA heade
 if nm "$sluice" 2> /dev/null | grep __asan_init > /dev/null; then echo "skipped: the stand-in is for programs without sanitizers"; exit 77; fi
 cuda=$source/src/device/cuda
 cc -std=gnu17 -O2 -g -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-format-truncation -shared -fPIC -fvisibility=hidden -I"$source/src" -I"$source/include" -isystem "$headers" \
-    -o "$dir/libsluice_cuda.so" "$source/tests/device/stand_in_cuda.c" "$cuda"/{device,open,nvtx,choices}.c -lpthread -ldl || exit 1
+    -o "$dir/libsluice_cuda.so" "$source/tests/device/stand_in_cuda.c" "$cuda"/{runtime/{device,open,nvtx},gemm/choices}.c -lpthread -ldl || exit 1
 export SLUICE_PLUGINS=$dir XDG_CACHE_HOME=$dir/cache
 mkdir "$dir/data"
 cp "$source"/src/core/*.h "$dir/data"
