@@ -2,6 +2,7 @@
 #include "core/pool.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "core/clock.h"
@@ -226,6 +227,19 @@ TEST(failures_leave_nothing_behind)
     CHECK_I64(sl_heap_bytes(), before);
 }
 
+/* Workers take no signals; whoever made them goes on taking its own. */
+TEST(signals_are_left_alone)
+{
+    sigset_t before, after;
+    sl_pool *pool;
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &before) == 0);
+    CHECK_OK(sl_pool_create(3, &pool));
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &after) == 0);
+    for (int i = 1; i < 32; i++)
+        CHECK_I64(sigismember(&after, i), sigismember(&before, i));
+    sl_pool_destroy(pool);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -238,5 +252,6 @@ int main(int argc, char **argv)
     RUN(no_pool_is_serial);
     RUN(run_allocates_nothing);
     RUN(failures_leave_nothing_behind);
+    RUN(signals_are_left_alone);
     return test_end();
 }

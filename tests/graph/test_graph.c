@@ -86,6 +86,9 @@ TEST(shared_bytes_are_not_added_to)
             CHECK(graph->values[graph->nodes[i].out[0]].storage != graph->values[graph->nodes[i].in[0]].storage);
         }
     for (int32_t i = 0; i < graph->n_nodes; i++) { /* what an op does not have is absent */
+        if (graph->nodes[i].op == SL_OP_ADD)
+            CHECK(graph->nodes[i].in[0] >= 0 && graph->nodes[i].in[1] >= 0 &&
+                  graph->nodes[i].in[0] != graph->nodes[i].in[1]);
         for (int k = graph->nodes[i].n_in; k < SL_MAX_IN; k++)
             CHECK_I64(graph->nodes[i].in[k], SL_NO_VALUE);
         for (int k = graph->nodes[i].n_out; k < SL_MAX_OUT; k++)

@@ -167,6 +167,8 @@ TEST(why_it_does_not_fit)
         for (int k = 0; k < 2; k++)
             CHECK_CONTAINS(v.why_not, jobs[i].want[k]);
         CHECK((v.min_bytes[SL_TIER_DEVICE] > 0) == jobs[i].device && (v.min_bytes[SL_TIER_HOST] > 0) == jobs[i].host);
+        const bool both = !jobs[i].device && !jobs[i].host;
+        CHECK((v.both_bytes[SL_TIER_DEVICE] > 0) == both && (v.both_bytes[SL_TIER_HOST] > 0) == both);
         sl_prediction_destroy(prediction);
         sl_job_destroy(job);
     }
