@@ -74,11 +74,7 @@ void sl_text_printf(sl_text *text, const char *format, ...)
     va_start(arguments, format);
     int length = vsnprintf(NULL, 0, format, arguments);
     va_end(arguments);
-    if (length < 0) {
-        text->failed = true;
-        return;
-    }
-    if (!reserve(text, (size_t) length))
+    if (!reserve(text, (size_t) length)) /* -1 is too much */
         return;
     va_start(arguments, format);
     vsnprintf(text->data + text->length, (size_t) length + 1, format, arguments);

@@ -74,7 +74,6 @@ sl_status sl_weights_open(const sl_setup *setup, const char *path, sl_tensors **
     if (!sl_tensors_in_pairs(*tensors) || setup->model.rope_style == SL_ROPE_INTERLEAVED)
         return SL_OK;
     sl_tensors_close(*tensors);
-    *tensors = NULL;
     return sl_fail(
         SL_E_FORMAT,
         "the config.json beside the weights of %s has \"rope_interleaved\": true, but model %s rotates halves: "

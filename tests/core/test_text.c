@@ -2,6 +2,7 @@
 #include "core/text.h"
 
 #include <locale.h>
+#include <wchar.h>
 
 #include "core/fault.h"
 #include "test.h"
@@ -245,6 +246,21 @@ TEST(text_grows)
     CHECK(text.data == NULL && text.length == 0);
 }
 
+/* What printf cannot write is a failure too, in an empty text and in another. */
+TEST(a_failed_conversion_sticks)
+{
+    for (int i = 0; i < 2; i++) {
+        sl_text text = {0};
+        if (i)
+            sl_text_printf(&text, "before");
+        sl_text_printf(&text, "%lc", (wint_t) 0x7fffffff);
+        sl_text_printf(&text, "after");
+        CHECK_FAILS(sl_text_status(&text), SL_E_MEMORY);
+        CHECK_U64(text.length, i ? strlen("before") : 0);
+        sl_text_free(&text);
+    }
+}
+
 TEST(a_failed_allocation_sticks)
 {
     sl_text text = {0};
@@ -269,6 +285,7 @@ int main(int argc, char **argv)
     RUN(a_decimal_comma_changes_nothing);
     RUN(utf8_is_checked);
     RUN(text_grows);
+    RUN(a_failed_conversion_sticks);
     RUN(a_failed_allocation_sticks);
     return test_end();
 }
