@@ -1,6 +1,5 @@
-/* What a run says of itself, figure by figure against what is known from elsewhere: the view behind the progress line, the object of
- * --json, and every event of the log. One run of seven steps under the least device memory, so that things move and are recomputed,
- * with validation and checkpoints; begun, dropped after three steps, and resumed. */
+/* Every figure that a run reports (progress line, --json, event log) against what is known from elsewhere. One run of seven steps in the
+ * least device memory with validation and checkpoints: begun, dropped after three steps, and resumed. */
 #include "core/clock.h"
 #include "run_log.h"
 #include "train/run.h"
