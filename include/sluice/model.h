@@ -114,7 +114,7 @@ typedef struct sl_attention_def {
     int32_t heads, kv_heads, head_dim; /* heads is a multiple of kv_heads */
     /* Rotation of q and k by position, halves of a head against each other; 0: none. */
     float rope_theta;
-    int32_t rope_elements; /* the first elements of a head that are turned; 0: all */
+    int32_t rope_elements; /* the first elements of a head that are rotated; 0: all */
     float rope_factor;     /* Llama 3's scaling of frequencies; 0: none, and so the next three */
     float rope_low_freq_factor, rope_high_freq_factor;
     int32_t rope_original_context;

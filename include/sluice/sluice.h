@@ -158,8 +158,7 @@ typedef struct sl_data {
     size_t struct_size;
     sl_data_fn read;
     void *user;
-    const char
-        *identity; /* what the data is, in at most 47 bytes: written into checkpoints, and a resume needs the same */
+    const char *identity;  /* of the data, at most 47 bytes: written into checkpoints, and a resume needs the same */
     int64_t sequences;     /* of training data in an epoch, 1 to 2^48. A stream without end has 2^48 and is in order */
     int64_t val_sequences; /* 0: `val-every` holds out the last `val-share` of `sequences` */
     int in_order;          /* 0: every epoch has an order of its own, which the seed fixes */
