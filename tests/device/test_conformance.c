@@ -235,7 +235,8 @@ static void check_rematerialize(sl_device *device, const specimen *s, const char
     sl_span span;
     REQUIRE(s->op == SL_OP_SWIGLU_BWD);
     stage(s, class->arena(device, SL_TIER_DEVICE), class->workspace(device, &s->want.launch, SL_STREAM_COMPUTE), 0, &t);
-    sl_launch backward = t.launch, forward = {.op = SL_OP_SWIGLU, .in = {t.launch.in[1]}, .out = {t.launch.out[k]}};
+    sl_launch backward = t.launch;
+    sl_launch forward = {.op = SL_OP_SWIGLU, .attrs = t.launch.attrs, .in = {t.launch.in[1]}, .out = {t.launch.out[k]}};
     backward.out[k].data = backward.in[0].data;
     CHECK_OK(class->write(device, SL_TIER_DEVICE, class->arena(device, SL_TIER_DEVICE), staging, t.bytes));
     CHECK_OK(class->step_begin(device));

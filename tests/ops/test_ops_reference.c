@@ -7,6 +7,7 @@
 #include "ops/operands.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
+#include "ops/swiglu.h"
 
 /* ---- values from PyTorch 2 ---- */
 
@@ -39,6 +40,9 @@ TEST(activations)
     sl_launch swiglu = {.op = SL_OP_SWIGLU, .in = {f32(x, 1, 4)}, .out = {f32(y, 1, 2)}};
     run(&swiglu);
     check_values(y, (const float[]){0.6224593520f, -0.0347968973f}, 2, "swiglu");
+    sl_swiglu_set(&swiglu.attrs)->gelu = 1;
+    run(&swiglu);
+    check_values(y, (const float[]){0.6914280056f, -0.0165357255f}, 2, "geglu");
 }
 
 /* Where an op sums the columns of what it writes, or of what it finds there, it does what bias_grad does with that. */

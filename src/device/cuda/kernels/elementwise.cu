@@ -1,4 +1,4 @@
-/* Ops that map elements to elements: add, multiply, scale, cast, dropout, GELU and SwiGLU with their backwards. Each reads every input
+/* Ops that map elements to elements: add, multiply, scale, cast, dropout, GELU, SwiGLU and GeGLU with their backwards. Each reads every input
  * once and writes every output once, 16 bytes at a time where alignment allows; bandwidth is their only limit. Where the sums of
  * the output's columns are wanted too, they are taken on the way (column_sum.cuh). */
 #include "device/cuda/kernels/column_sum.cuh"
@@ -6,6 +6,7 @@
 #include "ops/gelu.h"
 #include "ops/noise.h"
 #include "ops/scale.h"
+#include "ops/swiglu.h"
 
 static constexpr int THREADS = 256;
 
@@ -295,16 +296,22 @@ static sl_status cast_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t s
 }
 extern "C" const sl_cuda_kernel sl_cuda_cast = {SL_OP_CAST, NULL, NULL, cast_run};
 
-/* ---- SwiGLU: gu row [gate(f) | up(f)] ---- */
+/* ---- SwiGLU and GeGLU (ops/swiglu.c): gu row [gate(f) | up(f)] ---- */
+
+/* What the logistic function takes of a gate. */
+template <bool GELU> static __device__ __forceinline__ float swiglu_inner(float gate)
+{
+    return GELU ? 2.0f * root_2_over_pi * fmaf(cubic * gate * gate, gate, gate) : gate;
+}
 
 /* Forward and backward make s by the same arithmetic, so that it has the same bits. */
-static __device__ __forceinline__ float swiglu_of(float gate, float up)
+template <bool GELU> static __device__ __forceinline__ float swiglu_of(float gate, float up)
 {
-    return __fdividef(gate, 1.0f + __expf(-gate)) * up;
+    return __fdividef(gate, 1.0f + __expf(-swiglu_inner<GELU>(gate))) * up;
 }
 
 /* `again` may be where `ds` is: a thread reads before it writes. */
-template <typename T, int W, bool BACKWARD>
+template <typename T, int W, bool BACKWARD, bool GELU>
 __global__ void swiglu_kernel(const T *ds, const T *__restrict__ gu, T *__restrict__ out, T *again, int64_t n,
                               int64_t f)
 {
@@ -318,9 +325,10 @@ __global__ void swiglu_kernel(const T *ds, const T *__restrict__ gu, T *__restri
             load<W>(ds + row * f + column, d);
 #pragma unroll
             for (int j = 0; j < W; j++) {
-                float s = __fdividef(1.0f, 1.0f + __expf(-g[j])), silu = g[j] * s;
-                du[j] = d[j] * silu;
-                dg[j] = d[j] * u[j] * fmaf(silu, 1.0f - s, s);
+                float s = __fdividef(1.0f, 1.0f + __expf(-swiglu_inner<GELU>(g[j]))), passed = g[j] * s;
+                float steep = GELU ? passed * (2.0f * root_2_over_pi * fmaf(3.0f * cubic * g[j], g[j], 1.0f)) : passed;
+                du[j] = d[j] * passed;
+                dg[j] = d[j] * u[j] * fmaf(steep, 1.0f - s, s);
             }
             store<W>(out + row * 2 * f + column, dg);
             store<W>(out + row * 2 * f + f + column, du);
@@ -329,13 +337,13 @@ __global__ void swiglu_kernel(const T *ds, const T *__restrict__ gu, T *__restri
             float y[W];
 #pragma unroll
             for (int j = 0; j < W; j++)
-                y[j] = swiglu_of(g[j], u[j]);
+                y[j] = swiglu_of<GELU>(g[j], u[j]);
             store<W>((BACKWARD ? again : out) + row * f + column, y);
         }
     }
 }
 
-template <typename T, bool BACKWARD>
+template <typename T, bool BACKWARD, bool GELU>
 static sl_status swiglu(const void *ds, const void *gu, void *out, void *again, const sl_type *type,
                         cudaStream_t stream)
 {
@@ -345,32 +353,29 @@ static sl_status swiglu(const void *ds, const void *gu, void *out, void *again, 
     int64_t columns = wide ? f / W : f;
     dim3 grid((unsigned) ((columns + 255) / 256), (unsigned) (n < 65535 ? n : 65535));
     if (wide)
-        swiglu_kernel<T, W, BACKWARD>
+        swiglu_kernel<T, W, BACKWARD, GELU>
             <<<grid, 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, (T *) again, n, f);
     else
-        swiglu_kernel<T, 1, BACKWARD>
+        swiglu_kernel<T, 1, BACKWARD, GELU>
             <<<grid, 256, 0, stream>>>((const T *) ds, (const T *) gu, (T *) out, (T *) again, n, f);
     SL_CUDA_LAUNCHED();
     return SL_OK;
 }
 
-static sl_status swiglu_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
+template <bool BACKWARD> static sl_status swiglu_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     (void) cuda;
-    const sl_operand *gu = &launch->in[0];
-    SL_DISPATCH(gu->type.dtype, T,
-                return (swiglu<T, false>(NULL, gu->data, launch->out[0].data, NULL, &gu->type, stream)));
+    const sl_operand *gu = &launch->in[BACKWARD ? 1 : 0];
+    const void *ds = BACKWARD ? launch->in[0].data : NULL;
+    void *out = launch->out[0].data, *again = BACKWARD ? launch->out[1].data : NULL;
+    SL_DISPATCH(gu->type.dtype, T, {
+        if (sl_swiglu_attrs(&launch->attrs)->gelu)
+            return (swiglu<T, BACKWARD, true>(ds, gu->data, out, again, &gu->type, stream));
+        return (swiglu<T, BACKWARD, false>(ds, gu->data, out, again, &gu->type, stream));
+    });
 }
-static sl_status swiglu_bwd_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
-{
-    (void) cuda;
-    const sl_operand *gu = &launch->in[1];
-    SL_DISPATCH(gu->type.dtype, T,
-                return (swiglu<T, true>(launch->in[0].data, gu->data, launch->out[0].data, launch->out[1].data,
-                                        &gu->type, stream)));
-}
-extern "C" const sl_cuda_kernel sl_cuda_swiglu = {SL_OP_SWIGLU, NULL, NULL, swiglu_run};
-extern "C" const sl_cuda_kernel sl_cuda_swiglu_bwd = {SL_OP_SWIGLU_BWD, NULL, NULL, swiglu_bwd_run};
+extern "C" const sl_cuda_kernel sl_cuda_swiglu = {SL_OP_SWIGLU, NULL, NULL, swiglu_run<false>};
+extern "C" const sl_cuda_kernel sl_cuda_swiglu_bwd = {SL_OP_SWIGLU_BWD, NULL, NULL, swiglu_run<true>};
 
 /* ---- random operands for measuring: signs, exponents around 1, any mantissa ---- */
 
