@@ -49,7 +49,6 @@ static const struct {
     {"clip_qkv", "0"},
     {"num_experts", "0"},
     {"num_local_experts", "0"},
-    {"quantization_config", "null"},
     {"auto_map", "null"}, /* code of its own */
     {"pruned_heads", "null"},
     {"is_encoder_decoder", "false"},
@@ -183,6 +182,8 @@ static sl_status check_key(const char *file, const sl_json *member)
         if (strcmp(unsupported[i].key, member->key) == 0)
             return is_neutral(member, unsupported[i].neutral) ? SL_OK
                                                               : refuse_value(file, member, unsupported[i].neutral);
+    if (strcmp(member->key, "quantization_config") == 0)
+        return sl_config_check_quantization(file, member);
     if (is_harmless(member->key)) {
         sl_debug("%s:%d: key \"%s\" does not change what the model computes and is ignored", file, member->line,
                  member->key);

@@ -102,6 +102,8 @@ sl_status sl_model_config_text(const sl_model *model, sl_text *out);
  * the caller reads itself. */
 sl_status sl_config_check_keys(const char *file, const sl_json *object, const char *const *known,
                                const char *const *own);
+/* The value of "quantization_config": weights that can be read, or an error that names what they are. */
+sl_status sl_config_check_quantization(const char *file, const sl_json *member);
 /* "architectures" and "model_type", which begin every config.json. */
 void sl_config_put_family(sl_json_writer *w, const sl_model *model, const char *architecture);
 /* Integer in [1, limit]; with `otherwise` > 0 it may be absent. */

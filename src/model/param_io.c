@@ -352,9 +352,12 @@ sl_status sl_param_write_part(const sl_param *param, int part, sl_dtype dtype, v
 
 /* ---- what is left over ---- */
 
+/* The last four are scales of activations, which 8-bit inference uses. */
 static bool is_known_buffer(const char *name)
 {
-    static const char *const ends[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", "lm_head.weight"};
+    static const char *const ends[] = {".attn.bias",     ".attn.masked_bias", ".rotary_emb.inv_freq",
+                                       "lm_head.weight", ".input_scale",      ".output_scale",
+                                       ".k_scale",       ".v_scale"};
     size_t length = strlen(name);
     for (int64_t i = 0; i < SL_COUNT(ends); i++)
         if (length >= strlen(ends[i]) && strcmp(name + length - strlen(ends[i]), ends[i]) == 0)
@@ -370,6 +373,8 @@ static sl_status mark_used(const sl_tensors *tensors, const sl_param *params, in
             const sl_tensor *tensor = find_part(tensors, "", params[p].parts[i].name);
             if (tensor)
                 (*used)[tensor - sl_tensors_at(tensors, 0)] = 1;
+            if (tensor && tensor->scale)
+                (*used)[tensor->scale - sl_tensors_at(tensors, 0)] = 1;
         }
     return SL_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * A set of safetensors files: one, or those of an index. Opening reads and checks all headers (safetensors_header.c). Data is read with
- * pread in pieces of at most STAGING bytes and converted on the way.
+ * A set of safetensors files: one, or those of an index. Opening reads and checks all headers (safetensors_header.c), and finds the
+ * scales of 8-bit weights. safetensors_data.c reads their data.
  */
 #include "model/safetensors_header.h"
 
@@ -8,21 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/bf16.h"
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor data is little-endian and is read as it stands");
-
-enum { STAGING = 1 << 18, INDEX_LIMIT = 64 << 20, FILES_LIMIT = 4096, CONFIG_LIMIT = 1 << 20 };
-
-struct sl_tensors {
-    sl_region *region; /* names, paths, tensors */
-    sl_reader **readers;
-    const char **paths;
-    int32_t n_files, capacity_files;
-    sl_tensor_list list; /* by name once opened */
-    bool in_pairs;
-    void *staging;
-};
+enum { INDEX_LIMIT = 64 << 20, FILES_LIMIT = 4096, CONFIG_LIMIT = 1 << 20 };
 
 static int by_name(const void *a, const void *b)
 {
@@ -140,8 +126,43 @@ static sl_status check_names(sl_tensors *set)
     return SL_OK;
 }
 
-/* From config.json beside the first file. One that is no JSON was not written by Sluice and does not matter here. */
-static sl_status read_row_order(sl_tensors *set)
+/* ---- what config.json beside the first file says of them ---- */
+
+/* A block of an 8-bit weight that has one scale: "weight_block_size" of DeepSeek's files, "block_structure" of compressed-tensors. */
+static const sl_json *find_block(const sl_json *object, int depth)
+{
+    for (const sl_json *member = object->child; member && depth; member = member->next) {
+        bool named = member->key &&
+                     (strcmp(member->key, "weight_block_size") == 0 || strcmp(member->key, "block_structure") == 0);
+        if (named && member->kind == SL_JSON_ARRAY && member->count == 2)
+            return member;
+        const sl_json *inside = member->kind == SL_JSON_OBJECT ? find_block(member, depth - 1) : NULL;
+        if (inside)
+            return inside;
+    }
+    return NULL;
+}
+
+static sl_status read_block(const char *path, const sl_json *root, sl_tensors *set)
+{
+    const sl_json *config = sl_json_get(root, "quantization_config");
+    if (!config || config->kind != SL_JSON_OBJECT)
+        return SL_OK;
+    set->quantized = true;
+    const sl_json *block = find_block(config, 4);
+    if (!block)
+        return SL_OK;
+    const sl_json *sides[2] = {block->child, block->child->next};
+    for (int i = 0; i < 2; i++) {
+        if (!sides[i]->is_integer || sides[i]->integer < 1 || sides[i]->integer > INT32_MAX)
+            return sl_fail(SL_E_FORMAT, "%s: \"%s\" must hold two positive numbers", path, block->key);
+        set->block[i] = sides[i]->integer;
+    }
+    return SL_OK;
+}
+
+/* One that is no JSON was not written by Sluice and does not matter here. */
+static sl_status read_config(sl_tensors *set)
 {
     const char *path, *first = set->n_files ? set->paths[0] : "", *slash = strrchr(first, '/');
     const sl_json *root = NULL, *key;
@@ -160,6 +181,53 @@ static sl_status read_row_order(sl_tensors *set)
         return status == SL_E_FORMAT ? SL_OK : status;
     key = sl_json_get(root, "rope_interleaved");
     set->in_pairs = key && key->kind == SL_JSON_BOOL && key->boolean;
+    return read_block(path, root, set);
+}
+
+/* ---- scales ---- */
+
+static bool is_8_bit(const sl_tensor *tensor)
+{
+    return tensor->dtype == SL_FILE_F8_E4M3 || tensor->dtype == SL_FILE_F8_E5M2;
+}
+
+/* One scale for all of a weight, for each row, or for each block. */
+static sl_status set_block(const sl_tensors *set, sl_tensor *tensor, const sl_tensor *scale)
+{
+    int64_t rows = tensor->rank ? tensor->dim[0] : 1, columns = rows ? tensor->count / rows : 0;
+    bool blocks = scale->rank == 2 && scale->dim[0] == SL_DIV_UP(rows, set->block[0]) &&
+                  scale->dim[1] == SL_DIV_UP(columns, set->block[1]);
+    tensor->scale = scale;
+    tensor->block[0] = rows, tensor->block[1] = columns;
+    if (scale->count == 1)
+        return SL_OK;
+    if (blocks)
+        tensor->block[0] = set->block[0], tensor->block[1] = set->block[1];
+    else if (scale->count == rows && scale->rank && scale->dim[0] == rows)
+        tensor->block[0] = 1;
+    else
+        return sl_fail(SL_E_FORMAT,
+                       "%s: \"%s\" holds %lld scales, but \"%s\" of %lld x %lld needs one, one per row, or one per "
+                       "block of %lld x %lld",
+                       set->paths[scale->file], scale->name, (long long) scale->count, tensor->name, (long long) rows,
+                       (long long) columns, (long long) set->block[0], (long long) set->block[1]);
+    return SL_OK;
+}
+
+static sl_status find_scales(sl_tensors *set)
+{
+    static const char *const ends[] = {"_scale_inv", "_scale"}; /* both are what the weight is to be multiplied with */
+    for (int64_t i = 0; i < set->list.count; i++) {
+        sl_tensor *tensor = &set->list.tensors[i];
+        for (int64_t e = 0; e < SL_COUNT(ends) && is_8_bit(tensor) && !tensor->scale; e++) {
+            char name[512];
+            if (snprintf(name, sizeof name, "%s%s", tensor->name, ends[e]) >= (int) sizeof name)
+                continue;
+            const sl_tensor *scale = sl_tensors_find(set, name);
+            if (scale)
+                SL_TRY(set_block(set, tensor, scale));
+        }
+    }
     return SL_OK;
 }
 
@@ -168,11 +236,13 @@ sl_status sl_tensors_open(const char *path, sl_tensors **tensors)
     sl_tensors *set;
     sl_status status;
     SL_TRY(sl_alloc(&set, 1, sizeof *set));
+    set->block[0] = set->block[1] = 128;
     SL_TRY_GOTO(sl_region_create(&set->region), close);
-    SL_TRY_GOTO(sl_alloc(&set->staging, STAGING, 1), close);
+    SL_TRY_GOTO(sl_alloc(&set->staging, SL_TENSORS_STAGING, 1), close);
     SL_TRY_GOTO(open_path(set, path), close);
     SL_TRY_GOTO(check_names(set), close);
-    SL_TRY_GOTO(read_row_order(set), close);
+    SL_TRY_GOTO(read_config(set), close);
+    SL_TRY_GOTO(find_scales(set), close);
     *tensors = set;
     return SL_OK;
 close:
@@ -224,93 +294,4 @@ const char *sl_tensors_file(const sl_tensors *set, const sl_tensor *tensor)
 bool sl_tensors_in_pairs(const sl_tensors *set)
 {
     return set->in_pairs;
-}
-
-/* ---- data ---- */
-
-sl_status sl_tensors_read_raw(sl_tensors *set, const sl_tensor *tensor, int64_t offset, void *out, size_t length)
-{
-    SL_ASSERT(offset >= 0 && (int64_t) length <= tensor->bytes && offset <= tensor->bytes - (int64_t) length);
-    return sl_reader_read(set->readers[tensor->file], tensor->offset + offset, out, length);
-}
-
-/* IEEE half to single; exact. */
-static float half_to_float(uint16_t half)
-{
-    uint32_t sign = (uint32_t) (half & 0x8000u) << 16, exponent = half >> 10 & 31u, mantissa = half & 0x3ffu, bits;
-    float out;
-    if (exponent == 0) { /* zero or subnormal: mantissa * 2^-24 */
-        out = (float) mantissa * 0x1p-24f;
-        return sign ? -out : out;
-    }
-    bits = sign | (exponent == 31 ? 0xffu << 23 : (exponent + 112) << 23) | mantissa << 13;
-    memcpy(&out, &bits, 4);
-    return out;
-}
-
-static float load(sl_file_dtype dtype, const void *raw, int64_t i)
-{
-    if (dtype == SL_FILE_F32)
-        return ((const float *) raw)[i];
-    uint16_t bits = ((const uint16_t *) raw)[i];
-    return dtype == SL_FILE_BF16 ? sl_bf16_to_f32(bits) : half_to_float(bits);
-}
-
-static void store(sl_dtype dtype, void *out, int64_t i, float value)
-{
-    if (dtype == SL_F32)
-        ((float *) out)[i] = value;
-    else
-        ((sl_bf16 *) out)[i] = sl_f32_to_bf16(value);
-}
-
-static sl_status check_dtype(const sl_tensors *set, const sl_tensor *tensor, sl_dtype dtype)
-{
-    bool is_float = tensor->dtype == SL_FILE_F32 || tensor->dtype == SL_FILE_BF16 || tensor->dtype == SL_FILE_F16;
-    if (dtype == SL_I32 ? tensor->dtype != SL_FILE_I32 : !is_float)
-        return sl_fail(SL_E_UNSUPPORTED, "%s: tensor \"%s\" is %s; F32, BF16 and F16 can be read as weights",
-                       set->paths[tensor->file], tensor->name, sl_file_dtype_name(tensor->dtype));
-    return SL_OK;
-}
-
-sl_status sl_tensors_read(sl_tensors *set, const sl_tensor *tensor, int64_t first, int64_t count, sl_dtype dtype,
-                          void *out)
-{
-    int64_t size = (int64_t) sl_file_dtype_bytes(tensor->dtype), most = STAGING / size;
-    SL_TRY(check_dtype(set, tensor, dtype));
-    SL_ASSERT(first >= 0 && count >= 0 && first <= tensor->count - count);
-    if (sl_file_dtype_of(dtype) == tensor->dtype)
-        return sl_tensors_read_raw(set, tensor, first * size, out, (size_t) (count * size));
-    for (int64_t done = 0; done < count; done += most) {
-        int64_t piece = SL_MIN(most, count - done);
-        SL_TRY(sl_tensors_read_raw(set, tensor, (first + done) * size, set->staging, (size_t) (piece * size)));
-        for (int64_t i = 0; i < piece; i++)
-            store(dtype, out, done + i, load(tensor->dtype, set->staging, i));
-    }
-    return SL_OK;
-}
-
-/* File rows [row, row+rows), of which elements [first, first+count) are wanted, become columns of `out`. Whole file rows are
- * read at a time when a good part of each is wanted: one system call per row would cost more than the bytes. */
-sl_status sl_tensors_read_transposed(sl_tensors *set, const sl_tensor *tensor, int64_t first, int64_t count,
-                                     sl_dtype dtype, void *out)
-{
-    int64_t size = (int64_t) sl_file_dtype_bytes(tensor->dtype), columns = tensor->dim[0], rows = tensor->dim[1];
-    SL_TRY(check_dtype(set, tensor, dtype));
-    SL_ASSERT(tensor->rank == 2 && first >= 0 && count >= 0 && first <= rows - count);
-    bool whole = rows * size <= STAGING && count * 8 >= rows;
-    int64_t at_once = whole ? STAGING / (rows * size) : 1, most = whole ? rows : STAGING / size;
-    for (int64_t c = 0; c < columns; c += at_once) {
-        int64_t n = SL_MIN(at_once, columns - c);
-        for (int64_t done = 0; done < count; done += most) {
-            int64_t piece = SL_MIN(most, count - done), from = whole ? 0 : first + done;
-            int64_t bytes = whole ? n * rows * size : piece * size, skip = whole ? first : 0;
-            SL_TRY(sl_tensors_read_raw(set, tensor, (c * rows + from) * size, set->staging, (size_t) bytes));
-            for (int64_t k = 0; k < n; k++)
-                for (int64_t j = 0; j < piece; j++)
-                    store(dtype, out, (done + j) * columns + c + k,
-                          load(tensor->dtype, set->staging, k * rows + skip + j));
-        }
-    }
-    return SL_OK;
 }

@@ -31,7 +31,8 @@ typedef enum sl_file_dtype {
     X(U8, 1)              \
     X(BOOL, 1)            \
     X(F8_E4M3, 1)         \
-    X(F8_E5M2, 1)
+    X(F8_E5M2, 1)         \
+    X(F8_E8M0, 1)
 #define X(name, bytes) SL_FILE_##name,
     SL_FILE_DTYPES(X)
 #undef X
@@ -52,6 +53,9 @@ typedef struct sl_tensor {
     int64_t offset; /* of its first byte in the file */
     int64_t bytes;
     int32_t file; /* index among the set's files */
+    /* Of 8-bit weights: the tensor that holds a factor for every block of so many rows and columns. NULL: there is none. */
+    const struct sl_tensor *scale;
+    int64_t block[2];
 } sl_tensor;
 
 /* ---- reading ---- */
@@ -74,7 +78,8 @@ bool sl_tensors_in_pairs(const sl_tensors *tensors);
 
 /* Bytes as they stand, [offset, offset+length) of the tensor. */
 sl_status sl_tensors_read_raw(sl_tensors *tensors, const sl_tensor *tensor, int64_t offset, void *out, size_t length);
-/* Elements [first, first+count), converted to `dtype` (f32 or bf16, from F32, BF16 or F16; I32 to I32). */
+/* Elements [first, first+count), converted to `dtype`: f32 or bf16 from any floating-point type but F64, times their scales; I32
+ * to I32. */
 sl_status sl_tensors_read(sl_tensors *tensors, const sl_tensor *tensor, int64_t first, int64_t count, sl_dtype dtype,
                           void *out);
 /* The tensor is [columns, rows] in the file; gives rows [first, first+count) of its transpose [rows, columns], converted. */

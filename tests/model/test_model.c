@@ -306,14 +306,21 @@ TEST(refused_configs)
 {
     sl_model model;
     check_refused(with(llama31, "\"use_cache\": true", "\"qk_norm\": true"), SL_E_UNSUPPORTED, "qk_norm");
-    static const char *const values[] = {"\"sliding_window\": 4096",
-                                         "\"quantization_config\": {\"bits\": 4}",
-                                         "\"layer_types\": [\"full_attention\", \"sliding_attention\"]",
-                                         "\"attention_dropout\": 0.25",
-                                         "\"final_logit_softcapping\": 30.0",
-                                         "\"partial_rotary_factor\": 0.75",
-                                         "\"auto_map\": {\"AutoModel\": \"x.Y\"}",
-                                         "\"something_new\": false"};
+    static const char *const values[] = {
+        "\"sliding_window\": 4096",
+        "\"quantization_config\": {\"bits\": 4}",
+        "\"quantization_config\": {\"quant_method\": \"gptq\"}",
+        "\"quantization_config\": {\"quant_method\": \"fp8\", \"fmt\": \"nf4\"}",
+        "\"quantization_config\": {\"quant_method\": \"compressed-tensors\"}",
+        "\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+        "\"float-quantized\", \"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 4, "
+        "\"type\": \"float\"}}}}",
+        "\"layer_types\": [\"full_attention\", \"sliding_attention\"]",
+        "\"attention_dropout\": 0.25",
+        "\"final_logit_softcapping\": 30.0",
+        "\"partial_rotary_factor\": 0.75",
+        "\"auto_map\": {\"AutoModel\": \"x.Y\"}",
+        "\"something_new\": false"};
     for (int64_t i = 0; i < SL_COUNT(values); i++) {
         char key[64];
         snprintf(key, sizeof key, "config.json:1: %s", i == SL_COUNT(values) - 1 ? "key " : "");
