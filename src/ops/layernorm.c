@@ -15,7 +15,9 @@
 
 static sl_status layernorm_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
-    (void) attrs;
+    if (sl_norm_attrs(attrs)->offset != 0)
+        return sl_fail(SL_E_INTERNAL, "layernorm: its weights take no offset, but the attribute is %g",
+                       (double) sl_norm_attrs(attrs)->offset);
     SL_TRY(sl_expect_float("layernorm", "x", &in[0], 2));
     SL_TRY(sl_expect("layernorm", "w", &in[1], sl_type_1d(in[0].dtype, in[0].dim[1])));
     SL_TRY(sl_expect("layernorm", "b", &in[2], in[1]));

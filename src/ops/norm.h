@@ -6,6 +6,7 @@
 
 struct SL_ATTRS_TYPE sl_norm_attrs {
     float eps;
+    float offset; /* added to the weights of RMSNorm: 1 where files hold what they differ from it (Gemma); 0: none */
 };
 SL_ATTRS_OF(norm)
 

@@ -1,7 +1,8 @@
 /*
- * RMSNorm, rowwise:  rstd = 1 / sqrt(mean(x^2) + eps),  y = x * rstd * w.
+ * RMSNorm, rowwise:  rstd = 1 / sqrt(mean(x^2) + eps),  y = x * rstd * (w + offset).
  *
- * Backward, with u = dy * w and xhat = x * rstd:
+ * The offset is 0, or 1 where weights are kept as what they differ from 1 (Gemma): the sum is formed in f32, which holds what bf16
+ * weights near 1 would lose. Backward, with u = dy * (w + offset) and xhat = x * rstd:
  *     dx = rstd * (u - xhat * mean(u * xhat))        dw = sum over rows of dy * xhat
  * rstd is an output of the forward, kept in f32, so that a recomputed forward and the backward agree to the bit.
  */
@@ -11,6 +12,12 @@
 #include "ops/fill.h"
 #include "ops/norm.h"
 #include "ops/shapes.h"
+
+/* A weight as the formula has it. */
+static float weight_of(const sl_launch *launch, const sl_operand *w, int64_t c)
+{
+    return sl_get(w, c) + sl_norm_attrs(&launch->attrs)->offset;
+}
 
 static sl_status rmsnorm_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
 {
@@ -32,7 +39,7 @@ static void rmsnorm_reference(const sl_launch *launch)
             squares += (double) sl_get(x, i * d + c) * sl_get(x, i * d + c);
         float rstd = (float) (1 / sqrt(squares / (double) d + sl_norm_attrs(&launch->attrs)->eps));
         for (int64_t c = 0; c < d; c++)
-            sl_put_out(launch, 0, i * d + c, sl_get(x, i * d + c) * rstd * sl_get(w, c));
+            sl_put_out(launch, 0, i * d + c, sl_get(x, i * d + c) * rstd * weight_of(launch, w, c));
         sl_put_out(launch, 1, i, rstd);
     }
 }
@@ -44,6 +51,7 @@ static sl_status rmsnorm_gradient(sl_gradient *gradient)
 }
 
 #define EPS .attrs = SL_ATTRS(norm, .eps = 1e-5f)
+#define OFFSET .attrs = SL_ATTRS(norm, .eps = 1e-6f, .offset = 1)
 static const sl_op_case rmsnorm_cases[] = {
     {.name = "f32", .in = {SL_T2(SL_F32, 5, 64), SL_T1(SL_F32, 64)}, EPS},
     {.name = "f32 tail", .in = {SL_T2(SL_F32, 7, 101), SL_T1(SL_F32, 101)}, .attrs = SL_ATTRS(norm, .eps = 1e-6f)},
@@ -51,6 +59,8 @@ static const sl_op_case rmsnorm_cases[] = {
     {.name = "bf16", .in = {SL_T2(SL_BF16, 33, 256), SL_T1(SL_BF16, 256)}, EPS},
     {.name = "bf16 tail", .in = {SL_T2(SL_BF16, 7, 77), SL_T1(SL_BF16, 77)}, EPS},
     {.name = "bf16 wide", .in = {SL_T2(SL_BF16, 3, 4096), SL_T1(SL_BF16, 4096)}, EPS},
+    {.name = "f32 tail, offset", .in = {SL_T2(SL_F32, 7, 101), SL_T1(SL_F32, 101)}, OFFSET},
+    {.name = "bf16 offset", .in = {SL_T2(SL_BF16, 33, 256), SL_T1(SL_BF16, 256)}, OFFSET},
 };
 
 static sl_status rmsnorm_shapes(sl_op_shapes *shapes)
@@ -91,9 +101,9 @@ static void rmsnorm_bwd_reference(const sl_launch *launch)
     for (int64_t i = 0; i < n; i++) {
         double r = sl_get(rstd, i), mean = 0;
         for (int64_t c = 0; c < d; c++)
-            mean += (double) sl_get(dy, i * d + c) * sl_get(w, c) * sl_get(x, i * d + c) * r / (double) d;
+            mean += (double) sl_get(dy, i * d + c) * weight_of(launch, w, c) * sl_get(x, i * d + c) * r / (double) d;
         for (int64_t c = 0; c < d; c++) {
-            double u = (double) sl_get(dy, i * d + c) * sl_get(w, c), xhat = sl_get(x, i * d + c) * r;
+            double u = (double) sl_get(dy, i * d + c) * weight_of(launch, w, c), xhat = sl_get(x, i * d + c) * r;
             sl_put_out(launch, 0, i * d + c, r * (u - xhat * mean));
         }
     }
@@ -118,6 +128,8 @@ static const sl_op_case rmsnorm_bwd_cases[] = {
     {.name = "bf16 wide", .in = BWD(SL_BF16, 3, 4096), EPS},
     {.name = "f32 many rows, accumulate both", .in = BWD(SL_F32, 3500, 64), EPS, .accumulate = 3},
     {.name = "f32 many long rows", .in = BWD(SL_F32, 1700, 1040), EPS},
+    {.name = "f32 tail, offset, accumulate both", .in = BWD(SL_F32, 70, 101), OFFSET, .accumulate = 3},
+    {.name = "bf16 offset", .in = BWD(SL_BF16, 300, 256), OFFSET},
 };
 #undef BWD
 
@@ -135,6 +147,7 @@ static sl_status rmsnorm_bwd_shapes(sl_op_shapes *shapes)
 }
 
 #undef EPS
+#undef OFFSET
 
 const sl_op_def sl_op_rmsnorm_bwd = {
     SL_OP_PARTS(rmsnorm_bwd),

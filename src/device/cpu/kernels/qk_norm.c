@@ -28,7 +28,7 @@ SL_INLINE void qk_norm_rows(const qk_norm_job *job, int64_t tile, bool bf16)
     const int64_t per_tile = tile_rows(job->width), end = SL_MIN((tile + 1) * per_tile, job->rows);
     for (int64_t row = tile * per_tile; row < end; row++) {
         for (int64_t h = 0; h < job->normed; h++)
-            job->rstd_out[row * job->normed + h] = rms_row(job->x, job->w[h >= job->heads], job->y,
+            job->rstd_out[row * job->normed + h] = rms_row(job->x, job->w[h >= job->heads], 0, job->y,
                                                            row * job->width + h * job->dim, job->dim, job->eps, bf16);
         qk_norm_copy_v(job, job->x, job->y, row, bf16);
     }
@@ -44,7 +44,7 @@ SL_INLINE void qk_norm_bwd_rows(const qk_norm_job *job, int64_t tile, bool bf16)
     for (int64_t row = tile * PARTIAL_ROWS; row < end; row++) {
         for (int64_t h = 0; h < job->normed; h++) {
             const bool key = h >= job->heads;
-            const rms_bwd head = {job->x, job->w[key], job->dy, job->dx, partial + key * job->dim, false};
+            const rms_bwd head = {job->x, job->w[key], job->dy, 0, job->dx, partial + key * job->dim, false};
             rms_bwd_row(&head, row * job->width + h * job->dim, job->dim, job->rstd[row * job->normed + h], bf16);
         }
         if (job->dx)

@@ -12,7 +12,7 @@ typedef struct rmsnorm_job {
     void *y, *dx;
     float *rstd_out, *partials;
     int64_t rows, width;
-    float eps;
+    float eps, offset;
     bool bf16, accumulate;
 } rmsnorm_job;
 
@@ -21,7 +21,7 @@ SL_INLINE void rmsnorm_rows(const rmsnorm_job *job, int64_t tile, bool bf16)
     const int64_t width = job->width, per_tile = tile_rows(width), end = SL_MIN((tile + 1) * per_tile, job->rows);
     for (int64_t row = tile * per_tile; row < end; row++) {
         const int64_t at = row * width;
-        float rstd = rms_row(job->x, job->w, job->y, at, width, job->eps, bf16);
+        float rstd = rms_row(job->x, job->w, job->offset, job->y, at, width, job->eps, bf16);
         if (job->rstd_out)
             job->rstd_out[row] = rstd;
     }
@@ -39,6 +39,7 @@ static void rmsnorm_run(const sl_launch *launch, sl_pool *pool)
         .rows = launch->in[0].type.dim[0],
         .width = launch->in[0].type.dim[1],
         .eps = sl_norm_attrs(&launch->attrs)->eps,
+        .offset = sl_norm_attrs(&launch->attrs)->offset,
         .bf16 = launch->in[0].type.dtype == SL_BF16,
     };
     sl_pool_run(pool, rmsnorm_tile, &job, tile_count(job.rows, tile_rows(job.width)));
@@ -51,7 +52,7 @@ SL_INLINE void rmsnorm_bwd_rows(const rmsnorm_job *job, int64_t tile, bool bf16)
     if (partial)
         memset(partial, 0, (size_t) width * sizeof *partial);
     for (int64_t row = tile * PARTIAL_ROWS; row < end; row++) {
-        const rms_bwd x = {job->x, job->w, job->dy, job->dx, partial, job->accumulate};
+        const rms_bwd x = {job->x, job->w, job->dy, job->offset, job->dx, partial, job->accumulate};
         rms_bwd_row(&x, row * width, width, job->rstd[row], bf16);
     }
 }
@@ -76,6 +77,7 @@ static void rmsnorm_bwd_run(const sl_launch *launch, sl_pool *pool)
         .partials = launch->out[1].data ? launch->workspace : NULL,
         .rows = launch->in[1].type.dim[0],
         .width = launch->in[1].type.dim[1],
+        .offset = sl_norm_attrs(&launch->attrs)->offset,
         .bf16 = launch->in[1].type.dtype == SL_BF16,
         .accumulate = launch->accumulate & 1u,
     };

@@ -37,7 +37,8 @@ template <bool WARP> __device__ __forceinline__ float row_sum(float x, float *sc
 template <typename T, int W, int P, bool LAYER, bool WARP>
 __global__ void __launch_bounds__(FORWARD_THREADS)
     norm_kernel(const T *__restrict__ x, const T *__restrict__ w, const T *__restrict__ b, T *__restrict__ y,
-                float *__restrict__ mean_out, float *__restrict__ rstd_out, int64_t n, int64_t d, float eps)
+                float *__restrict__ mean_out, float *__restrict__ rstd_out, int64_t n, int64_t d, float eps,
+                float offset)
 {
     __shared__ float scratch[33];
     int64_t row = (int64_t) blockIdx.x * blockDim.y + threadIdx.y;
@@ -82,7 +83,8 @@ __global__ void __launch_bounds__(FORWARD_THREADS)
                 load<W>(b + c, bias);
 #pragma unroll
             for (int j = 0; j < W; j++)
-                keep[p][j] = LAYER ? fmaf(keep[p][j] * rstd, weight[j], bias[j]) : keep[p][j] * rstd * weight[j];
+                keep[p][j] =
+                    LAYER ? fmaf(keep[p][j] * rstd, weight[j], bias[j]) : keep[p][j] * rstd * (weight[j] + offset);
         }
     }
 #pragma unroll
@@ -118,7 +120,8 @@ static void norm_launch(const sl_launch *launch, cudaStream_t stream)
     norm_kernel<T, W, P, LAYER, WARP><<<(unsigned) ((n + threads.y - 1) / threads.y), threads, 0, stream>>>(
         (const T *) launch->in[0].data, (const T *) launch->in[1].data, LAYER ? (const T *) launch->in[2].data : NULL,
         (T *) launch->out[0].data, LAYER ? (float *) launch->out[1].data : NULL,
-        (float *) launch->out[LAYER ? 2 : 1].data, n, d, sl_norm_attrs(&launch->attrs)->eps);
+        (float *) launch->out[LAYER ? 2 : 1].data, n, d, sl_norm_attrs(&launch->attrs)->eps,
+        sl_norm_attrs(&launch->attrs)->offset);
 }
 
 /* Pieces per thread are a template argument: registers kept for the longest row would halve the occupancy for all others. */
@@ -265,6 +268,7 @@ template <typename T> struct norm_bwd_args {
     int64_t n, d;
     int team_warps, ring; /* rows of the ring: 1, 2, 3 */
     bool accumulate;
+    float offset; /* of RMSNorm's weights */
 };
 
 /* SUMS: also the sums of what dx held before, where it is added to. */
@@ -323,7 +327,8 @@ __global__ void __launch_bounds__(WARPS * 32, 1) norm_bwd_kernel(const __grid_co
                 piece px = from[p * threads], pg = from[(P + p) * threads];
 #pragma unroll
                 for (int j = 0; j < W; j++) {
-                    float g = pg[j], u = g * weight[p][j], hat = (LAYER ? px[j] - mean : px[j]) * rstd;
+                    float g = pg[j], u = g * (LAYER ? weight[p][j] : weight[p][j] + a.offset),
+                          hat = (LAYER ? px[j] - mean : px[j]) * rstd;
                     dw[p][j] = fmaf(g, hat, dw[p][j]);
                     along = fmaf(u, hat, along);
                     if (LAYER) {
@@ -343,7 +348,8 @@ __global__ void __launch_bounds__(WARPS * 32, 1) norm_bwd_kernel(const __grid_co
                     old = from[(2 * P + p) * threads];
 #pragma unroll
                 for (int j = 0; j < W; j++) {
-                    float u = pg[j] * weight[p][j], hat = (LAYER ? px[j] - mean : px[j]) * rstd;
+                    float u = pg[j] * (LAYER ? weight[p][j] : weight[p][j] + a.offset),
+                          hat = (LAYER ? px[j] - mean : px[j]) * rstd;
                     out[j] = rstd * fmaf(-hat, slope, LAYER ? u - shift : u);
                     if (a.accumulate) {
                         out[j] += old[j];
@@ -381,7 +387,8 @@ static sl_status bwd_launch(sl_cuda *cuda, const sl_launch *launch, cudaStream_t
                           d,
                           team_for<W>(d).warps,
                           0,
-                          launch->out[0].data && (launch->accumulate & 1)};
+                          launch->out[0].data && (launch->accumulate & 1),
+                          sl_norm_attrs(&launch->attrs)->offset};
     size_t row_bytes = (size_t) threads * P * W * sizeof(T) * (a.accumulate ? 3 : 2);
     size_t room = sl_cuda_get_info(cuda)->shared_bytes - sizeof(float2) * 2 * WARPS;
     a.ring = (int) (room / row_bytes < MOST_ROWS ? room / row_bytes : MOST_ROWS);
