@@ -2,13 +2,13 @@
  * Language model head and softmax cross-entropy in one op, so that the logits (tokens x vocabulary, the largest tensor of
  * a step by far) never exist whole:
  *     logits = x W^T      loss = sum over tokens with target != ignore of  weight (log sum exp(logits) - logits[target])
- * where weights are absent all are 1. The loss is a plain sum. Its gradients dx and dW are those of loss * loss scale (one over the
+ * where weights are absent all are 1. With a cap (Gemma 2), logits become cap tanh(logits / cap) first. The loss is a plain sum. Its gradients dx and dW are those of loss * loss scale (one over the
  * weights of the step's targets), so sums over chunks and rounds come out as the mean over the step.
  *
  * head_loss_bwd takes `block` tokens at a time (0: all), in order. For each block: logits in f32, softmax in f32,
- *     dlogits = (softmax - onehot) * weight * loss scale, rounded to the operands' dtype,
+ *     dlogits = (softmax - onehot) * weight * loss scale * slope, rounded to the operands' dtype,
  *     dx = dlogits W,  dW += dlogits^T x
- * and dW is rounded to its own dtype after each block (the first one writes it unless the launch accumulates). The block
+ * with slope = 1 - (logits / cap)^2 of capped logits, else 1; and dW is rounded to its own dtype after each block (the first one writes it unless the launch accumulates). The block
  * is therefore part of the numerics: it belongs to the program, not to the device. Since logits need W anyway, the backward
  * gives the loss as well, and a training step never runs the forward.
  */
@@ -43,7 +43,15 @@ static float logit(const sl_launch *launch, int64_t token, int64_t word)
     double sum = 0;
     for (int64_t c = 0; c < d; c++)
         sum += (double) sl_get(&launch->in[0], token * d + c) * sl_get(&launch->in[1], word * d + c);
-    return (float) sum;
+    const float cap = sl_head_attrs(&launch->attrs)->cap;
+    return (float) (cap > 0 ? cap * tanh(sum / cap) : sum);
+}
+
+/* The derivative of a logit by what it was before the cap. */
+static double slope_of(const sl_launch *launch, double logit)
+{
+    const float cap = sl_head_attrs(&launch->attrs)->cap;
+    return cap > 0 ? 1 - logit / cap * (logit / cap) : 1;
 }
 
 static double log_sum_exp(const float *logits, int64_t count)
@@ -123,17 +131,29 @@ static const sl_op_case head_loss_cases[] = {
     {.name = label,                                                     \
      .in = {SL_T2(t, n, d), SL_T2(t, vocabulary, d), SL_T1(SL_I32, n)}, \
      .index_range = range,                                              \
-     .attrs = SL_ATTRS(head, block, ignored, 0)},
+     .attrs = SL_ATTRS(head, block, ignored, 0, 0)},
     CASES(X)
 #undef X
         {.name = "f32 weights, ignore",
          .in = {SL_T2(SL_F32, 33, 24), SL_T2(SL_F32, 50, 24), SL_T1(SL_I32, 33), SL_T1(SL_F32, 33)},
          .index_range = 12,
-         .attrs = SL_ATTRS(head, 16, 5, 0)},
+         .attrs = SL_ATTRS(head, 16, 5, 0, 0)},
     {.name = "bf16 weights",
      .in = {SL_T2(SL_BF16, 37, 64), SL_T2(SL_BF16, 300, 64), SL_T1(SL_I32, 37), SL_T1(SL_F32, 37)},
      .index_range = 300,
-     .attrs = SL_ATTRS(head, 16, -100, 0)},
+     .attrs = SL_ATTRS(head, 16, -100, 0, 0)},
+    {.name = "f32 cap, ignore",
+     .in = {SL_T2(SL_F32, 33, 24), SL_T2(SL_F32, 50, 24), SL_T1(SL_I32, 33)},
+     .index_range = 12,
+     .attrs = SL_ATTRS(head, 16, 5, 0, 2)},
+    {.name = "bf16 cap",
+     .in = {SL_T2(SL_BF16, 37, 64), SL_T2(SL_BF16, 300, 64), SL_T1(SL_I32, 37)},
+     .index_range = 300,
+     .attrs = SL_ATTRS(head, 16, -100, 0, 1.5f)},
+    {.name = "f32 cap, many words",
+     .in = {SL_T2(SL_F32, 5, 16), SL_T2(SL_F32, 17003, 16), SL_T1(SL_I32, 5)},
+     .index_range = 17003,
+     .attrs = SL_ATTRS(head, 2, -100, 0, 3)},
 };
 
 /* Logits of unit variance. */
@@ -211,7 +231,8 @@ static double token_loss(const sl_launch *launch, int64_t token, float *logits)
     bool counts = target != attrs->ignore && weight != 0;
     double lse = log_sum_exp(logits, vocabulary), loss = counts ? weight * (lse - logits[target]) : 0;
     for (int64_t v = 0; v < vocabulary; v++) {
-        float dlogit = counts ? (float) ((exp(logits[v] - lse) - (v == target)) * scale) : 0;
+        double slope = slope_of(launch, logits[v]);
+        float dlogit = counts ? (float) ((exp(logits[v] - lse) - (v == target)) * scale * slope) : 0;
         logits[v] = launch->in[0].type.dtype == SL_BF16 ? sl_bf16_to_f32(sl_f32_to_bf16(dlogit)) : dlogit;
     }
     return loss;
@@ -254,23 +275,40 @@ static const sl_op_case head_loss_bwd_cases[] = {
     {.name = label,                                                                   \
      .in = {SL_T2(t, n, d), SL_T2(t, vocabulary, d), SL_T1(SL_I32, n), SL_STEP_TYPE}, \
      .index_range = range,                                                            \
-     .attrs = SL_ATTRS(head, block, ignored, 0),                                      \
+     .attrs = SL_ATTRS(head, block, ignored, 0, 0),                                   \
      .accumulate = acc},
     CASES(X)
 #undef X
         {.name = "f32 weights, ignore, accumulate, second loss",
          .in = {SL_T2(SL_F32, 33, 24), SL_T2(SL_F32, 50, 24), SL_T1(SL_I32, 33), SL_STEP_TYPE, SL_T1(SL_F32, 33)},
          .index_range = 12,
-         .attrs = SL_ATTRS(head, 16, 5, 1),
+         .attrs = SL_ATTRS(head, 16, 5, 1, 0),
          .accumulate = 4},
     {.name = "bf16 weights",
      .in = {SL_T2(SL_BF16, 37, 64), SL_T2(SL_BF16, 300, 64), SL_T1(SL_I32, 37), SL_STEP_TYPE, SL_T1(SL_F32, 37)},
      .index_range = 300,
-     .attrs = SL_ATTRS(head, 16, -100, 0)},
+     .attrs = SL_ATTRS(head, 16, -100, 0, 0)},
     {.name = "f32 weights, many words, third loss",
      .in = {SL_T2(SL_F32, 5, 16), SL_T2(SL_F32, 17003, 16), SL_T1(SL_I32, 5), SL_STEP_TYPE, SL_T1(SL_F32, 5)},
      .index_range = 17003,
-     .attrs = SL_ATTRS(head, 2, -100, 2)},
+     .attrs = SL_ATTRS(head, 2, -100, 2, 0)},
+    {.name = "f32 cap, ignore, blocks, accumulate",
+     .in = {SL_T2(SL_F32, 33, 24), SL_T2(SL_F32, 50, 24), SL_T1(SL_I32, 33), SL_STEP_TYPE},
+     .index_range = 12,
+     .attrs = SL_ATTRS(head, 16, 5, 0, 2),
+     .accumulate = 4},
+    {.name = "f32 cap, weights",
+     .in = {SL_T2(SL_F32, 33, 24), SL_T2(SL_F32, 51, 24), SL_T1(SL_I32, 33), SL_STEP_TYPE, SL_T1(SL_F32, 33)},
+     .index_range = 51,
+     .attrs = SL_ATTRS(head, 0, -100, 0, 30)},
+    {.name = "bf16 cap",
+     .in = {SL_T2(SL_BF16, 37, 64), SL_T2(SL_BF16, 300, 64), SL_T1(SL_I32, 37), SL_STEP_TYPE},
+     .index_range = 300,
+     .attrs = SL_ATTRS(head, 16, -100, 0, 1.5f)},
+    {.name = "f32 cap, many words",
+     .in = {SL_T2(SL_F32, 5, 16), SL_T2(SL_F32, 17003, 16), SL_T1(SL_I32, 5), SL_STEP_TYPE},
+     .index_range = 17003,
+     .attrs = SL_ATTRS(head, 2, -100, 0, 3)},
 };
 #undef CASES
 

@@ -137,9 +137,9 @@ static void row_tile(void *context, int64_t tile, int thread)
     } else if (at->backward) {
         const float scale = sl_loss_scale(at->launch->in[3].data, attrs->loss) * weight;
         at->losses[token] =
-            weight * at->isa->loss_and_gradient(row, at->vocabulary, target, scale, at->dtype == SL_BF16);
+            weight * at->isa->loss_and_gradient(row, at->vocabulary, target, scale, attrs->cap, at->dtype == SL_BF16);
     } else {
-        at->losses[token] = weight * at->isa->loss(row, at->vocabulary, target);
+        at->losses[token] = weight * at->isa->loss(row, at->vocabulary, target, attrs->cap);
     }
 }
 

@@ -9,11 +9,11 @@
 
 typedef struct sl_head_isa {
     const sl_gemm_isa *gemm;
-    /* log(sum(exp(row))) - row[target] of one row of logits, which is used up. */
-    double (*loss)(float *row, int64_t count, int64_t target);
-    /* The same; and the row becomes (softmax - onehot(target)) * scale in place, as f32 or, from the row's start, as
-     * bf16. */
-    double (*loss_and_gradient)(float *row, int64_t count, int64_t target, float scale, bool bf16);
+    /* log(sum(exp(row))) - row[target] of one row of logits, under the soft cap where that is not 0; the row is used up. */
+    double (*loss)(float *row, int64_t count, int64_t target, float cap);
+    /* The same; and the row becomes (softmax - onehot(target)) * scale * slope of the cap in place, as f32 or, from the row's
+     * start, as bf16. */
+    double (*loss_and_gradient)(float *row, int64_t count, int64_t target, float scale, float cap, bool bf16);
 } sl_head_isa;
 
 size_t sl_head_loss_workspace(const sl_head_isa *isa, const sl_launch *launch, int threads);

@@ -6,14 +6,15 @@
  *
  * Leaving the target out of the sum keeps both exact to f32 where the model is sure: 1 - e[target] / sum would cancel.
  * Three passes over a row that stays in L1 or L2 (40 KB for 10,000 words): largest, sum (keeping the exponentials),
- * scale. An online softmax would save the first pass and pay for it with a second exponential. The sum runs in four
+ * scale. A soft cap is a pass in front of these, in place; its slope follows from the capped logits, so they are kept instead of
+ * their exponentials, which the last pass takes once more. An online softmax would save the first pass and pay for it with a second exponential. The sum runs in four
  * vectors that are added in a fixed order, so a row's bits depend on the row alone. A NaN logit makes its exponential,
  * hence the loss, NaN.
  */
 #include <math.h>
 
 #include "device/cpu/gemm/head_loss.h"
-#include "device/cpu/simd/simd.h"
+#include "device/cpu/simd/simd_math.h"
 
 enum { CHAINS = 4 };
 
@@ -92,33 +93,74 @@ static double loss_of(row_sums sums)
     return (double) sums.largest - (double) sums.wanted + log((double) sums.others + (double) sums.target_exp);
 }
 
-static double row_loss(float *row, int64_t count, int64_t target)
+static void cap_row(float *row, int64_t count, float cap)
 {
+    const vf caps = vf_set1(cap);
+    for (int64_t i = 0; i < count; i += VF_LANES) {
+        const int lanes = (int) SL_MIN(VF_LANES, count - i);
+        vf slope;
+        vf_store(row + i, vf_mul(vf_tanh(vf_div(vf_load(row + i, lanes), caps), &slope), caps), lanes);
+    }
+}
+
+static double row_loss(float *row, int64_t count, int64_t target, float cap)
+{
+    if (cap > 0)
+        cap_row(row, count, cap);
     return loss_of(sum_row(row, count, target, false));
 }
 
-static double row_gradient(float *row, int64_t count, int64_t target, float scale, bool bf16)
+/* What turns a row's elements, exponentials or capped logits, into gradients. */
+typedef struct row_factors {
+    float largest, inverse, scale, cap; /* inverse: of the sum */
+} row_factors;
+
+SL_INLINE vf gradient_step(const row_factors *by, vf x, bool capped)
 {
-    const row_sums sums = sum_row(row, count, target, true);
-    const float inverse = 1.0f / (sums.others + sums.target_exp);
-    const float at_target = -sums.others * inverse * scale;
-    const vf factor = vf_set1(inverse), scales = vf_set1(scale);
-    if (bf16) { /* half as wide: what is written always lies before what is still to be read */
-        for (int64_t i = 0; i < count; i += VF_LANES) {
-            const int lanes = (int) SL_MIN(VF_LANES, count - i);
-            const vf p = vf_mul(vf_load(row + i, lanes), factor);
-            vf_store_bf16((sl_bf16 *) (void *) row + i, vf_mul(p, scales), lanes);
-        }
+    if (!capped)
+        return vf_mul(vf_mul(x, vf_set1(by->inverse)), vf_set1(by->scale));
+    const vf t = vf_div(x, vf_set1(by->cap)), e = vf_exp(vf_sub(x, vf_set1(by->largest)));
+    const vf slope = vf_fnma(t, t, vf_set1(1.0f));
+    return vf_mul(vf_mul(vf_mul(e, vf_set1(by->inverse)), vf_set1(by->scale)), slope);
+}
+
+/* bf16 is half as wide: what is written always lies before what is still to be read. */
+SL_INLINE void write_gradients(const row_factors *by, float *row, int64_t count, bool capped, bool bf16)
+{
+    for (int64_t i = 0; i < count; i += VF_LANES) {
+        const int lanes = (int) SL_MIN(VF_LANES, count - i);
+        vf_put(row, i, gradient_step(by, vf_load(row + i, lanes), capped), lanes, bf16);
+    }
+}
+
+SL_INLINE double row_gradient_of(float *row, int64_t count, int64_t target, float scale, float cap, bool bf16)
+{
+    const bool capped = cap > 0;
+    if (capped)
+        cap_row(row, count, cap);
+    const row_sums sums = sum_row(row, count, target, !capped);
+    const row_factors by = {sums.largest, 1.0f / (sums.others + sums.target_exp), scale, cap};
+    float at_target = -sums.others * by.inverse * scale;
+    if (capped) {
+        at_target *= fmaf(-sums.wanted / cap, sums.wanted / cap, 1.0f);
+        write_gradients(&by, row, count, true, bf16);
+    } else {
+        write_gradients(&by, row, count, false, bf16);
+    }
+    if (bf16) {
         const sl_bf16 rounded = sl_f32_to_bf16(at_target);
         memcpy((char *) row + target * 2, &rounded, 2);
     } else {
-        for (int64_t i = 0; i < count; i += VF_LANES) {
-            const int lanes = (int) SL_MIN(VF_LANES, count - i);
-            vf_store(row + i, vf_mul(vf_mul(vf_load(row + i, lanes), factor), scales), lanes);
-        }
         row[target] = at_target;
     }
     return loss_of(sums);
+}
+
+static double row_gradient(float *row, int64_t count, int64_t target, float scale, float cap, bool bf16)
+{
+    if (bf16)
+        return row_gradient_of(row, count, target, scale, cap, true);
+    return row_gradient_of(row, count, target, scale, cap, false);
 }
 
 static const sl_head_isa isa = {.gemm = &SL_ISA_SYMBOL(sl_gemm), .loss = row_loss, .loss_and_gradient = row_gradient};

@@ -30,6 +30,7 @@ struct row_targets {
     const float *weight;        /* what each counts; NULL: 1 */
     const sl_step_params *step; /* NULL forward */
     int32_t ignore, loss;
+    float cap; /* of logits; 0: none */
 };
 
 /* Where logits lie: all of a block's, or, moved to it, one token's. */
@@ -50,15 +51,28 @@ template <typename T> __device__ __forceinline__ T *at(const logits_view &view, 
     return reinterpret_cast<T *>(v < view.even ? view.row : view.last) + (v < view.even ? v : v - view.even);
 }
 
+/* A logit as the softmax sees it. CAP: under the soft cap. */
+template <bool CAP> __device__ __forceinline__ float logit_of(float x, float cap)
+{
+    return CAP ? cap * tanhf(x / cap) : x;
+}
+
+/* The derivative of a capped logit by what it was before. */
+template <bool CAP> __device__ __forceinline__ float slope_of(float logit, float cap)
+{
+    float t = CAP ? logit / cap : 0.0f;
+    return fmaf(-t, t, 1.0f);
+}
+
 /* W logits; what lies beyond the vocabulary counts as minus infinity. */
-__device__ __forceinline__ void read_logits(const logits_view &view, int v, float (&x)[W])
+template <bool CAP>
+__device__ __forceinline__ void read_logits(const logits_view &view, int v, float cap, float (&x)[W])
 {
     if (v < view.vocabulary) /* rows of both matrices are multiples of W, so reading is safe */
         load<W>(at<float>(view, v), x);
 #pragma unroll
     for (int j = 0; j < W; j++)
-        if (v + j >= view.vocabulary)
-            x[j] = -INFINITY;
+        x[j] = v + j < view.vocabulary ? logit_of<CAP>(x[j], cap) : -INFINITY;
 }
 
 /* What a token counts: 0 where its target is ignored or no word. */
@@ -68,6 +82,13 @@ __device__ __forceinline__ float weight_of(const row_targets &rows, int64_t toke
     return !counts ? 0.0f : rows.weight ? rows.weight[token] : 1.0f;
 }
 
+/* The same of the exponential 2^(logit LOG2_E - base); where that is 0, so is the gradient, whatever the slope. */
+__device__ __forceinline__ float exp_slope(float power, float base, float cap)
+{
+    float logit = (__log2f(fmaxf(power, 1.17549435e-38f)) + base) * LN_2;
+    return slope_of<true>(logit, cap);
+}
+
 /*
  * One token per cluster of blocks: every logit is read once and stays in a register of its thread. The row's maximum and sum of
  * exponentials meet in shared memory: each warp sends its own pair to all blocks of the cluster, and each warp folds all pairs in
@@ -75,10 +96,11 @@ __device__ __forceinline__ float weight_of(const row_targets &rows, int64_t toke
  *
  * Reading at full speed leaves few instructions per logit. So exponentials are powers of two, relative to a whole number near
  * the warp's maximum (which makes the fold's factors exact); and the target, one word of many, is left to the thread that has it.
+ * A capped logit's slope follows from its exponential's logarithm: registers hold one of the two.
  *
  * Nothing is written over the row before the barrier behind which all of it has been read.
  */
-template <typename T, bool BACKWARD>
+template <typename T, bool BACKWARD, bool CAP>
 __global__ void __launch_bounds__(THREADS) shared_row_kernel(const __grid_constant__ logits_view block,
                                                              const __grid_constant__ row_targets rows, float *losses)
 {
@@ -102,13 +124,21 @@ __global__ void __launch_bounds__(THREADS) shared_row_kernel(const __grid_consta
             x[k][0] = x[k][1] = x[k][2] = x[k][3] = -INFINITY;
 #pragma unroll
     for (int j = 0; j < W; j++)
-        y[j] = j < last ? view.last[begin + j] : -INFINITY;
+        y[j] = j < last ? logit_of<CAP>(view.last[begin + j], rows.cap) : -INFINITY;
+    if (CAP)
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+#pragma unroll
+            for (int j = 0; j < W; j++)
+                if (begin + k * ahead < even)
+                    x[k][j] = logit_of<CAP>(x[k][j], rows.cap);
     float4 found = {};
     if (rank == 0 && warp == 0) { /* one warp alone waits for the target */
         int32_t target = rows.target[token];
         float weight = weight_of(rows, token, target, view.vocabulary);
         bool counted = weight != 0.0f;
-        found = make_float4(counted ? *at<float>(view, target) : 0.0f, __int_as_float(counted ? target : -1),
+        found = make_float4(counted ? logit_of<CAP>(*at<float>(view, target), rows.cap) : 0.0f,
+                            __int_as_float(counted ? target : -1),
                             BACKWARD && counted ? sl_loss_scale(rows.step, rows.loss) * weight : 0.0f, weight);
     }
 #pragma unroll
@@ -159,7 +189,7 @@ __global__ void __launch_bounds__(THREADS) shared_row_kernel(const __grid_consta
         int v = begin + k * ahead;
 #pragma unroll
         for (int j = 0; j < W; j++)
-            x[k][j] *= share;
+            x[k][j] *= CAP ? share * exp_slope(x[k][j], base, rows.cap) : share;
         if (v < even)
             store<W, true>(to + k * ahead, x[k]);
         owner |= target < even && (unsigned) (target - v) < W;
@@ -167,15 +197,16 @@ __global__ void __launch_bounds__(THREADS) shared_row_kernel(const __grid_consta
 #pragma unroll
     for (int j = 0; j < W; j++)
         if (j < last)
-            from_f32(y[j] * share, to_last + j);
+            from_f32(y[j] * (CAP ? share * exp_slope(y[j], base, rows.cap) : share), to_last + j);
     if (owner) /* over what it has just written there */
-        from_f32((fast_exp2(fmaf(wanted, LOG2_E, -top)) * inverse - 1.0f) * factor, at<T>(view, target));
+        from_f32((fast_exp2(fmaf(wanted, LOG2_E, -top)) * inverse - 1.0f) * factor * slope_of<CAP>(wanted, rows.cap),
+                 at<T>(view, target));
 #endif
 }
 
 /* Where there are no clusters, or the vocabulary is beyond their registers (or a few words only): one token per block, and two
  * passes, maximum and sum of exponentials (online, one read), then dlogits (one read, one write). */
-template <typename T, bool BACKWARD>
+template <typename T, bool BACKWARD, bool CAP>
 __global__ void __launch_bounds__(THREADS)
     row_kernel(const __grid_constant__ logits_view block, const __grid_constant__ row_targets rows,
                float *__restrict__ losses)
@@ -190,7 +221,7 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll 4
     for (int v = (int) threadIdx.x * W; v < view.vocabulary; v += THREADS * W) {
         float x[W], peak = most;
-        read_logits(view, v, x);
+        read_logits<CAP>(view, v, rows.cap, x);
 #pragma unroll
         for (int j = 0; j < W; j++)
             peak = fmaxf(peak, x[j]);
@@ -205,7 +236,8 @@ __global__ void __launch_bounds__(THREADS)
     float top = block_reduce<true>(most, scratch);
     float total = block_reduce(most == -INFINITY ? 0.0f : sum * expf(most - top), scratch);
     if (threadIdx.x == 0)
-        losses[token] = counted ? weight * (logf(total) + top - *at<float>(view, target)) : 0.0f;
+        losses[token] =
+            counted ? weight * (logf(total) + top - logit_of<CAP>(*at<float>(view, target), rows.cap)) : 0.0f;
     if (!BACKWARD)
         return;
     __syncthreads();
@@ -214,14 +246,15 @@ __global__ void __launch_bounds__(THREADS)
         float x[TILES][W];
 #pragma unroll
         for (int t = 0; t < TILES; t++)
-            read_logits(view, base + (t * THREADS + (int) threadIdx.x) * W, x[t]);
+            read_logits<CAP>(view, base + (t * THREADS + (int) threadIdx.x) * W, rows.cap, x[t]);
         __syncthreads(); /* every read of these tiles is done before their bytes, or earlier ones, are written */
 #pragma unroll
         for (int t = 0; t < TILES; t++) {
             int v = base + (t * THREADS + (int) threadIdx.x) * W;
 #pragma unroll
             for (int j = 0; j < W; j++)
-                x[t][j] = (__expf(x[t][j] - top) * inverse - (v + j == target ? 1.0f : 0.0f)) * factor;
+                x[t][j] = (__expf(x[t][j] - top) * inverse - (v + j == target ? 1.0f : 0.0f)) *
+                          (CAP && v + j < view.vocabulary ? factor * slope_of<CAP>(x[t][j], rows.cap) : factor);
             if (v < view.vocabulary)
                 store<W, true>(at<T>(view, v), x[t]); /* zeros beyond the vocabulary */
         }
@@ -341,7 +374,7 @@ static size_t head_loss_bwd_workspace(sl_cuda *cuda, const sl_launch *launch)
     return head_workspace(launch);
 }
 
-template <typename T, bool BACKWARD>
+template <typename T, bool BACKWARD, bool CAP>
 static sl_status rows_launch(sl_cuda *cuda, const logits_view *view, const row_targets *targets, float *losses,
                              int64_t rows, cudaStream_t stream)
 {
@@ -355,12 +388,21 @@ static sl_status rows_launch(sl_cuda *cuda, const logits_view *view, const row_t
         config.blockDim = dim3((unsigned) ((view->even + each * 32 - 1) / (each * 32) * 32));
         config.stream = stream;
         config.attrs = &attribute, config.numAttrs = 1;
-        SL_CUDA(cudaLaunchKernelEx(&config, shared_row_kernel<T, BACKWARD>, *view, *targets, losses));
+        SL_CUDA(cudaLaunchKernelEx(&config, shared_row_kernel<T, BACKWARD, CAP>, *view, *targets, losses));
         return SL_OK;
     }
-    row_kernel<T, BACKWARD><<<(unsigned) rows, THREADS, 0, stream>>>(*view, *targets, losses);
+    row_kernel<T, BACKWARD, CAP><<<(unsigned) rows, THREADS, 0, stream>>>(*view, *targets, losses);
     SL_CUDA_LAUNCHED();
     return SL_OK;
+}
+
+template <typename T, bool BACKWARD>
+static sl_status rows_any(sl_cuda *cuda, const logits_view *view, const row_targets *targets, float *losses,
+                          int64_t rows, cudaStream_t stream)
+{
+    if (targets->cap > 0)
+        return rows_launch<T, BACKWARD, true>(cuda, view, targets, losses, rows, stream);
+    return rows_launch<T, BACKWARD, false>(cuda, view, targets, losses, rows, stream);
 }
 
 /* A launch's operands and workspace as the steps below want them. */
@@ -409,19 +451,20 @@ static sl_status head_block(sl_cuda *cuda, const head_at *h, int64_t token, int6
 {
     const sl_launch *launch = h->launch;
     const float *weights = (const float *) launch->in[backward ? 4 : 3].data;
-    const row_targets targets = {(const int32_t *) launch->in[2].data + token, weights ? weights + token : NULL,
+    const row_targets targets = {(const int32_t *) launch->in[2].data + token,
+                                 weights ? weights + token : NULL,
                                  backward ? (const sl_step_params *) launch->in[3].data : NULL,
-                                 sl_head_attrs(&launch->attrs)->ignore, sl_head_attrs(&launch->attrs)->loss};
+                                 sl_head_attrs(&launch->attrs)->ignore,
+                                 sl_head_attrs(&launch->attrs)->loss,
+                                 sl_head_attrs(&launch->attrs)->cap};
     products p = block_products(launch, rows, token > 0 || (launch->accumulate >> 2 & 1));
     logits_view view = h->view;
     view.last += token * LAST;
     SL_TRY(sl_cuda_gemm_run(cuda, &p.logits, h->x + (size_t) (token * h->d) * h->size, h->w, NULL, NULL, view.row,
                             h->space, stream));
     SL_DISPATCH(launch->in[0].type.dtype, T, {
-        if (backward)
-            SL_TRY((rows_launch<T, true>(cuda, &view, &targets, h->losses + token, rows, stream)));
-        else
-            SL_TRY((rows_launch<T, false>(cuda, &view, &targets, h->losses + token, rows, stream)));
+        SL_TRY(((backward ? rows_any<T, true> : rows_any<T, false>) (cuda, &view, &targets, h->losses + token, rows,
+                                                                     stream)));
     });
     return backward ? gradients(cuda, h, &p, view.row, token, 0, stream) : SL_OK;
 }
