@@ -61,7 +61,7 @@ static bool is_convertible(sl_file_dtype dtype)
 static sl_status check_dtype(const sl_tensors *set, const sl_tensor *tensor, sl_dtype dtype)
 {
     const sl_tensor *scale = tensor->scale;
-    if (dtype == SL_I32 ? tensor->dtype != SL_FILE_I32 : !is_convertible(tensor->dtype))
+    if (sl_dtype_is_float(dtype) ? !is_convertible(tensor->dtype) : tensor->dtype != sl_file_dtype_of(dtype))
         return sl_fail(SL_E_UNSUPPORTED,
                        "%s: tensor \"%s\" is %s; F32, BF16, F16, F8_E4M3 and F8_E5M2 can be read as weights",
                        set->paths[tensor->file], tensor->name, sl_file_dtype_name(tensor->dtype));

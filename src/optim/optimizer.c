@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optim/codes.h"
+
 #define SL_OPTIMIZER(ID, name) extern const sl_optimizer_def sl_optimizer_##name;
 #include "optim/optimizers.def"
 #undef SL_OPTIMIZER
@@ -20,10 +22,15 @@ const sl_optimizer_def *sl_optimizer_of(sl_optimizer optimizer)
     return optimizers[optimizer];
 }
 
-const char *sl_state_name(int k)
+const char *sl_state_name(int slot)
 {
-    static const char *const names[SL_MAX_STATES] = {"moment1", "moment2"};
-    return names[k];
+    static const char *const names[SL_STATE_SLOTS] = {"moment1", "moment2", "moment1.codes", "moment2.codes"};
+    return names[slot];
+}
+
+sl_type sl_state_type(int slot, sl_dtype moments, int64_t count)
+{
+    return slot < SL_MAX_STATES ? sl_type_1d(moments, count) : sl_codes_type(count);
 }
 
 bool sl_optimizer_find(const char *name, sl_optimizer *optimizer)

@@ -16,6 +16,9 @@ typedef enum sl_optimizer {
 } sl_optimizer;
 
 enum { SL_MAX_STATES = SL_MAX_OUT - 2, SL_MAX_OPTIMIZER_OPTIONS = 4, SL_MAX_UPDATE_TENSORS = 8 };
+/* The states of a parameter lie in slots, each of one format, so that the parameters of a group may have different optimizers: the first
+ * SL_MAX_STATES slots hold numbers of the precision policy's type, the others blocks of 8-bit codes (optim/codes.h). */
+enum { SL_STATE_SLOTS = 2 * SL_MAX_STATES };
 
 /* Optimizers that share an option give it the same range, help and fact; the default may differ. */
 typedef struct sl_optimizer_option {
@@ -67,6 +70,7 @@ typedef struct sl_optimizer_def {
     sl_optimizer others;
     bool device_only; /* its bits depend on the device, so it never runs beside host memory */
     int n_states;
+    bool codes; /* states are 8-bit codes, whatever the policy says */
     int n_options;
     sl_optimizer_option options[SL_MAX_OPTIMIZER_OPTIONS];
     void (*set_attrs)(const sl_update *update, sl_attrs *attrs);
@@ -75,8 +79,16 @@ typedef struct sl_optimizer_def {
 } sl_optimizer_def;
 
 const sl_optimizer_def *sl_optimizer_of(sl_optimizer optimizer);
-/* "moment1", ...: the k-th state of a parameter, in checkpoints and messages. */
-const char *sl_state_name(int k);
+/* The slot of its k-th state. */
+static inline int sl_optimizer_slot(const sl_optimizer_def *optimizer, int k)
+{
+    return optimizer->codes ? SL_MAX_STATES + k : k;
+}
+/* "moment1", ...: in checkpoints and messages. */
+const char *sl_state_name(int slot);
+/* What `count` elements take in a slot, where the policy's moments have this type. Elements that begin at a multiple of
+ * SL_CODES_BLOCK begin behind what those before them take. */
+sl_type sl_state_type(int slot, sl_dtype moments, int64_t count);
 /* False: none has that name. */
 bool sl_optimizer_find(const char *name, sl_optimizer *optimizer);
 /* The values with which an optimizer begins. */

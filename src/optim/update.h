@@ -5,6 +5,7 @@
 #include "ops/common.h"
 #include "ops/fill.h"
 #include "ops/shapes.h"
+#include "optim/codes.h"
 #include "optim/element.h"
 #include "optim/optimizer.h"
 
@@ -94,7 +95,19 @@ static inline void sl_moments_correct(const float *options, double updates, floa
         corrections[k] = (float) (1 - pow((double) options[k], updates));
 }
 
-/* Gradient, step, gate, parameter, first moment and master, which belong together. */
+/* Any bytes are codes; scales are those of moments, some of them zero. */
+static inline void sl_update_fill_codes(const sl_operand *state, uint64_t seed)
+{
+    for (int64_t at = 0; at < state->type.dim[0]; at += SL_CODES_BYTES) {
+        uint8_t *block = (uint8_t *) state->data + at;
+        const float scale = at / SL_CODES_BYTES % 5 == 4 ? 0 : 1e-6f * (float) (1 + at % 11);
+        for (int64_t j = 0; j < SL_CODES_BYTES; j++)
+            block[j] = (uint8_t) sl_philox(seed, (uint64_t) (at + j), SL_MAX_IN).v[0];
+        memcpy(block, &scale, sizeof scale);
+    }
+}
+
+/* Gradient, step, gate, parameter, moments and master, which belong together. */
 static inline void sl_update_fill(sl_launch *launch, const sl_fill_rule *how)
 {
     const sl_operand *g = &launch->in[0], *p = &launch->out[0];
@@ -107,9 +120,14 @@ static inline void sl_update_fill(sl_launch *launch, const sl_fill_rule *how)
     for (int64_t i = 0; not_finite && i < g->type.dim[0]; i += 13)
         sl_put(g, i, i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -INFINITY);
     sl_fill_normal(p, how->seed, SL_MAX_IN, 1);
-    sl_fill_normal(&launch->out[1], how->seed, SL_MAX_IN + 1, 0.1f);
-    if (last == 3)
-        sl_fill_squares(&launch->out[2], how->seed, SL_MAX_IN + 2, 0.1f); /* a mean of squares */
+    if (launch->out[1].type.dtype == SL_U8) {
+        sl_update_fill_codes(&launch->out[1], how->seed);
+        sl_update_fill_codes(&launch->out[2], how->seed + 1);
+    } else {
+        sl_fill_normal(&launch->out[1], how->seed, SL_MAX_IN + 1, 0.1f);
+        if (last == 3)
+            sl_fill_squares(&launch->out[2], how->seed, SL_MAX_IN + 2, 0.1f); /* a mean of squares */
+    }
     if (!sl_present(master))
         return;
     sl_fill_normal(master, how->seed, SL_MAX_IN + last, 1);

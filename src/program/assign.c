@@ -134,9 +134,11 @@ static void place_states(builder *b, const sl_param_group *group, int64_t *count
     sl_program *p = b->program;
     for (int32_t i = 0; i < 2 * group->n_params; i++) {
         const int32_t param = by_address(p, group, i);
-        for (int k = 0; param >= 0 && k < sl_optimizer_of((sl_optimizer) p->optimizer[param])->n_states; k++) {
-            p->state_first[k][param] = counts[k];
-            counts[k] += sl_update_next(b->dtype, sl_type_count(&p->params[param].type));
+        const sl_optimizer_def *optimizer = param < 0 ? NULL : sl_optimizer_of((sl_optimizer) p->optimizer[param]);
+        for (int k = 0; optimizer && k < optimizer->n_states; k++) {
+            const int slot = sl_optimizer_slot(optimizer, k);
+            p->state_first[slot][param] = counts[slot];
+            counts[slot] += sl_update_next(b->dtype, sl_type_count(&p->params[param].type));
         }
     }
 }
@@ -146,7 +148,7 @@ sl_status sl_program_assign(builder *b)
     sl_program *p = b->program;
     SL_TRY(sl_region_alloc(p->region, &p->optimizer, p->n_params, sizeof *p->optimizer));
     memset(p->optimizer, -1, (size_t) p->n_params * sizeof *p->optimizer);
-    for (int k = 0; k < SL_MAX_STATES; k++) {
+    for (int k = 0; k < SL_STATE_SLOTS; k++) {
         SL_TRY(sl_region_alloc(p->region, &p->state_first[k], p->n_params, sizeof *p->state_first[k]));
         SL_TRY(sl_region_alloc(p->region, &p->state_count[k], p->n_groups, sizeof *p->state_count[k]));
         memset(p->state_first[k], -1, (size_t) p->n_params * sizeof *p->state_first[k]);
@@ -157,10 +159,10 @@ sl_status sl_program_assign(builder *b)
     SL_TRY(assign(p));
     SL_TRY(count_corrections(p));
     for (int32_t g = 0; g < p->n_groups; g++) {
-        int64_t counts[SL_MAX_STATES] = {0};
+        int64_t counts[SL_STATE_SLOTS] = {0};
         if (!p->groups[g].frozen)
             place_states(b, &p->groups[g], counts);
-        for (int k = 0; k < SL_MAX_STATES; k++)
+        for (int k = 0; k < SL_STATE_SLOTS; k++)
             p->state_count[k][g] = counts[k];
     }
     return SL_OK;

@@ -92,11 +92,11 @@ sl_status sl_program_add_data(builder *b)
     return SL_OK;
 }
 
-static sl_status add_state(builder *b, const char *what, sl_object_class class, int32_t group, int64_t count,
-                           sl_dtype dtype, int32_t *out)
+static sl_status add_state(builder *b, const char *what, sl_object_class class, int32_t group, sl_type type,
+                           int32_t *out)
 {
     const sl_param_group *g = &b->program->groups[group];
-    sl_object object = sl_program_object(NULL, class, (size_t) count * sl_dtype_bytes(dtype), group);
+    sl_object object = sl_program_object(NULL, class, sl_type_bytes(&type), group);
     object.persistent = true;
     SL_TRY(sl_region_printf(b->program->region, &object.name, "%s%s%s.weights", what, what[0] ? "." : "", g->name));
     return sl_program_add_object(b, &object, out);
@@ -110,21 +110,21 @@ sl_status sl_program_add_persistent(builder *b)
     const sl_policy *policy = sl_policy_of(config->precision);
     SL_TRY(sl_region_alloc(p->region, &p->param_object, p->n_groups, sizeof *p->param_object));
     SL_TRY(sl_region_alloc(p->region, &p->master_object, p->n_groups, sizeof *p->master_object));
-    for (int k = 0; k < SL_MAX_STATES; k++)
+    for (int k = 0; k < SL_STATE_SLOTS; k++)
         SL_TRY(sl_region_alloc(p->region, &p->state_object[k], p->n_groups, sizeof *p->state_object[k]));
     for (int32_t g = 0; g < p->n_groups; g++) {
         const bool trained = !config->forward_only && !p->groups[g].frozen;
         p->master_object[g] = -1;
         const int64_t count = p->groups[g].count;
-        SL_TRY(add_state(b, "", SL_CLASS_PARAMETER, g, count, b->dtype, &p->param_object[g]));
-        for (int k = 0; k < SL_MAX_STATES; k++) {
+        SL_TRY(add_state(b, "", SL_CLASS_PARAMETER, g, sl_type_1d(b->dtype, count), &p->param_object[g]));
+        for (int k = 0; k < SL_STATE_SLOTS; k++) {
             p->state_object[k][g] = -1;
             if (p->state_count[k][g])
-                SL_TRY(add_state(b, sl_state_name(k), SL_CLASS_OPTIMIZER, g, p->state_count[k][g], policy->moments,
-                                 &p->state_object[k][g]));
+                SL_TRY(add_state(b, sl_state_name(k), SL_CLASS_OPTIMIZER, g,
+                                 sl_state_type(k, policy->moments, p->state_count[k][g]), &p->state_object[k][g]));
         }
         if (trained && policy->master)
-            SL_TRY(add_state(b, "master", SL_CLASS_OPTIMIZER, g, count, SL_F32, &p->master_object[g]));
+            SL_TRY(add_state(b, "master", SL_CLASS_OPTIMIZER, g, sl_type_1d(SL_F32, count), &p->master_object[g]));
     }
     return SL_OK;
 }

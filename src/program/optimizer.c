@@ -160,8 +160,12 @@ static sl_status add_update(builder *b, int32_t r, int32_t *next)
     if (p->config.gated)
         task.in[2] = use_of(p->gate_object, SL_F32, 0, 4);
     *out++ = use_of(p->param_object[run->group], b->dtype, run->first, count);
-    for (int k = 0; k < optimizer->n_states; k++)
-        *out++ = use_of(p->state_object[k][run->group], policy->moments, p->state_first[k][run->param] + inside, count);
+    for (int k = 0; k < optimizer->n_states; k++) {
+        const int slot = sl_optimizer_slot(optimizer, k);
+        const sl_type before = sl_state_type(slot, policy->moments, p->state_first[slot][run->param] + inside);
+        *out++ = (sl_use){p->state_object[slot][run->group], sl_type_bytes(&before),
+                          sl_state_type(slot, policy->moments, count)};
+    }
     if (policy->master)
         *out = use_of(p->master_object[run->group], SL_F32, run->first, count);
     optimizer->set_attrs(&update, &task.attrs);

@@ -128,10 +128,10 @@ typedef struct sl_program {
     const sl_block *blocks;
     sl_program_config config;
     /* Objects by parameter group; -1 where the precision or optimizer has none. */
-    int32_t *param_object, *state_object[SL_MAX_STATES], *master_object;
+    int32_t *param_object, *state_object[SL_STATE_SLOTS], *master_object;
     int32_t *optimizer; /* sl_optimizer by parameter */
     /* By parameter: its first element in the group's state; -1: it has no such state. By group: elements of its state. */
-    int64_t *state_first[SL_MAX_STATES], *state_count[SL_MAX_STATES];
+    int64_t *state_first[SL_STATE_SLOTS], *state_count[SL_STATE_SLOTS];
     int32_t correction[SL_OPTIMIZER_COUNT]; /* row of the step's corrections; -1: not used, or needs none */
     /* Gate -1 when no norm is computed. Losses: f32 sums, loss by loss, one for each chunk's loss_slot. */
     int32_t step_object, losses_object, gate_object;

@@ -29,17 +29,19 @@ static sl_status write_parts(sl_store *store, sl_tensors_writer *writer, sl_part
     char prefix[32];
     SL_TRY(sl_tensors_writer_metadata(writer, "format", "pt")); /* what Hugging Face's loaders ask for */
     for (sl_part part = first; part <= last; part++)
-        for (int32_t p = 0; p < program->n_params; p++)
+        for (int32_t p = 0; p < program->n_params; p++) {
+            const sl_param param = sl_store_param(store, part, p);
             if (sl_store_has(store, part, p))
-                SL_TRY(sl_param_declare(writer, sl_store_prefix(part, prefix), &program->params[p],
-                                        sl_store_dtype(store, part)));
+                SL_TRY(sl_param_declare(writer, sl_store_prefix(part, prefix), &param, sl_store_dtype(store, part)));
+        }
     for (sl_part part = first; part <= last; part++)
         for (int32_t p = 0; p < program->n_params; p++) {
             if (!sl_store_has(store, part, p))
                 continue;
             sl_store_part from = {store, p, part};
-            SL_TRY(sl_param_save(writer, &program->params[p], sl_store_dtype(store, part), store->buffer,
-                                 SL_PARAM_BUFFER_BYTES, sl_store_read_part, &from));
+            const sl_param param = sl_store_param(store, part, p);
+            SL_TRY(sl_param_save(writer, &param, sl_store_dtype(store, part), store->buffer, SL_PARAM_BUFFER_BYTES,
+                                 sl_store_read_part, &from));
         }
     return sl_tensors_writer_commit(writer, hash);
 }
@@ -153,9 +155,9 @@ static sl_status load_part(sl_store *store, sl_tensors *tensors, sl_part part)
         sl_store_part to = {store, p, part};
         if (!sl_store_has(store, part, p))
             continue;
-        SL_TRY(sl_param_load_prefixed(tensors, sl_store_prefix(part, prefix), &store->program->params[p],
-                                      sl_store_dtype(store, part), store->buffer, SL_PARAM_BUFFER_BYTES,
-                                      sl_store_write_part, &to));
+        const sl_param param = sl_store_param(store, part, p);
+        SL_TRY(sl_param_load_prefixed(tensors, sl_store_prefix(part, prefix), &param, sl_store_dtype(store, part),
+                                      store->buffer, SL_PARAM_BUFFER_BYTES, sl_store_write_part, &to));
     }
     return SL_OK;
 }

@@ -78,21 +78,38 @@ bool sl_store_has(const sl_store *store, sl_part part, int32_t param)
            (!is_state(part) || p->state_first[part - SL_PART_STATE][param] >= 0);
 }
 
+static sl_type state_type(const sl_store *store, sl_part part, int64_t count)
+{
+    return sl_state_type(part - SL_PART_STATE, sl_policy_of(store->program->config.precision)->moments, count);
+}
+
 sl_dtype sl_store_dtype(const sl_store *store, sl_part part)
 {
     if (part == SL_PART_WEIGHT)
         return store->program->params[0].type.dtype;
-    return part == SL_PART_MASTER ? SL_F32 : sl_policy_of(store->program->config.precision)->moments;
+    return part == SL_PART_MASTER ? SL_F32 : state_type(store, part, 0).dtype;
+}
+
+sl_param sl_store_param(const sl_store *store, sl_part part, int32_t param)
+{
+    sl_param all = store->program->params[param];
+    if (!is_state(part) || sl_store_dtype(store, part) != SL_U8)
+        return all;
+    all.type = state_type(store, part, sl_type_count(&all.type));
+    all.n_parts = 1;
+    all.parts[0] = (sl_param_part){.name = all.name, .rows = all.type.dim[0]};
+    return all;
 }
 
 /* Byte of the part's object at which the parameter begins. */
 static size_t part_offset(const sl_store_part *at)
 {
     const sl_param *param = &at->store->program->params[at->param];
-    const size_t first = is_state(at->part)
-                             ? (size_t) at->store->program->state_first[at->part - SL_PART_STATE][at->param]
-                             : param->offset / sl_dtype_bytes(param->type.dtype);
-    return first * sl_dtype_bytes(sl_store_dtype(at->store, at->part));
+    if (!is_state(at->part))
+        return param->offset / sl_dtype_bytes(param->type.dtype) * sl_dtype_bytes(sl_store_dtype(at->store, at->part));
+    const sl_type before =
+        state_type(at->store, at->part, at->store->program->state_first[at->part - SL_PART_STATE][at->param]);
+    return sl_type_bytes(&before);
 }
 
 sl_status sl_store_read_part(void *store_part, size_t offset, void *bytes, size_t length)

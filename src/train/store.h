@@ -12,7 +12,7 @@
 
 /* What a parameter consists of: its weight, the states of the optimizer from SL_PART_STATE on, and the master copy. */
 typedef int32_t sl_part;
-enum { SL_PART_WEIGHT, SL_PART_STATE, SL_PART_MASTER = SL_PART_STATE + SL_MAX_STATES, SL_PART_COUNT };
+enum { SL_PART_WEIGHT, SL_PART_STATE, SL_PART_MASTER = SL_PART_STATE + SL_STATE_SLOTS, SL_PART_COUNT };
 
 /* Bytes of a persistent object, between steps: the engine, or plain memory in tests. */
 typedef struct sl_store_access {
@@ -40,6 +40,8 @@ bool sl_store_has(const sl_store *store, sl_part part, int32_t param);
 /* What stands before tensor names in optimizer.safetensors: "moment1."; "" for weights. */
 const char *sl_store_prefix(sl_part part, char out[32]);
 sl_dtype sl_store_dtype(const sl_store *store, sl_part part);
+/* The parameter as this part is in files: itself or, of 8-bit codes, a vector of bytes of its name. */
+sl_param sl_store_param(const sl_store *store, sl_part part, int32_t param);
 
 /* A parameter's part as an sl_param_io: the context for sl_store_read_part and sl_store_write_part. */
 typedef struct sl_store_part {

@@ -15,8 +15,9 @@ typedef struct update_launch {
     sl_step_params step;
     float gate[4], options[SL_MAX_OPTIMIZER_OPTIONS];
     int64_t count;
-    float *gradient, *parameter, *state[SL_MAX_STATES]; /* parameter: the master if there is one */
-    sl_bf16 *narrow[2];                                 /* bf16: gradient and parameter */
+    float *gradient, *parameter; /* the master if there is one */
+    float *state[SL_MAX_STATES]; /* bytes of codes, where the optimizer has those */
+    sl_bf16 *narrow[2];          /* bf16: gradient and parameter */
 } update_launch;
 
 /* Between -1 and 1, by place. */
@@ -47,8 +48,9 @@ static inline void update_launch_create(update_launch *u, sl_optimizer optimizer
     launch->in[1] = (sl_operand){&u->step, sl_type_1d(SL_I32, SL_STEP_WORDS)};
     launch->out[0] = bf16 ? (sl_operand){u->narrow[1], narrow} : (sl_operand){u->parameter, wide};
     for (int k = 0; k < def->n_states; k++) {
-        CHECK_OK(sl_alloc(&u->state[k], count, sizeof(float)));
-        launch->out[1 + k] = (sl_operand){u->state[k], wide};
+        const sl_type type = sl_state_type(sl_optimizer_slot(def, k), SL_F32, count);
+        CHECK_OK(sl_alloc(&u->state[k], (int64_t) sl_type_bytes(&type) / 4, 4));
+        launch->out[1 + k] = (sl_operand){u->state[k], type};
     }
     if (bf16)
         launch->out[1 + def->n_states] = (sl_operand){u->parameter, wide};

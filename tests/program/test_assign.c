@@ -97,7 +97,7 @@ static void check_refused(const char *rules, const char *frozen, const char *par
 
 TEST(rules_that_cannot_be_meant)
 {
-    check_refused("layers.*=adam", NULL, "\"layers.*=adam\" is no rule", "one of adamw, sgd, lamb, muon");
+    check_refused("layers.*=adam", NULL, "\"layers.*=adam\" is no rule", "one of adamw, sgd, lamb, muon, adamw8bit");
     check_refused("head=sgd,layers.*", NULL, "\"layers.*\" is no rule", "write PATTERN=OPTIMIZER");
     check_refused("=sgd", NULL, "called \"\"", "* stands for any characters");
     check_refused("head=", NULL, "\"head=\" is no rule", "one of adamw");
@@ -140,7 +140,7 @@ typedef struct parts {
 static parts parts_of(const sl_task *task)
 {
     parts all = {.n = 1, .count = {sl_type_count(&task->in[0].type)}};
-    if (task->op == SL_OP_ADAMW)
+    if (task->op == SL_OP_ADAMW || task->op == SL_OP_ADAMW8BIT)
         all.stream[0] = sl_adamw_attrs(&task->attrs)->stream + 1;
     else if (task->op == SL_OP_SGD)
         all.stream[0] = sl_sgd_attrs(&task->attrs)->stream + 1;
@@ -173,7 +173,9 @@ static void count_operand(const sl_program *p, const sl_task *task, const parts 
 {
     const sl_use *out = &task->out[k];
     const int n_states = sl_op(task->op)->n_out - 2, group = p->objects[out->object].group;
-    const int64_t begin = (int64_t) (out->offset / sl_dtype_bytes(out->type.dtype));
+    const bool codes = out->type.dtype == SL_U8; /* 64 elements in 68 bytes */
+    const int64_t begin = (int64_t) (codes ? out->offset / 68 * 64 : out->offset / sl_dtype_bytes(out->type.dtype));
+    CHECK(!codes || out->offset % 68 == 0);
     const int64_t param_begin = (int64_t) (task->out[0].offset / sl_dtype_bytes(task->out[0].type.dtype));
     for (int i = 0; i < at->n; i++)
         for (int64_t e = at->first[i]; e < at->first[i] + at->count[i]; e++) {
@@ -182,7 +184,8 @@ static void count_operand(const sl_program *p, const sl_task *task, const parts 
             CHECK_I64(sl_optimizer_of((sl_optimizer) p->optimizer[param])->op, task->op);
             const int64_t first = (int64_t) (p->params[param].offset / sl_dtype_bytes(task->out[0].type.dtype));
             const bool is_state = k >= 1 && k <= n_states;
-            CHECK_I64(begin + e, is_state ? p->state_first[k - 1][param] + param_begin + e - first : param_begin + e);
+            CHECK_I64(begin + e,
+                      is_state ? p->state_first[k - 1 + 2 * codes][param] + param_begin + e - first : param_begin + e);
             times[out->object][begin + e]++;
         }
 }
@@ -216,7 +219,7 @@ static void check_coverage(const sl_program *p)
         const int64_t first = (int64_t) (param->offset / sl_dtype_bytes(param->type.dtype));
         for (int64_t e = 0; e < sl_type_count(&param->type) && !p->config.forward_only; e++) {
             CHECK_I64(times[p->param_object[param->group_index]][first + e], !param->frozen);
-            for (int k = 0; k < SL_MAX_STATES; k++)
+            for (int k = 0; k < SL_STATE_SLOTS; k++)
                 if (p->state_first[k][i] >= 0)
                     CHECK_I64(times[p->state_object[k][param->group_index]][p->state_first[k][i] + e], 1);
         }
@@ -234,6 +237,8 @@ TEST(mixtures_cover_every_element_once)
                                         "layers.0.*=sgd",
                                         "*qkv=muon,*=lamb",
                                         "*down=lamb,*gate_up=muon,embedding=sgd",
+                                        "*norm*=adamw,*=adamw8bit",
+                                        "*o=adamw8bit,*qkv=muon",
                                         "*o=sgd,*norm*=lamb,*qkv=muon"};
     for (int turn = 0; turn < 150; turn++) {
         sl_model model;

@@ -131,7 +131,7 @@ static void check_groups(const sl_program *p)
         check_owned(p, p->param_object[g], name, SL_CLASS_PARAMETER, g,
                     (size_t) group->count * sl_dtype_bytes(policy->compute));
         wanted++;
-        for (int k = 0; k < SL_MAX_STATES; k++) {
+        for (int k = 0; k < SL_STATE_SLOTS; k++) {
             if (!trained || k >= optimizer->n_states) {
                 CHECK_I64(p->state_object[k][g], -1);
                 continue;

@@ -11,6 +11,7 @@ typedef struct kind {
 static const kind kinds[] = {
     {"lamb", "optimizer lamb clip 1 weight-decay 0.05"},
     {"muon", "optimizer muon"},
+    {"adamw8bit", "optimizer adamw8bit clip 1 optimizer-for '*norm*=adamw'"},
     {"mixture", "optimizer muon on-nan skip optimizer-for '*norm*=sgd,layers.0.*=lamb'"},
 };
 
@@ -77,7 +78,7 @@ TEST(bits)
     for (int64_t p = 0; p < SL_COUNT(precisions); p++)
         for (int64_t i = 0; i < SL_COUNT(kinds); i++) {
             outcome whole;
-            if (i == 2 && p != 1)
+            if (i == 3 && p != 1)
                 continue;
             run_job(with(&kinds[i], precisions[p], ""), 100, &whole);
             CHECK_I64(whole.steps, 5);
@@ -122,7 +123,7 @@ TEST(states_in_a_checkpoint)
                       layer1[] = "model.layers.1.self_attn.q_proj.weight", norm[] = "model.norm.weight";
     char more[600];
     outcome run;
-    static const char *const names[] = {"states-lamb", "states-muon", "states-mixture"};
+    static const char *const names[] = {"states-lamb", "states-muon", "states-codes", "states-mixture"};
     for (int64_t i = 0; i < SL_COUNT(kinds); i++) {
         snprintf(more, sizeof more, "out '%s'", test_path(names[i]));
         run_job(with(&kinds[i], i == 1 ? "bf16" : "f32", more), 100, &run);
@@ -133,6 +134,10 @@ TEST(states_in_a_checkpoint)
     CHECK_I64(moments_of("states-muon", layer1, SL_FILE_BF16), FIRST);
     CHECK_I64(moments_of("states-muon", embedding, SL_FILE_BF16), BOTH);
     CHECK_I64(moments_of("states-muon", norm, SL_FILE_BF16), BOTH);
+    CHECK_I64(moments_of("states-codes", norm, SL_FILE_F32), BOTH);
+    CHECK_I64(moments_of("states-codes", embedding, SL_FILE_F32), 0);
+    CHECK(has_tensor("states-codes", "moment1.codes.embedding", SL_FILE_U8) &&
+          has_tensor("states-codes", "moment2.codes.embedding", SL_FILE_U8));
     CHECK_I64(moments_of("states-mixture", layer0, SL_FILE_F32), BOTH);
     CHECK_I64(moments_of("states-mixture", layer1, SL_FILE_F32), FIRST);
     CHECK_I64(moments_of("states-mixture", norm, SL_FILE_F32), FIRST);

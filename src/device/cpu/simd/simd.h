@@ -71,6 +71,7 @@ SL_SIMD(vf, vf_abs, (vf a), MM(andnot_ps)(vf_set1(-0.0f), a))
 SL_SIMD(vf, vf_swap_pairs, (vf a), MM(permute_ps)(a, 0xb1)) /* lanes 1 0 3 2 ... */
 SL_SIMD(vi, vf_bits, (vf a), MM_SI(castps)(a))
 SL_SIMD(vf, vi_to_vf, (vi a), MM(cvtepi32_ps)(a))
+SL_SIMD(vi, vf_truncate, (vf a), MM(cvttps_epi32)(a))
 SL_SIMD(vi, vi_set1, (int32_t x), MM(set1_epi32)(x))
 SL_SIMD(vi, vi_load, (const int32_t *p), MM_SI(loadu)((const vi *) (const void *) p))
 SL_INLINE void vi_store(void *p, vi a)

@@ -71,6 +71,17 @@ SL_INLINE void vi_store_high(sl_bf16 *p, vi bits, int lanes)
     }
 }
 
+SL_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *) (const void *) p));
+}
+/* The lanes, which are below 256. */
+SL_INLINE void vi_store_u8(uint8_t *p, vi a)
+{
+    __m128i half = _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    _mm_storel_epi64((__m128i *) (void *) p, _mm_packus_epi16(half, half));
+}
+
 SL_INLINE void vf_transpose_blocks(vf r[VF_LANES])
 {
     vf t[VF_LANES];

@@ -63,6 +63,16 @@ SL_INLINE void vi_store_high(sl_bf16 *p, vi bits, int lanes)
         _mm256_mask_storeu_epi16(p, (vm) ((1u << lanes) - 1), half);
 }
 
+SL_INLINE vi vi_load_u8(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *) (const void *) p));
+}
+/* The lanes, which are below 256. */
+SL_INLINE void vi_store_u8(uint8_t *p, vi a)
+{
+    _mm_storeu_si128((__m128i *) (void *) p, _mm512_cvtepi32_epi8(a));
+}
+
 /* 128-bit blocks, twice. */
 SL_INLINE void vf_transpose_blocks(vf r[VF_LANES])
 {
