@@ -52,19 +52,19 @@ bool sl_model_is_preset(const char *name)
 
 sl_status sl_model_find(const char *name_or_path, sl_model *model)
 {
-    char path[4096];
+    char path[SL_MODEL_PATH_BYTES], config[SL_MODEL_PATH_BYTES + 16];
     const sl_model *preset = find_preset(name_or_path);
     if (preset) {
         *model = *preset;
         return SL_OK;
     }
-    if (sl_dir_exists(name_or_path)) {
-        if (snprintf(path, sizeof path, "%s/config.json", name_or_path) >= (int) sizeof path)
-            return sl_fail(SL_E_USAGE, "the path of the model is longer than %zu bytes", sizeof path);
-        return sl_model_read_config(path, model);
+    SL_TRY(sl_model_locate(name_or_path, path));
+    if (sl_dir_exists(path)) {
+        snprintf(config, sizeof config, "%s/config.json", path);
+        return sl_model_read_config(config, model);
     }
-    if (sl_file_exists(name_or_path))
-        return sl_model_read_config(name_or_path, model);
+    if (sl_file_exists(path))
+        return sl_model_read_config(path, model);
     return no_such_model(name_or_path);
 }
 

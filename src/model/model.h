@@ -44,8 +44,13 @@ struct sl_model {
         [SL_MODEL_KEPT_BYTES]; /* JSON object: keys of its config.json that only matter to others (special tokens, ...) */
 };
 
-/* A preset name, or a path to config.json or to a folder that holds one. The message lists what there is. */
+/* A preset name, a path to config.json or to a folder that holds one, or ORG/NAME in the local Hugging Face cache. The message lists
+ * what there is. */
 sl_status sl_model_find(const char *name_or_path, sl_model *model);
+/* Where the files of such a model are: ORG/NAME and ORG/NAME@REVISION become a folder of the cache, anything else stays as it is.
+ * Not for presets. (hub.c) */
+enum { SL_MODEL_PATH_BYTES = 1024 };
+sl_status sl_model_locate(const char *name_or_path, char path[SL_MODEL_PATH_BYTES]);
 int64_t sl_model_presets(const sl_model **presets);
 bool sl_model_is_preset(const char *name);
 sl_status sl_model_check(const sl_model *model); /* dimensions that make sense; names the offending key */

@@ -22,8 +22,10 @@
 
 static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model and data",
-     "What to train: a preset (`sluice models` lists them), a Hugging Face config.json, or a folder that holds one. "
-     "Weights beside it (model.safetensors, or its index) are what the run begins with."},
+     "What to train: a preset (`sluice models` lists them), a Hugging Face config.json, a folder that holds one, or "
+     "ORG/NAME[@REVISION] in the local Hugging Face cache. Weights beside it (model.safetensors, or its index) are "
+     "what "
+     "the run begins with."},
     {"data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",
      "Training data, of one kind. Text files and folders of them are read as bytes (tokens 0..255, each file a "
      "document "
@@ -391,22 +393,22 @@ static sl_status resolve_device(const sl_options *o, sl_setup *setup)
 /* Only a file called config.json is the description of the weights beside it. */
 static sl_status resolve_weights(const sl_options *o, sl_setup *setup)
 {
-    const char *model = sl_options_string(o, "model"), *slash = model ? strrchr(model, '/') : NULL;
+    const char *model = sl_options_string(o, "model"), *slash;
+    char path[SL_MODEL_PATH_BYTES];
     setup->init_from = sl_options_string(o, "init-from");
     setup->from_scratch = sl_options_flag(o, "from-scratch");
     if (setup->init_from && setup->from_scratch)
         return sl_fail(SL_E_USAGE, "--init-from and --from-scratch exclude each other: drop one of them");
-    int length = 0;
     if (!model || sl_model_is_preset(model))
         return SL_OK;
-    if (sl_dir_exists(model))
-        length = snprintf(setup->model_folder, sizeof setup->model_folder, "%s", model);
-    else if (strcmp(slash ? slash + 1 : model, "config.json") == 0)
-        length = snprintf(setup->model_folder, sizeof setup->model_folder, "%.*s",
-                          slash > model ? (int) (slash - model) : 1, slash ? model : ".");
-    return length < (int) sizeof setup->model_folder
-               ? SL_OK
-               : sl_fail(SL_E_USAGE, "--model has a path of %d bytes: use one of at most 1023", length);
+    SL_TRY(sl_model_locate(model, path));
+    slash = strrchr(path, '/');
+    if (sl_dir_exists(path))
+        snprintf(setup->model_folder, sizeof setup->model_folder, "%s", path);
+    else if (strcmp(slash ? slash + 1 : path, "config.json") == 0)
+        snprintf(setup->model_folder, sizeof setup->model_folder, "%.*s", slash ? SL_MAX((int) (slash - path), 1) : 1,
+                 slash ? path : ".");
+    return SL_OK;
 }
 
 static sl_status resolve_model(const sl_options *o, const sl_hooks *hooks, sl_model *model)
@@ -435,6 +437,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     SL_TRY(check_ranges(o));
     SL_TRY(check_data(o, &job->hooks.data));
     SL_TRY(resolve_model(o, &job->hooks, &setup.model));
+    SL_TRY(resolve_weights(o, &setup));
     SL_TRY(resolve_device(o, &setup));
     setup.threads = (int) sl_options_i64(o, "threads");
     setup.seed = (uint64_t) sl_options_i64(o, "seed");
@@ -462,7 +465,6 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     setup.resume = sl_options_flag(o, "resume");
     setup.checkpoint_every = sl_options_i64(o, "checkpoint-every");
     setup.keep = sl_options_i64(o, "keep");
-    SL_TRY(resolve_weights(o, &setup));
     setup.companions = sl_companions_present(&setup);
     *out = setup;
     return SL_OK;

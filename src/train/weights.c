@@ -53,12 +53,8 @@ static sl_status refuse_other_weights(const char *folder)
 sl_status sl_weights_find(const sl_setup *setup, char path[1024])
 {
     path[0] = 0;
-    if (setup->init_from) {
-        if (snprintf(path, 1024, "%s", setup->init_from) >= 1024)
-            return sl_fail(SL_E_USAGE, "--init-from has a path of %zu bytes: use one of at most 1023",
-                           strlen(setup->init_from));
-        return SL_OK;
-    }
+    if (setup->init_from)
+        return sl_model_locate(setup->init_from, path);
     if (setup->from_scratch || !setup->model_folder[0])
         return SL_OK;
     if (!is_there(setup->model_folder, "model.safetensors") &&

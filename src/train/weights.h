@@ -26,7 +26,7 @@ typedef struct sl_weights {
     char began[SL_WEIGHTS_TEXT]; /* the line of the run's first session; "" where that is not recorded */
 } sl_weights;
 
-/* Which files the weights of a new run come from: `path` is "" for random ones. SL_E_USAGE where the model's folder holds weights
+/* Which files the weights of a new run come from: `path` is "" for random ones, ORG/NAME a folder of the Hugging Face cache. SL_E_USAGE where the model's folder holds weights
  * in a form that cannot be read. */
 sl_status sl_weights_find(const sl_setup *setup, char path[1024]);
 /* Opens them and checks what can be checked without a program. */
