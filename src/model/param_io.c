@@ -35,6 +35,11 @@ static const sl_tensor *find_part(const sl_tensors *tensors, const char *prefix,
     return tensor;
 }
 
+const sl_tensor *sl_param_tensor(const sl_tensors *tensors, const sl_param *param, int part)
+{
+    return find_part(tensors, "", param->parts[part].name);
+}
+
 static sl_status check_part(const sl_tensors *tensors, const char *prefix, const sl_param *param,
                             const sl_param_part *part)
 {

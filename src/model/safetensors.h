@@ -109,6 +109,8 @@ typedef sl_status (*sl_param_io)(void *context, size_t offset, void *bytes, size
 /* All parts of `param` are in the set with the right shapes, or a message that names what is missing or differs. A leading
  * "transformer." or "model." of a name may be missing in the file. */
 sl_status sl_param_check(const sl_tensors *tensors, const sl_param *param);
+/* The tensor of the set that holds part number `part`; NULL: there is none. */
+const sl_tensor *sl_param_tensor(const sl_tensors *tensors, const sl_param *param, int part);
 /* From the file, as `dtype`, through `buffer` into write(). A value that is not finite, or becomes infinite in `dtype`, is an error
  * that names file, tensor and element: SL_E_NOT_FINITE. */
 sl_status sl_param_load(sl_tensors *tensors, const sl_param *param, sl_dtype dtype, void *buffer, size_t buffer_bytes,

@@ -19,6 +19,8 @@
 #include "core/pool.h"
 #include "plan/search/rounds.h"
 #include "train/companions.h"
+#include "train/tied_head.h"
+#include "train/weights.h"
 
 static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model and data",
@@ -436,8 +438,11 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     sl_setup setup = {.steps = sl_options_i64(o, "steps"), .hooks = job->hooks};
     SL_TRY(check_ranges(o));
     SL_TRY(check_data(o, &job->hooks.data));
+    char weights[1024];
     SL_TRY(resolve_model(o, &job->hooks, &setup.model));
     SL_TRY(resolve_weights(o, &setup));
+    if (sl_weights_find(&setup, weights) == SL_OK) /* else the run refuses them */
+        SL_TRY(sl_tied_head_resolve(weights, &setup.model));
     SL_TRY(resolve_device(o, &setup));
     setup.threads = (int) sl_options_i64(o, "threads");
     setup.seed = (uint64_t) sl_options_i64(o, "seed");

@@ -124,39 +124,11 @@ static void describe(sl_weights *w)
 
 /* ---- taking them ---- */
 
-/* A file may hold the head of a model whose config.json ties it to the embedding: a copy of it, or one that was trained apart and
- * would be lost silently. */
-static sl_status check_tied_head(sl_tensors *tensors, const sl_store *store)
-{
-    enum { PIECE = SL_PARAM_BUFFER_BYTES / 8 };
-    const sl_tensor *head = sl_tensors_find(tensors, "lm_head.weight"), *table = NULL;
-    float *a = store->buffer, *b = a + PIECE;
-    for (int32_t p = 0; p < store->program->n_params && !table; p++)
-        if (strcmp(store->program->params[p].name, "embedding") == 0)
-            table = sl_tensors_find(tensors, store->program->params[p].parts[0].name);
-    if (!head || !table)
-        return SL_OK;
-    bool same = head->count == table->count;
-    for (int64_t done = 0; done < head->count && same; done += PIECE) {
-        int64_t n = SL_MIN(head->count - done, (int64_t) PIECE);
-        SL_TRY(sl_tensors_read(tensors, head, done, n, SL_F32, a));
-        SL_TRY(sl_tensors_read(tensors, table, done, n, SL_F32, b));
-        same = memcmp(a, b, (size_t) n * sizeof *a) == 0;
-    }
-    return same ? SL_OK
-                : sl_fail(SL_E_FORMAT,
-                          "%s: \"lm_head.weight\" differs from \"%s\", but config.json ties the two: write "
-                          "\"tie_word_embeddings\": false to use it",
-                          sl_tensors_file(tensors, head), table->name);
-}
-
 static sl_status begin_with_files(const sl_setup *setup, sl_store *store, sl_weights *w)
 {
     sl_tensors *tensors = NULL;
     SL_TRY(sl_weights_open(setup, w->path, &tensors));
     sl_status status = sl_store_init_from(store, tensors);
-    if (status == SL_OK && setup->model.tied)
-        status = check_tied_head(tensors, store);
     if (status == SL_OK)
         status = describe_files(tensors, store->program, w);
     sl_tensors_close(tensors);

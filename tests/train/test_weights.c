@@ -85,6 +85,8 @@ static char *get(const char *name)
 
 typedef void (*change)(const sl_tensor *tensor, float *values);
 
+static const char *dropped; /* a tensor that `rewrite` leaves out */
+
 /* All tensors of `from` to `to`, changed on the way, and one more if it has a name. */
 static void rewrite(const char *from, const char *to, const char *extra, change edit)
 {
@@ -97,6 +99,8 @@ static void rewrite(const char *from, const char *to, const char *extra, change 
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < sl_tensors_count(tensors); i++) {
             const sl_tensor *t = sl_tensors_at(tensors, i);
+            if (dropped && strcmp(t->name, dropped) == 0)
+                continue;
             if (pass == 0) {
                 CHECK_OK(sl_tensors_writer_declare(writer, t->name, SL_FILE_F32, t->rank, t->dim));
                 continue;
@@ -214,24 +218,47 @@ static void tie(const sl_tensor *tensor, float *values)
         memcpy(values, table, sizeof table);
 }
 
-/* The head of a tied model is a copy of the embedding, or the file and its config.json disagree. */
-TEST(a_head_of_a_tied_model)
+/* The weights decide whether the head is the embedding, whatever config.json says of them. */
+TEST(a_head_and_an_embedding)
 {
+    static const char model[] = "origin/checkpoints/step-00000005/model.safetensors";
+    char folder[600];
     origins t;
     origin();
+    snprintf(folder, sizeof folder, "%s", test_path("tied"));
     CHECK_OK(sl_dir_create(test_path("tied")));
-    char *text = get("origin/checkpoints/step-00000005/config.json"), *at = strstr(text, "false");
+    char *text = get("origin/checkpoints/step-00000005/config.json"), *at = strstr(text, "false"), out[1400];
     REQUIRE(at != NULL);
+    put("tied/config.json", text);
+    dropped = "lm_head.weight"; /* untied, without a head: they are tied */
+    rewrite(model, "tied/model.safetensors", NULL, NULL);
+    test_expect_warnings(TEST_ANY, "has no lm_head.weight");
+    report_of(format("model '%s'", folder), &t);
+    CHECK(t.tensors == 20 && t.left_out == 0);
+    char tied_hash[32];
+    snprintf(tied_hash, sizeof tied_hash, "%s", t.hash);
+
     memcpy(at, "true ", 5); /* tie_word_embeddings, the only one */
     CHECK_CONTAINS(text, "\"tie_word_embeddings\": true");
     put("tied/config.json", text);
+    report_of(format("model '%s'", folder), &t); /* as it says */
+    CHECK(t.tensors == 20 && t.left_out == 0);
+    CHECK_STR(t.hash, tied_hash);
+
+    dropped = NULL; /* tied, but the file has a head of its own: it is kept, and the checkpoint tells so */
+    rewrite(model, "tied/model.safetensors", NULL, NULL);
+    snprintf(out, sizeof out, "model '%s' out '%s'", folder, test_path("untied"));
+    report_of(out, &t);
+    CHECK(t.tensors == 21 && t.left_out == 0);
+    CHECK_STR(t.hash, origin()->hash);
     sl_free(text);
-    rewrite("origin/checkpoints/step-00000005/model.safetensors", "tied/model.safetensors", NULL, NULL);
-    refused(format("model '%s'", test_path("tied")), SL_E_FORMAT, "\"lm_head.weight\" differs");
-    rewrite("origin/checkpoints/step-00000005/model.safetensors", "tied/model.safetensors", NULL, tie);
-    report_of(format("model '%s'", test_path("tied")), &t);
+
+    rewrite(model, "tied/model.safetensors", NULL, tie); /* a copy */
+    report_of(format("model '%s'", folder), &t);
     CHECK_STR(t.names, "lm_head.weight");
     CHECK(t.tensors == 20 && t.left_out == 1);
+    report_of(format("model '%s' from-scratch true", folder), &t); /* weights that are not used decide nothing */
+    CHECK_STR(t.from, "random");
 }
 
 /* Nothing waits for a pipe's other end. */
@@ -432,7 +459,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(weights_in_the_models_folder_are_used);
     RUN(what_is_left_out_or_wrong_is_named);
-    RUN(a_head_of_a_tied_model);
+    RUN(a_head_and_an_embedding);
     RUN(only_regular_files);
     RUN(a_resumed_run_reports_it);
     RUN(interleaved_rotation);
