@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/log.h"
 
+/* What transformers, vLLM and llama.cpp's converter look for beside the weights. */
 static const char *const names[] = {"tokenizer.json",
                                     "tokenizer_config.json",
                                     "special_tokens_map.json",
@@ -19,9 +20,18 @@ static const char *const names[] = {"tokenizer.json",
                                     "merges.txt",
                                     "chat_template.jinja",
                                     "chat_template.json",
-                                    "generation_config.json"};
+                                    "generation_config.json",
+                                    "vocab.txt",
+                                    "tekken.json",
+                                    "tiktoken.model",
+                                    "qwen.tiktoken",
+                                    "spiece.model",
+                                    "sentencepiece.bpe.model",
+                                    "preprocessor_config.json",
+                                    "processor_config.json"};
+static const char template_folder[] = "additional_chat_templates"; /* one file NAME.jinja for each */
 
-enum { LARGEST_FILE = 256 << 20, MAX_SOURCES = 3 };
+enum { LARGEST_FILE = 256 << 20, MAX_SOURCES = 3, MAX_TEMPLATES = 64 };
 
 typedef struct sources {
     char folder[MAX_SOURCES][1100];
@@ -31,7 +41,10 @@ typedef struct sources {
 /* Folders in which to look, "" where there is none. A file's is the part before its last slash. */
 static void list_sources(const sl_setup *setup, const char *before, sources *s)
 {
-    const char *from = setup->init_from ? setup->init_from : "", *slash = strrchr(from, '/');
+    char from[SL_MODEL_PATH_BYTES] = "";
+    if (setup->init_from && sl_model_locate(setup->init_from, from) != SL_OK)
+        from[0] = 0; /* gone from the cache since */
+    const char *slash = strrchr(from, '/');
     s->count = MAX_SOURCES;
     snprintf(s->folder[0], sizeof s->folder[0], "%s", setup->model_folder);
     if (!from[0] || sl_dir_exists(from))
@@ -112,6 +125,56 @@ static sl_status copy_one(const sources *s, const char *name, const char *to, vo
     return SL_OK;
 }
 
+static bool is_template(const char *name)
+{
+    size_t length = strlen(name);
+    return name[0] != '.' && length > 6 && length < 128 && strcmp(name + length - 6, ".jinja") == 0;
+}
+
+static sl_status copy_template_files(const sources *s, const char *const *files, int64_t count, const char *folder,
+                                     void *buffer, size_t buffer_bytes)
+{
+    int copies = 0;
+    for (int64_t i = 0; i < count && copies < MAX_TEMPLATES; i++) {
+        char name[200], to[1400];
+        bool copied;
+        if (!is_template(files[i]))
+            continue;
+        snprintf(name, sizeof name, "%s/%s", template_folder, files[i]);
+        snprintf(to, sizeof to, "%s/%s", folder, template_folder);
+        if (!copies++)
+            SL_TRY(sl_dir_create(to));
+        snprintf(to, sizeof to, "%s/%s", folder, name);
+        SL_TRY(copy_one(s, name, to, buffer, buffer_bytes, &copied));
+    }
+    return SL_OK;
+}
+
+/* Those of the first source that has any. */
+static sl_status copy_templates(const sources *s, const char *folder, void *buffer, size_t buffer_bytes)
+{
+    for (int i = 0; i < s->count; i++) {
+        char path[1200];
+        const char **files;
+        int64_t count;
+        sl_region *region;
+        snprintf(path, sizeof path, "%s/%s", s->folder[i], template_folder);
+        if (!s->folder[i][0] || !sl_dir_exists(path))
+            continue;
+        SL_TRY(sl_region_create(&region));
+        sl_status status = sl_dir_list(region, path, &files, &count);
+        if (status == SL_OK)
+            status = copy_template_files(s, files, count, folder, buffer, buffer_bytes);
+        else if (status != SL_E_MEMORY) {
+            sl_warn("%s is not copied into the checkpoint: %s", path, sl_error_message());
+            status = SL_OK;
+        }
+        sl_region_destroy(region);
+        return status;
+    }
+    return SL_OK;
+}
+
 sl_status sl_companions_copy(const sl_setup *setup, const char *before, const char *folder, void *buffer,
                              size_t buffer_bytes)
 {
@@ -128,5 +191,5 @@ sl_status sl_companions_copy(const sl_setup *setup, const char *before, const ch
                 "copy it to the checkpoint",
                 names[n]);
     }
-    return SL_OK;
+    return copy_templates(&s, folder, buffer, buffer_bytes);
 }

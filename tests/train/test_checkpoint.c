@@ -152,6 +152,10 @@ TEST(companions_are_copied)
     put("source/other.json", "no");
     put("weights/tokenizer.json", "{\"t\": 2}");
     put("weights/generation_config.json", "{\"g\": 3}");
+    put("weights/tekken.json", "{}");
+    CHECK_OK(sl_dir_create(test_path("weights/additional_chat_templates")));
+    put("weights/additional_chat_templates/tools.jinja", "{{ tools }}");
+    put("weights/additional_chat_templates/notes.txt", "no template");
     put("weights/model.safetensors", "not read here");
     open_fixture(&f, "byte-test", SL_PRECISION_F32, out);
     snprintf(f.setup.model_folder, sizeof f.setup.model_folder, "%s", test_path("source"));
@@ -161,12 +165,16 @@ TEST(companions_are_copied)
     CHECK_OK(write_step(&f, 1));
     holds("along/checkpoints/step-00000001/tokenizer.json", "{\"t\": 1}");
     holds("along/checkpoints/step-00000001/generation_config.json", "{\"g\": 3}");
+    holds("along/checkpoints/step-00000001/tekken.json", "{}");
+    holds("along/checkpoints/step-00000001/additional_chat_templates/tools.jinja", "{{ tools }}");
+    CHECK(!sl_file_exists(test_path("along/checkpoints/step-00000001/additional_chat_templates/notes.txt")));
     CHECK(!sl_file_exists(test_path("along/checkpoints/step-00000001/other.json")));
     CHECK_OK(sl_dir_remove(test_path("source")));
     CHECK_OK(sl_dir_remove(test_path("weights")));
     CHECK_OK(write_step(&f, 2));
     holds("along/checkpoints/step-00000002/tokenizer.json", "{\"t\": 1}");
     holds("along/checkpoints/step-00000002/generation_config.json", "{\"g\": 3}");
+    holds("along/checkpoints/step-00000002/additional_chat_templates/tools.jinja", "{{ tools }}");
     expect(&f, 2);
 
     /* Gone altogether: a warning, and the checkpoint is written all the same. A pipe does not stop it either. */
