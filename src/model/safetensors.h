@@ -90,13 +90,23 @@ sl_status sl_tensors_read_transposed(sl_tensors *tensors, const sl_tensor *tenso
 
 typedef struct sl_tensors_writer sl_tensors_writer;
 sl_status sl_tensors_writer_open(const char *path, sl_tensors_writer **writer);
+/* Before the first byte: data above so many bytes goes to several files and an index, as Hugging Face does it. 0: never. */
+void sl_tensors_writer_split(sl_tensors_writer *writer, int64_t most_bytes);
 sl_status sl_tensors_writer_metadata(sl_tensors_writer *writer, const char *key, const char *value);
 sl_status sl_tensors_writer_declare(sl_tensors_writer *writer, const char *name, sl_file_dtype dtype, int32_t rank,
                                     const int64_t *dim);
 /* Any number of bytes at a time; the first call writes the header. */
 sl_status sl_tensors_writer_write(sl_tensors_writer *writer, const void *bytes, size_t length);
-/* Refuses when bytes are missing. fsync and rename as sl_writer_commit. `checksum` (may be NULL): sl_hash64 of the file. */
+/* Refuses when bytes are missing. fsync and rename as sl_writer_commit. `checksum` (may be NULL): sl_hash64 of the file, or of the
+ * index. */
 sl_status sl_tensors_writer_commit(sl_tensors_writer *writer, uint64_t *checksum);
+/* Once committed: what to open, the file itself or an index, and then the files that an index names. They belong to the writer. */
+typedef struct sl_written_file {
+    const char *name; /* without a folder */
+    int64_t bytes;
+    uint64_t checksum; /* sl_hash64 */
+} sl_written_file;
+int64_t sl_tensors_writer_files(const sl_tensors_writer *writer, const sl_written_file **files);
 void sl_tensors_writer_destroy(sl_tensors_writer *writer); /* an uncommitted file leaves nothing behind */
 
 /* ---- parameters ---- */

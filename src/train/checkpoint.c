@@ -23,7 +23,7 @@
 
 /* ---- writing ---- */
 
-static sl_status write_parts(sl_store *store, sl_tensors_writer *writer, sl_part first, sl_part last, uint64_t *hash)
+static sl_status write_parts(sl_store *store, sl_tensors_writer *writer, sl_part first, sl_part last)
 {
     const sl_program *program = store->program;
     char prefix[32];
@@ -43,20 +43,43 @@ static sl_status write_parts(sl_store *store, sl_tensors_writer *writer, sl_part
             SL_TRY(sl_param_save(writer, &param, sl_store_dtype(store, part), store->buffer, SL_PARAM_BUFFER_BYTES,
                                  sl_store_read_part, &from));
         }
-    return sl_tensors_writer_commit(writer, hash);
+    return sl_tensors_writer_commit(writer, NULL);
 }
 
-static sl_status write_tensors(sl_store *store, const char *folder, sl_part first, sl_part last,
-                               sl_checkpoint_file *file)
+/* What the writer has written: the first is what stands for all, the others are its shards. */
+static sl_status list_files(const sl_tensors_writer *writer, sl_checkpoint_file *file, sl_checkpoint_shards *shards)
+{
+    const sl_written_file *files;
+    int64_t count = sl_tensors_writer_files(writer, &files);
+    file->bytes = files[0].bytes;
+    file->hash = files[0].checksum;
+    if (count == 1)
+        return SL_OK;
+    SL_TRY(sl_region_create(&shards->region));
+    SL_TRY(sl_region_strdup(shards->region, files[0].name, &file->name));
+    SL_TRY(sl_region_alloc(shards->region, &shards->files, count - 1, sizeof *shards->files));
+    for (int64_t i = 1; i < count; i++) {
+        sl_checkpoint_file *shard = &shards->files[shards->count++];
+        *shard = (sl_checkpoint_file){.bytes = files[i].bytes, .hash = files[i].checksum};
+        SL_TRY(sl_region_strdup(shards->region, files[i].name, &shard->name));
+    }
+    return SL_OK;
+}
+
+/* `shard_bytes` 0: always one file. */
+static sl_status write_tensors(sl_store *store, const char *folder, sl_part first, sl_part last, int64_t shard_bytes,
+                               sl_checkpoint_file *file, sl_checkpoint_shards *shards)
 {
     char path[1200];
     sl_tensors_writer *writer = NULL;
     snprintf(path, sizeof path, "%s/%s", folder, file->name);
     SL_TRY(sl_tensors_writer_open(path, &writer));
-    sl_status status = write_parts(store, writer, first, last, &file->hash);
+    sl_tensors_writer_split(writer, shard_bytes);
+    sl_status status = write_parts(store, writer, first, last);
+    if (status == SL_OK)
+        status = list_files(writer, file, shards);
     sl_tensors_writer_destroy(writer);
-    SL_TRY(status);
-    return sl_file_size(path, &file->bytes);
+    return status;
 }
 
 static sl_status write_config(sl_store *store, const char *folder, const sl_model *model, sl_checkpoint_file *file)
@@ -79,12 +102,13 @@ static sl_status write_companions(sl_store *store, const char *folder, const sl_
 }
 
 static sl_status write_state(const char *folder, const sl_identity *identity, const sl_options *options,
-                             const sl_progress *progress, const sl_checkpoint_file *files)
+                             const sl_progress *progress, const sl_checkpoint_file *files,
+                             const sl_checkpoint_shards *shards)
 {
     char path[1200];
     sl_text text = {0};
     snprintf(path, sizeof path, "%s/state.json", folder);
-    sl_checkpoint_state_text(identity, options, progress, files, &text);
+    sl_checkpoint_state_text(identity, options, progress, files, shards, &text);
     sl_status status = sl_text_status(&text);
     if (status == SL_OK)
         status = sl_file_write_atomic(path, text.data, text.length);
@@ -95,15 +119,24 @@ static sl_status write_state(const char *folder, const sl_identity *identity, co
 static sl_status write_folder(sl_store *store, const char *folder, const sl_identity *identity,
                               const sl_options *options, const sl_progress *progress)
 {
+    const int64_t shard_bytes = identity->setup->shard_bytes ? identity->setup->shard_bytes : SL_SHARD_BYTES;
     sl_checkpoint_file files[SL_CHECKPOINT_FILES];
+    sl_checkpoint_shards shards = {0};
+    sl_status status;
     sl_checkpoint_file_names(files);
     SL_TRY(sl_dir_remove(folder));
     SL_TRY(sl_dir_create(folder));
     SL_TRY(write_companions(store, folder, identity->setup));
     SL_TRY(write_config(store, folder, &identity->setup->model, &files[SL_CHECKPOINT_CONFIG]));
-    SL_TRY(write_tensors(store, folder, SL_PART_WEIGHT, SL_PART_WEIGHT, &files[SL_CHECKPOINT_MODEL]));
-    SL_TRY(write_tensors(store, folder, SL_PART_STATE, SL_PART_MASTER, &files[SL_CHECKPOINT_OPTIMIZER]));
-    return write_state(folder, identity, options, progress, files);
+    SL_TRY_GOTO(
+        write_tensors(store, folder, SL_PART_WEIGHT, SL_PART_WEIGHT, shard_bytes, &files[SL_CHECKPOINT_MODEL], &shards),
+        done);
+    SL_TRY_GOTO(
+        write_tensors(store, folder, SL_PART_STATE, SL_PART_MASTER, 0, &files[SL_CHECKPOINT_OPTIMIZER], &shards), done);
+    status = write_state(folder, identity, options, progress, files, &shards);
+done:
+    sl_region_destroy(shards.region);
+    return status;
 }
 
 /* A folder that is already there under the final name is of this very step: left by a damaged disk or a run that was set back. It
@@ -168,6 +201,8 @@ static sl_status load_file(sl_store *store, const char *folder, const char *name
     sl_tensors *tensors = NULL;
     sl_status status = SL_OK;
     snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (!sl_file_exists(path)) /* then there is an index of several */
+        snprintf(path, sizeof path, "%s/%s.index.json", folder, name);
     SL_TRY(sl_tensors_open(path, &tensors));
     for (sl_part part = first; part <= last && status == SL_OK; part++)
         status = load_part(store, tensors, part);

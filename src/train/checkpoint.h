@@ -1,7 +1,8 @@
 /*
  * Checkpoints. <out>/checkpoints/step-00000100/ holds
  *
- *     config.json, model.safetensors    the weights, loadable by Hugging Face
+ *     config.json, model.safetensors    the weights, loadable by Hugging Face (above SL_SHARD_BYTES model-0000X-of-0000N.safetensors
+ *                                       and model.safetensors.index.json)
  *     optimizer.safetensors             moments and master weights, by the same names behind a prefix
  *     tokenizer.json, ...               copies of what lies beside the model or the first weights (companions.h)
  *     state.json                        where the run stands, what it is, size and hash of the other files, hash of itself
@@ -15,6 +16,9 @@
 #include "core/options.h"
 #include "train/job.h"
 #include "train/store.h"
+
+/* Weights beyond so many bytes are written to several files: 5 GB. */
+#define SL_SHARD_BYTES INT64_C(5000000000)
 
 /* Where a run stands. */
 typedef struct sl_progress {

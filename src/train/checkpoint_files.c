@@ -23,6 +23,7 @@ struct sl_checkpoint_state {
     sl_region *region;
     sl_progress progress;
     sl_checkpoint_file files[SL_CHECKPOINT_FILES];
+    sl_checkpoint_shards shards;
     const sl_json *identity;
     const char *weights;
 };
@@ -65,8 +66,17 @@ static void put_hex(sl_json_writer *w, const char *key, uint64_t value)
     sl_json_put_string(w, key, text);
 }
 
+static void put_file(sl_json_writer *w, const sl_checkpoint_file *file)
+{
+    sl_json_begin_object(w, file->name);
+    sl_json_put_i64(w, "bytes", file->bytes);
+    put_hex(w, "hash", file->hash);
+    sl_json_end_object(w);
+}
+
 void sl_checkpoint_state_text(const sl_identity *identity, const sl_options *options, const sl_progress *progress,
-                              const sl_checkpoint_file files[SL_CHECKPOINT_FILES], sl_text *out)
+                              const sl_checkpoint_file files[SL_CHECKPOINT_FILES], const sl_checkpoint_shards *shards,
+                              sl_text *out)
 {
     sl_json_writer w = {0};
     char time[32];
@@ -81,12 +91,10 @@ void sl_checkpoint_state_text(const sl_identity *identity, const sl_options *opt
     sl_json_put_i64(&w, "updates", progress->updates);
     sl_json_put_string(&w, "weights", identity->weights);
     sl_json_begin_object(&w, "files");
-    for (int i = 0; i < SL_CHECKPOINT_FILES; i++) {
-        sl_json_begin_object(&w, files[i].name);
-        sl_json_put_i64(&w, "bytes", files[i].bytes);
-        put_hex(&w, "hash", files[i].hash);
-        sl_json_end_object(&w);
-    }
+    for (int i = 0; i < SL_CHECKPOINT_FILES; i++)
+        put_file(&w, &files[i]);
+    for (int64_t i = 0; i < shards->count; i++)
+        put_file(&w, &shards->files[i]);
     sl_json_end_object(&w);
     sl_json_begin_object(&w, "run");
     sl_identity_put(identity, &w);
@@ -133,6 +141,50 @@ static sl_status read_count(const char *path, const sl_json *object, const char 
     return SL_OK;
 }
 
+static sl_status read_file(const char *path, const sl_json *member, sl_checkpoint_file *file)
+{
+    SL_TRY(read_count(path, member, "bytes", &file->bytes));
+    return read_hex(path, member, "hash", &file->hash);
+}
+
+/* Beside the three of every checkpoint, those that the index of the weights names. */
+static sl_status read_shards(const char *path, const sl_json *files, sl_checkpoint_state *state)
+{
+    sl_checkpoint_shards *shards = &state->shards;
+    SL_TRY(sl_region_alloc(state->region, &shards->files, SL_MAX(files->count, 1), sizeof *shards->files));
+    for (const sl_json *member = files->child; member; member = member->next) {
+        bool known = false;
+        for (int i = 0; i < SL_CHECKPOINT_FILES; i++)
+            known |= strcmp(member->key, state->files[i].name) == 0;
+        if (known)
+            continue;
+        if (strncmp(member->key, "model-", 6) != 0 || strchr(member->key, '/'))
+            return sl_fail(SL_E_FORMAT, "%s tells of a file \"%s\", which is none of a checkpoint's", path,
+                           member->key);
+        shards->files[shards->count].name = member->key;
+        SL_TRY(read_file(path, member, &shards->files[shards->count++]));
+    }
+    return SL_OK;
+}
+
+static sl_status read_files(const char *path, const sl_json *files, sl_checkpoint_state *state)
+{
+    sl_checkpoint_file_names(state->files);
+    for (int i = 0; i < SL_CHECKPOINT_FILES; i++) {
+        const sl_json *file = sl_json_get(files, state->files[i].name);
+        if (!file && i == SL_CHECKPOINT_MODEL) {
+            const char *index;
+            SL_TRY(sl_region_printf(state->region, &index, "%s.index.json", state->files[i].name));
+            file = sl_json_get(files, index);
+            state->files[i].name = file ? index : state->files[i].name;
+        }
+        if (!file)
+            return sl_fail(SL_E_FORMAT, "%s does not tell size and hash of %s", path, state->files[i].name);
+        SL_TRY(read_file(path, file, &state->files[i]));
+    }
+    return read_shards(path, files, state);
+}
+
 static sl_status read_members(const char *path, const sl_json *root, sl_checkpoint_state *state)
 {
     const char *format;
@@ -148,15 +200,7 @@ static sl_status read_members(const char *path, const sl_json *root, sl_checkpoi
     SL_TRY(read_count(path, root, "step", &state->progress.step));
     SL_TRY(read_count(path, root, "position", &state->progress.position));
     SL_TRY(read_count(path, root, "updates", &state->progress.updates));
-    const sl_json *files = sl_json_get(root, "files");
-    sl_checkpoint_file_names(state->files);
-    for (int i = 0; i < SL_CHECKPOINT_FILES; i++) {
-        const sl_json *file = sl_json_get(files, state->files[i].name);
-        if (!file)
-            return sl_fail(SL_E_FORMAT, "%s does not tell size and hash of %s", path, state->files[i].name);
-        SL_TRY(read_count(path, file, "bytes", &state->files[i].bytes));
-        SL_TRY(read_hex(path, file, "hash", &state->files[i].hash));
-    }
+    SL_TRY(read_files(path, sl_json_get(root, "files"), state));
     state->identity = sl_json_get(root, "run");
     if (!state->identity || state->identity->kind != SL_JSON_OBJECT)
         return sl_fail(SL_E_FORMAT, "%s does not tell which run it belongs to", path);
@@ -295,21 +339,27 @@ void sl_checkpoint_prune(const char *out, int64_t written, int64_t keep)
 
 /* ---- finding one to resume from ---- */
 
+static sl_status check_file(const sl_store *store, const char *folder, const sl_checkpoint_file *file)
+{
+    char path[1400];
+    int64_t bytes;
+    uint64_t hash;
+    snprintf(path, sizeof path, "%s/%s", folder, file->name);
+    SL_TRY(sl_file_size(path, &bytes));
+    if (bytes != file->bytes)
+        return sl_fail(SL_E_FORMAT, "%s has %" PRId64 " bytes instead of %" PRId64, path, bytes, file->bytes);
+    SL_TRY(sl_checkpoint_file_hash(path, store->buffer, SL_PARAM_BUFFER_BYTES, &bytes, &hash));
+    if (hash != file->hash)
+        return sl_fail(SL_E_FORMAT, "%s does not have the content that state.json tells", path);
+    return SL_OK;
+}
+
 static sl_status check_files(const sl_store *store, const char *folder, const sl_checkpoint_state *state)
 {
-    for (int i = 0; i < SL_CHECKPOINT_FILES; i++) {
-        const sl_checkpoint_file *file = &state->files[i];
-        char path[1200];
-        int64_t bytes;
-        uint64_t hash;
-        snprintf(path, sizeof path, "%s/%s", folder, file->name);
-        SL_TRY(sl_file_size(path, &bytes));
-        if (bytes != file->bytes)
-            return sl_fail(SL_E_FORMAT, "%s has %" PRId64 " bytes instead of %" PRId64, path, bytes, file->bytes);
-        SL_TRY(sl_checkpoint_file_hash(path, store->buffer, SL_PARAM_BUFFER_BYTES, &bytes, &hash));
-        if (hash != file->hash)
-            return sl_fail(SL_E_FORMAT, "%s does not have the content that state.json tells", path);
-    }
+    for (int i = 0; i < SL_CHECKPOINT_FILES; i++)
+        SL_TRY(check_file(store, folder, &state->files[i]));
+    for (int64_t i = 0; i < state->shards.count; i++)
+        SL_TRY(check_file(store, folder, &state->shards.files[i]));
     return SL_OK;
 }
 

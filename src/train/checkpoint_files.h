@@ -17,11 +17,19 @@ typedef struct sl_checkpoint_file {
     uint64_t hash;
 } sl_checkpoint_file;
 
+/* Weights in several files: files[SL_CHECKPOINT_MODEL] is their index then, and these are the others. */
+typedef struct sl_checkpoint_shards {
+    sl_region *region; /* the names'; NULL: there are none */
+    sl_checkpoint_file *files;
+    int64_t count;
+} sl_checkpoint_shards;
+
 void sl_checkpoint_file_names(sl_checkpoint_file files[SL_CHECKPOINT_FILES]);
 sl_status sl_checkpoint_file_hash(const char *path, void *buffer, size_t buffer_bytes, int64_t *bytes, uint64_t *hash);
 /* The content of state.json. */
 void sl_checkpoint_state_text(const sl_identity *identity, const sl_options *options, const sl_progress *progress,
-                              const sl_checkpoint_file files[SL_CHECKPOINT_FILES], sl_text *out);
+                              const sl_checkpoint_file files[SL_CHECKPOINT_FILES], const sl_checkpoint_shards *shards,
+                              sl_text *out);
 
 /* Removes a checkpoint so that its final name disappears first. */
 sl_status sl_checkpoint_remove(const char *path);

@@ -63,6 +63,7 @@ typedef struct sl_setup {
     const char *out;        /* run folder; NULL: nothing is written */
     bool resume;
     int64_t checkpoint_every, keep;
+    int64_t shard_bytes;     /* of weights in a file; 0: SL_SHARD_BYTES */
     const char *init_from;   /* Hugging Face folder or safetensors file; NULL: those of the model's folder, or random */
     uint32_t companions;     /* files beside the model or the weights: see companions.h */
     bool from_scratch;       /* random, whatever the model's folder holds */

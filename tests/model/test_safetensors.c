@@ -184,6 +184,84 @@ TEST(writer_counts_bytes)
     sl_tensors_writer_destroy(NULL);
 }
 
+/* Whole tensors go to as many files as the limit asks for; what is larger has one of its own. Bytes may come in any pieces. */
+TEST(several_files)
+{
+    enum { TENSORS = 7 };
+    static const int64_t counts[TENSORS] = {10, 20, 0, 100, 5, 35, 40};
+    static const int32_t want[TENSORS] = {0, 0, 0, 1, 2, 2, 3};
+    static unsigned char data[210];
+    char path[300];
+    sl_tensors_writer *writer;
+    sl_tensors *tensors;
+    const sl_written_file *files;
+    for (int i = 0; i < 210; i++)
+        data[i] = (unsigned char) (i * 5 + 1);
+    CHECK_OK(sl_dir_create(test_path("several")));
+    snprintf(path, sizeof path, "%s/model.safetensors", test_path("several"));
+    for (int piece = 1; piece <= 210; piece += 19) {
+        char name[16];
+        CHECK_OK(sl_tensors_writer_open(path, &writer));
+        sl_tensors_writer_split(writer, 40);
+        CHECK_OK(sl_tensors_writer_metadata(writer, "format", "pt"));
+        for (int i = 0; i < TENSORS; i++) {
+            snprintf(name, sizeof name, "t%d", TENSORS - i); /* not in order of name */
+            CHECK_OK(sl_tensors_writer_declare(writer, name, SL_FILE_U8, 1, &counts[i]));
+        }
+        for (int at = 0; at < 210; at += piece)
+            CHECK_OK(sl_tensors_writer_write(writer, data + at, (size_t) SL_MIN(piece, 210 - at)));
+        CHECK_OK(sl_tensors_writer_commit(writer, NULL));
+        REQUIRE(sl_tensors_writer_files(writer, &files) == 5);
+        CHECK_STR(files[0].name, "model.safetensors.index.json");
+        CHECK_STR(files[4].name, "model-00004-of-00004.safetensors");
+        CHECK_OK(sl_tensors_open(test_path("several"), &tensors));
+        CHECK_I64(sl_tensors_count(tensors), TENSORS);
+        for (int i = 0, at = 0; i < TENSORS; at += (int) counts[i++]) {
+            unsigned char back[100];
+            snprintf(name, sizeof name, "t%d", TENSORS - i);
+            const sl_tensor *t = sl_tensors_find(tensors, name);
+            REQUIRE(t != NULL && t->bytes == counts[i]);
+            CHECK_CONTAINS(sl_tensors_file(tensors, t), files[1 + want[i]].name);
+            CHECK_OK(sl_tensors_read_raw(tensors, t, 0, back, (size_t) t->bytes));
+            CHECK(memcmp(back, data + at, (size_t) t->bytes) == 0);
+        }
+        sl_tensors_close(tensors);
+        for (int i = 0; i < 5; i++) {
+            int64_t bytes;
+            uint64_t hash;
+            char *text;
+            size_t length;
+            snprintf(name, sizeof name, "several");
+            char file[400];
+            snprintf(file, sizeof file, "%s/%s", test_path(name), files[i].name);
+            CHECK_OK(sl_file_size(file, &bytes));
+            CHECK_I64(bytes, files[i].bytes);
+            CHECK_OK(sl_file_read_all(file, 1 << 16, &text, &length));
+            hash = sl_hash64(text, length, 0);
+            CHECK_U64(hash, files[i].checksum);
+            sl_free(text);
+        }
+        sl_tensors_writer_destroy(writer);
+    }
+    /* One that is not finished leaves none of its files. */
+    CHECK_OK(sl_dir_remove(test_path("several")));
+    CHECK_OK(sl_dir_create(test_path("several")));
+    CHECK_OK(sl_tensors_writer_open(path, &writer));
+    sl_tensors_writer_split(writer, 40);
+    CHECK_OK(sl_tensors_writer_declare(writer, "a", SL_FILE_U8, 1, &counts[3]));
+    CHECK_OK(sl_tensors_writer_declare(writer, "b", SL_FILE_U8, 1, &counts[3]));
+    CHECK_OK(sl_tensors_writer_write(writer, data, 150));
+    CHECK_FAILS(sl_tensors_writer_commit(writer, NULL), SL_E_INTERNAL);
+    sl_tensors_writer_destroy(writer);
+    sl_region *region;
+    const char **names;
+    int64_t left;
+    CHECK_OK(sl_region_create(&region));
+    CHECK_OK(sl_dir_list(region, test_path("several"), &names, &left));
+    CHECK_I64(left, 0);
+    sl_region_destroy(region);
+}
+
 /* ---- parameters ---- */
 
 static sl_graph *graph_of(const char *name, sl_dtype dtype)
@@ -486,6 +564,7 @@ int main(int argc, char **argv)
     RUN(halves);
     RUN(conversion_and_transposition);
     RUN(writer_counts_bytes);
+    RUN(several_files);
     RUN(parameters_come_back);
     RUN(tall_parts_are_transposed);
     RUN(names);

@@ -190,6 +190,71 @@ TEST(companions_are_copied)
     close_fixture(&f);
 }
 
+/* Weights in several files, as transformers writes them: the index names every tensor's file, a resume reads and checks them all. */
+TEST(weights_in_several_files)
+{
+    fixture f;
+    sl_checkpoint found;
+    sl_tensors *tensors;
+    char folder[400], path[600], *text;
+    size_t length;
+    open_fixture(&f, "byte-test", SL_PRECISION_BF16_MASTER, test_path("sharded"));
+    char out[300];
+    snprintf(out, sizeof out, "%s", test_path("sharded"));
+    f.setup.out = out;
+    f.setup.shard_bytes = 20000;
+    CHECK_OK(write_step(&f, 1));
+    CHECK_OK(write_step(&f, 2));
+    expect(&f, 2);
+    snprintf(folder, sizeof folder, "%s/checkpoints/step-00000002", out);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    CHECK(!sl_file_exists(path));
+    CHECK_OK(sl_tensors_open(folder, &tensors));
+    int64_t total = 0;
+    int32_t files = 0;
+    for (int64_t i = 0; i < sl_tensors_count(tensors); i++) {
+        total += sl_tensors_at(tensors, i)->bytes;
+        files = SL_MAX(files, sl_tensors_at(tensors, i)->file + 1);
+    }
+    sl_tensors_close(tensors);
+    CHECK(files > 2);
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
+    CHECK_OK(sl_file_read_all(path, 1 << 20, &text, &length));
+    char want[64];
+    snprintf(want, sizeof want, "\"total_size\": %lld", (long long) total);
+    CHECK_CONTAINS(text, want);
+    snprintf(want, sizeof want, "model-%05d-of-%05d.safetensors", files, files);
+    CHECK_CONTAINS(text, want);
+    sl_free(text);
+
+    /* One byte of any file is damage, and so is a file that is gone. */
+    test_expect_warnings(TEST_ANY, "is damaged");
+    for (int32_t i = 1; i <= files; i++) {
+        char aside[600];
+        snprintf(path, sizeof path, "%s/model-%05d-of-%05d.safetensors", folder, i, files);
+        snprintf(aside, sizeof aside, "%s/aside", folder);
+        REQUIRE(rename(path, aside) == 0);
+        CHECK_OK(sl_checkpoint_find(&f.memory.store, &f.identity, &found));
+        CHECK_I64(found.progress.step, 1);
+        REQUIRE(rename(aside, path) == 0);
+        CHECK_OK(sl_file_read_all(path, 1 << 20, &text, &length));
+        text[length - 1] ^= 1;
+        CHECK_OK(sl_file_write_atomic(path, text, length));
+        CHECK_OK(sl_checkpoint_find(&f.memory.store, &f.identity, &found));
+        CHECK_I64(found.progress.step, 1);
+        text[length - 1] ^= 1;
+        CHECK_OK(sl_file_write_atomic(path, text, length));
+        sl_free(text);
+    }
+    expect(&f, 2);
+
+    /* The next checkpoint may have other files. */
+    f.setup.shard_bytes = 0;
+    CHECK_OK(write_step(&f, 3));
+    expect(&f, 3);
+    close_fixture(&f);
+}
+
 TEST(another_job_is_refused)
 {
     fixture f;
@@ -325,6 +390,7 @@ int main(int argc, char **argv)
     RUN(every_fault);
     RUN(leftovers_are_removed);
     RUN(companions_are_copied);
+    RUN(weights_in_several_files);
     RUN(another_job_is_refused);
     RUN(other_rates_are_told);
     RUN(absent_facts_are_not_compared);

@@ -6,6 +6,7 @@
 static char root[300], template[300]; /* a run's folder, and what is in it before */
 static fixture job;
 static int64_t before, writes; /* steps: of the newest checkpoint, and of the one being written */
+static int64_t shard_bytes;
 
 static void copy(const char *from, const char *to)
 {
@@ -47,6 +48,7 @@ static void try(const char *name, const int64_t *steps, int64_t step, int64_t ke
     CHECK_OK(sl_dir_create(template));
     open_fixture(&job, "byte-test", SL_PRECISION_BF16_MASTER, template);
     job.setup.keep = keep;
+    job.setup.shard_bytes = shard_bytes;
     before = -1;
     for (; *steps; steps++) {
         CHECK_OK(write_step(&job, *steps));
@@ -69,6 +71,13 @@ TEST(the_first)
 TEST(the_only_one_is_replaced)
 {
     try("replaced", (const int64_t[]){1, 0}, 2, 1);
+}
+
+TEST(weights_in_several_files)
+{
+    shard_bytes = 20000;
+    try("shards", (const int64_t[]){1, 0}, 2, 1);
+    shard_bytes = 0;
 }
 
 TEST(a_step_is_written_again)
@@ -95,6 +104,7 @@ int main(int argc, char **argv)
     snprintf(root, sizeof root, "%.250s/run", real);
     RUN(the_first);
     RUN(the_only_one_is_replaced);
+    RUN(weights_in_several_files);
     RUN(a_step_is_written_again);
     return test_end();
 }
