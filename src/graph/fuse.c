@@ -2,6 +2,7 @@
  * Fusion: replaces simple ops of model files by fewer ones where a descriptor allows it.
  *
  *     h = linear(..)   y = x + h          ->   y = linear(.., residual x)       `adds_in`: saves a rounding and a pass over y
+ *     d = linear(..)   y = linear(.., residual d) + h    ->   d = linear(.., residual h)   y = linear(.., residual d)
  *     q, kv = split(qkv)  o = f(q, kv)    ->   o = f(qkv)                       `joined_in` and `splits`: saves the copy
  *
  * An intermediate value is removed if nothing else reads it and both nodes belong to one block: all chunks of a block run before the next
@@ -31,19 +32,31 @@ static sl_node *only_maker(const fusion *f, const sl_node *reader, sl_value valu
     return maker->block == reader->block ? maker : NULL;
 }
 
+/* An op that can add `other` to what it makes of `value`: the one that made it, or the one that made what that adds already. */
+static sl_node *adder(const fusion *f, const sl_node *reader, sl_value value, sl_value other)
+{
+    for (sl_node *maker; (maker = only_maker(f, reader, value)) != NULL; reader = maker) {
+        const int k = sl_op(maker->op)->adds_in;
+        if (k == 0 || maker->out[0] != value || f->maker[other] >= f->maker[value])
+            return NULL;
+        if (maker->in[k] == SL_NO_VALUE)
+            return maker;
+        value = maker->in[k];
+    }
+    return NULL;
+}
+
 /* Fuses the addition into the op that made one of its operands. */
 static bool absorb(fusion *f, const sl_node *add)
 {
     for (int side = 0; side < 2; side++) {
-        const sl_value other = add->in[1 - side];
-        sl_node *maker = only_maker(f, add, add->in[side]);
-        const int k = maker ? sl_op(maker->op)->adds_in : 0;
-        if (k == 0 || maker->in[k] != SL_NO_VALUE || maker->out[0] != add->in[side] ||
-            f->maker[other] >= f->maker[add->in[side]])
+        const sl_value sum = add->in[side], other = add->in[1 - side];
+        sl_node *maker = adder(f, add, sum, other);
+        if (!maker)
             continue;
-        maker->in[k] = other;
-        f->same[add->out[0]] = maker->out[0];
-        f->readers[maker->out[0]] = f->readers[add->out[0]];
+        maker->in[sl_op(maker->op)->adds_in] = other;
+        f->same[add->out[0]] = sum;
+        f->readers[sum] = f->readers[add->out[0]];
         return true;
     }
     return false;

@@ -221,6 +221,27 @@ TEST(additions_join_the_multiply)
     check_addition(TAKEN, false);
 }
 
+/* A multiply that adds the result of another one: the addition joins that, unless something else reads what it made. */
+TEST(additions_join_the_multiply_before)
+{
+    for (int read_twice = 0; read_twice < 2; read_twice++) {
+        sl_graph *graph = new_graph(SL_F32, true);
+        sl_value x = embedded(graph, 8);
+        CHECK_OK(sl_graph_begin_block(graph, "layer"));
+        sl_value w = param(graph, "layer", "w", 8, 8, true), v = param(graph, "layer", "v", 8, 8, true);
+        sl_value low = linear(graph, "low", x, v, SL_NO_VALUE), h = linear(graph, "linear", x, w, low);
+        sl_value y = op(graph, SL_OP_ADD, "sum", NULL, (const sl_value[]){x, h}, 2);
+        if (read_twice)
+            y = op(graph, SL_OP_MUL, "twice", NULL, (const sl_value[]){y, low}, 2);
+        CHECK_OK(sl_graph_begin_block(graph, "head"));
+        CHECK_OK(sl_graph_finish(graph, loss_of(graph, y, param(graph, "head", "head", 9, 8, true))));
+        CHECK((node_called(graph, "sum") != NULL) == read_twice);
+        CHECK_I64(node_called(graph, "linear")->in[3], low);
+        CHECK_I64(node_called(graph, "low")->in[3], read_twice ? SL_NO_VALUE : x);
+        sl_graph_destroy(graph);
+    }
+}
+
 /* Attention takes q, k and v as they lie where nothing is rotated and no slice needs the context. */
 static void check_split(sl_rope_style style, bool sliced, bool joined)
 {
@@ -263,6 +284,7 @@ int main(int argc, char **argv)
     RUN(biases_are_summed_alone);
     RUN(rematerialize_in_place);
     RUN(additions_join_the_multiply);
+    RUN(additions_join_the_multiply_before);
     RUN(splits_are_left_out);
     return test_end();
 }
