@@ -66,8 +66,9 @@ SL_API void sl_build_group(sl_builder *b, const char *name);
 typedef enum sl_initializer {
     SL_INIT_ZEROS,
     SL_INIT_ONES,
-    SL_INIT_NORMAL,   /* mean 0, standard deviation std */
-    SL_INIT_TRUNCATED /* the same, cut at three standard deviations */
+    SL_INIT_NORMAL,    /* mean 0, standard deviation std */
+    SL_INIT_TRUNCATED, /* the same, cut at three standard deviations */
+    SL_INIT_UNIFORM    /* mean 0, standard deviation std, and nothing beyond sqrt(3) of them */
 } sl_initializer;
 
 /* Rows of a parameter that are a tensor in files: q, k and v of one matrix, which is multiplied at once. */

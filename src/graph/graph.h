@@ -48,6 +48,7 @@ typedef struct sl_param {
     float init_std;
     bool decay;        /* weight decay applies */
     bool frozen;       /* only read: no gradient, no optimizer state, no update */
+    bool adapter;      /* not of the model itself: kept in files of its own */
     bool matrix;       /* set by sl_graph_finish: a matrix between activations wherever it is read (`maps_in` of ops) */
     const char *group; /* "layers.3.attention"; a group's parameters are declared one after the other */
     int n_parts;

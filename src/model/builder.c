@@ -153,7 +153,7 @@ static bool check_parameter(sl_builder *b, const sl_parameter_def *p)
     if (p->rows < 1 || p->rows > most || p->columns < 0 || p->columns > most)
         mistake(b, "parameter %s is %lld x %lld: give rows, and columns unless it is a vector", p->name,
                 (long long) p->rows, (long long) p->columns);
-    if ((int) p->init < SL_INIT_ZEROS || p->init > SL_INIT_TRUNCATED)
+    if ((int) p->init < SL_INIT_ZEROS || p->init > SL_INIT_UNIFORM)
         mistake(b, "parameter %s: there is no initializer %d", p->name, (int) p->init);
     if (!(p->std >= 0 && p->std <= 1e6f) || (p->init >= SL_INIT_NORMAL && p->std == 0))
         mistake(b, "parameter %s: its standard deviation is %g", p->name, (double) p->std);

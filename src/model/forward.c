@@ -58,7 +58,8 @@ sl_value sl_forward_parameter(sl_forward *f, const sl_forward_param *param)
                      .init = param->init,
                      .init_std = param->std,
                      .decay = param->decay,
-                     .frozen = param->frozen,
+                     .frozen = param->frozen || (f->model->lora.rank && !param->adapter),
+                     .adapter = param->adapter,
                      .group = f->group};
     if (f->status != SL_OK)
         return value;
@@ -99,7 +100,8 @@ sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value
 {
     sl_attrs attrs = {.raw = {0}};
     sl_matmul_set(&attrs)->trans_b = 1;
-    return sl_forward_op(f, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, weight, bias}, 3, NULL);
+    const sl_value adapted = sl_forward_lora(f, name, x, weight);
+    return sl_forward_op(f, SL_OP_MATMUL, name, &attrs, (const sl_value[]){x, weight, bias, adapted}, 4, NULL);
 }
 
 sl_value sl_forward_add(sl_forward *f, const char *name, sl_value a, sl_value b)

@@ -30,6 +30,7 @@ typedef struct sl_builder {
     char group[192]; /* "layers.3.mlp": of the parameters to come */
     uint32_t id;     /* public builder: in the variables of this graph, unlike any other's */
     uint32_t dropouts;
+    uint32_t adapters; /* so far */
 } sl_forward;
 
 /* Shape rows x columns (columns 0: a vector). std 0 with SL_INIT_NORMAL is never meant: see matrix() in decoder.c. */
@@ -38,7 +39,7 @@ typedef struct sl_forward_param {
     int64_t rows, columns;
     sl_initializer init;
     float std;
-    bool decay, frozen;
+    bool decay, frozen, adapter;
     int n_parts;
     sl_param_part parts[SL_MAX_PARTS]; /* names relative to the prefix */
 } sl_forward_param;
@@ -55,8 +56,12 @@ sl_value sl_forward_vector(sl_forward *f, const char *name, const char *file_nam
 /* Appends an op and returns its first output; `second` (may be NULL) gets the next one. */
 sl_value sl_forward_op(sl_forward *f, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
                        int n_in, sl_value *second);
-/* x W^T [+ bias] */
+/* x W^T [+ bias], with the adapters that the model has there. */
 sl_value sl_forward_linear(sl_forward *f, const char *name, sl_value x, sl_value weight, sl_value bias);
+/* What the adapters of the modules in `weight` add to x W^T (lora.c); SL_NO_VALUE: they have none. */
+sl_value sl_forward_lora(sl_forward *f, const char *name, sl_value x, sl_value weight);
+/* Every target has met a module of the graph. */
+sl_status sl_lora_check_targets(const sl_lora *lora, const sl_graph *graph);
 sl_value sl_forward_add(sl_forward *f, const char *name, sl_value a, sl_value b);
 /* Rotation, or the split alone, then causal attention. */
 sl_value sl_forward_attention(sl_forward *f, sl_value qkv);

@@ -111,6 +111,7 @@ sl_status sl_model_build(const sl_model *model, sl_graph *graph)
     if (!model->custom)
         SL_TRY(sl_model_check(model));
     SL_TRY(model->family->build(model, graph, &loss));
+    SL_TRY(sl_lora_check_targets(&model->lora, graph));
     return sl_graph_finish(graph, loss);
 }
 

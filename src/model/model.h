@@ -6,6 +6,7 @@
 #define SL_MODEL_MODEL_H
 
 #include "graph/graph.h"
+#include "model/lora.h"
 #include "ops/rope.h"
 #include "sluice/model.h"
 
@@ -40,6 +41,7 @@ struct sl_model {
     void *custom_user;
     char identity[128];   /* of a custom model: its graph's */
     int64_t n_parameters; /* set by sl_model_count */
+    sl_lora lora;         /* adapters to train; rank 0: none, the model itself is trained */
     char kept
         [SL_MODEL_KEPT_BYTES]; /* JSON object: keys of its config.json that only matter to others (special tokens, ...) */
 };

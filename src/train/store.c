@@ -14,6 +14,7 @@
 #include "core/bf16.h"
 #include "core/hash.h"
 #include "core/normal.h"
+#include "core/rng.h"
 
 const char *sl_store_prefix(sl_part part, char out[32])
 {
@@ -163,6 +164,13 @@ static void truncate_tails(const draw *d, int64_t block, int64_t blocks, float *
         }
 }
 
+/* Of standard deviation 1: between -sqrt(3) and sqrt(3). */
+static float uniform(const draw *d, int64_t element)
+{
+    const sl_rng4 random = sl_philox(d->seed, (uint64_t) element / 4, d->name);
+    return (2 * sl_rng_uniform(random.v[element % 4]) - 1) * 1.7320508f;
+}
+
 /* Elements [first, end) of the parameter; they need not begin on a block of four. */
 static void draw_values(const draw *d, int64_t first, int64_t end, float *values)
 {
@@ -173,6 +181,11 @@ static void draw_values(const draw *d, int64_t first, int64_t end, float *values
         return;
     }
     int64_t block = first / 4, blocks = SL_DIV_UP(end, 4) - block;
+    if (d->param->init == SL_INIT_UNIFORM) {
+        for (int64_t i = first; i < end; i++)
+            values[i - first] = uniform(d, i) * d->param->init_std;
+        return;
+    }
     sl_normal_fill(d->seed, (uint64_t) block, d->name, blocks, drawn);
     if (d->param->init == SL_INIT_TRUNCATED)
         truncate_tails(d, block, blocks, drawn);
@@ -251,9 +264,8 @@ static void draw_piece(void *context, int64_t tile, int thread)
     snprintf(all->message, sizeof all->message, "%s", sl_error_message());
 }
 
-sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
+static sl_status draw_params(sl_store *store, uint64_t seed, sl_pool *pool, bool adapters_only)
 {
-    SL_TRY(sl_store_zero(store));
     drawing all = {
         .store = store, .failed = ATOMIC_FLAG_INIT, .rounded = sl_store_dtype(store, SL_PART_WEIGHT) == SL_BF16};
     all.floats = !all.rounded || sl_policy_of(store->program->config.precision)->master;
@@ -261,6 +273,8 @@ sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
     all.piece = (int64_t) all.share_bytes / (4 * all.floats + 2 * all.rounded) / 16 * 16;
     for (; all.param < store->program->n_params && all.status == SL_OK; all.param++) {
         const sl_param *param = &store->program->params[all.param];
+        if (adapters_only && !param->adapter)
+            continue;
         all.draw = (draw){.param = param, .seed = seed, .name = sl_hash64(param->name, strlen(param->name), 0)};
         sl_pool_run(pool, draw_piece, &all, SL_DIV_UP(sl_type_count(&param->type), all.piece));
         tell_progress(store, all.param);
@@ -268,18 +282,37 @@ sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
     return all.status == SL_OK ? SL_OK : sl_fail(all.status, "%s", all.message);
 }
 
+sl_status sl_store_init_random(sl_store *store, uint64_t seed, sl_pool *pool)
+{
+    SL_TRY(sl_store_zero(store));
+    return draw_params(store, seed, pool, false);
+}
+
+sl_status sl_store_init_adapters_random(sl_store *store, uint64_t seed, sl_pool *pool)
+{
+    return draw_params(store, seed, pool, true);
+}
+
 /* ---- weights from elsewhere ---- */
 
-sl_status sl_store_init_from(sl_store *store, sl_tensors *tensors)
+/* All of the model's parameters, or all adapters: checked before the first is changed. */
+static sl_status check_params(const sl_store *store, const sl_tensors *tensors, bool adapters)
 {
     const sl_program *program = store->program;
     for (int32_t p = 0; p < program->n_params; p++)
-        SL_TRY(sl_param_check(tensors, &program->params[p]));
-    SL_TRY(sl_params_check_unused(tensors, program->params, program->n_params));
-    SL_TRY(sl_store_zero(store));
+        if (program->params[p].adapter == adapters)
+            SL_TRY(sl_param_check(tensors, &program->params[p]));
+    return sl_params_check_unused(tensors, program->params, program->n_params);
+}
+
+static sl_status load_params(sl_store *store, sl_tensors *tensors, bool adapters)
+{
+    const sl_program *program = store->program;
     for (int32_t p = 0; p < program->n_params; p++) {
         sl_store_part weight = {store, p, SL_PART_WEIGHT}, master = {store, p, SL_PART_MASTER};
         tell_progress(store, p);
+        if (program->params[p].adapter != adapters)
+            continue;
         SL_TRY(sl_param_load(tensors, &program->params[p], sl_store_dtype(store, SL_PART_WEIGHT), store->buffer,
                              SL_PARAM_BUFFER_BYTES, sl_store_write_part, &weight));
         if (sl_store_has(store, SL_PART_MASTER, p))
@@ -287,6 +320,19 @@ sl_status sl_store_init_from(sl_store *store, sl_tensors *tensors)
                                  sl_store_write_part, &master));
     }
     return SL_OK;
+}
+
+sl_status sl_store_init_from(sl_store *store, sl_tensors *tensors)
+{
+    SL_TRY(check_params(store, tensors, false));
+    SL_TRY(sl_store_zero(store));
+    return load_params(store, tensors, false);
+}
+
+sl_status sl_store_init_adapters_from(sl_store *store, sl_tensors *tensors)
+{
+    SL_TRY(check_params(store, tensors, true));
+    return load_params(store, tensors, true);
 }
 
 /* ---- hash ---- */
@@ -301,7 +347,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const named *) a)->name, ((const named *) b)->name);
 }
 
-sl_status sl_store_hash(sl_store *store, uint64_t *hash)
+/* At most `most` bytes of each, with or without the adapters. */
+static sl_status hash_params(sl_store *store, bool adapters, size_t most, uint64_t *hash)
 {
     const sl_program *program = store->program;
     named *order;
@@ -314,7 +361,9 @@ sl_status sl_store_hash(sl_store *store, uint64_t *hash)
     sl_hash_begin(&hasher, 0);
     for (int32_t i = 0; i < program->n_params; i++) {
         sl_store_part weight = {store, order[i].param, SL_PART_WEIGHT};
-        size_t bytes = sl_type_bytes(&program->params[order[i].param].type);
+        size_t bytes = SL_MIN(sl_type_bytes(&program->params[order[i].param].type), most);
+        if (program->params[order[i].param].adapter && !adapters)
+            continue;
         sl_hash_add(&hasher, order[i].name, strlen(order[i].name) + 1);
         for (size_t at = 0; at < bytes;) {
             size_t n = SL_MIN(bytes - at, (size_t) SL_PARAM_BUFFER_BYTES);
@@ -327,4 +376,14 @@ sl_status sl_store_hash(sl_store *store, uint64_t *hash)
 done:
     sl_free(order);
     return status;
+}
+
+sl_status sl_store_hash(sl_store *store, uint64_t *hash)
+{
+    return hash_params(store, true, SIZE_MAX, hash);
+}
+
+sl_status sl_store_hash_base(sl_store *store, uint64_t *hash)
+{
+    return hash_params(store, false, 64 << 10, hash);
 }

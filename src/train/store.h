@@ -65,9 +65,15 @@ typedef struct sl_store_drawn {
     sl_pool *pool;
 } sl_store_drawn;
 sl_status sl_store_read_drawn(void *store_drawn, size_t offset, void *bytes, size_t length);
-/* Zeroes everything, then takes the weights from Hugging Face's files: all of them, with the right shapes and finite. */
+/* Zeroes everything, then takes the weights from Hugging Face's files: all of them, with the right shapes and finite. Adapters have files
+ * of their own and stay zero. */
 sl_status sl_store_init_from(sl_store *store, sl_tensors *tensors);
+/* The adapters alone, in a store that holds the model: new ones, or those of a file. */
+sl_status sl_store_init_adapters_random(sl_store *store, uint64_t seed, sl_pool *pool);
+sl_status sl_store_init_adapters_from(sl_store *store, sl_tensors *tensors);
 /* Over all weights in order of their names. */
 sl_status sl_store_hash(sl_store *store, uint64_t *hash);
+/* Of the model below the adapters: the first 64 KiB of every parameter, which tells apart any two that were trained. */
+sl_status sl_store_hash_base(sl_store *store, uint64_t *hash);
 
 #endif
