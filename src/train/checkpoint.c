@@ -23,20 +23,28 @@
 
 /* ---- writing ---- */
 
+/* Adapters are written without the model that they belong to. */
+static bool is_written(const sl_store *store, sl_part part, int32_t param, bool adapters)
+{
+    return sl_store_has(store, part, param) &&
+           (part != SL_PART_WEIGHT || store->program->params[param].adapter == adapters);
+}
+
 static sl_status write_parts(sl_store *store, sl_tensors_writer *writer, sl_part first, sl_part last)
 {
     const sl_program *program = store->program;
+    const bool adapters = sl_checkpoint_has_adapters(program);
     char prefix[32];
     SL_TRY(sl_tensors_writer_metadata(writer, "format", "pt")); /* what Hugging Face's loaders ask for */
     for (sl_part part = first; part <= last; part++)
         for (int32_t p = 0; p < program->n_params; p++) {
             const sl_param param = sl_store_param(store, part, p);
-            if (sl_store_has(store, part, p))
+            if (is_written(store, part, p, adapters))
                 SL_TRY(sl_param_declare(writer, sl_store_prefix(part, prefix), &param, sl_store_dtype(store, part)));
         }
     for (sl_part part = first; part <= last; part++)
         for (int32_t p = 0; p < program->n_params; p++) {
-            if (!sl_store_has(store, part, p))
+            if (!is_written(store, part, p, adapters))
                 continue;
             sl_store_part from = {store, p, part};
             const sl_param param = sl_store_param(store, part, p);
@@ -82,11 +90,26 @@ static sl_status write_tensors(sl_store *store, const char *folder, sl_part firs
     return status;
 }
 
-static sl_status write_config(sl_store *store, const char *folder, const sl_model *model, sl_checkpoint_file *file)
+static sl_status write_adapter_config(const sl_store *store, const sl_setup *setup, const char *path)
+{
+    const char *base = setup->init_from ? setup->init_from : setup->model_folder;
+    sl_text text = {0};
+    sl_status status = sl_lora_config_text(&setup->model.lora, store->program->params, store->program->n_params,
+                                           base[0] ? base : setup->model.name, &text);
+    if (status == SL_OK)
+        status = sl_file_write_atomic(path, text.data, text.length);
+    sl_text_free(&text);
+    return status;
+}
+
+static sl_status write_config(sl_store *store, const char *folder, const sl_setup *setup, sl_checkpoint_file *file)
 {
     char path[1200];
     snprintf(path, sizeof path, "%s/%s", folder, file->name);
-    SL_TRY(sl_model_write_config(model, path));
+    if (sl_checkpoint_has_adapters(store->program))
+        SL_TRY(write_adapter_config(store, setup, path));
+    else
+        SL_TRY(sl_model_write_config(&setup->model, path));
     return sl_checkpoint_file_hash(path, store->buffer, SL_PARAM_BUFFER_BYTES, &file->bytes, &file->hash);
 }
 
@@ -121,16 +144,17 @@ static sl_status write_folder(sl_store *store, const char *folder, const sl_iden
 {
     const int64_t shard_bytes = identity->setup->shard_bytes ? identity->setup->shard_bytes : SL_SHARD_BYTES;
     sl_checkpoint_file files[SL_CHECKPOINT_FILES];
+    const bool adapters = sl_checkpoint_has_adapters(store->program);
     sl_checkpoint_shards shards = {0};
     sl_status status;
-    sl_checkpoint_file_names(files);
+    sl_checkpoint_file_names(adapters, files);
     SL_TRY(sl_dir_remove(folder));
     SL_TRY(sl_dir_create(folder));
     SL_TRY(write_companions(store, folder, identity->setup));
-    SL_TRY(write_config(store, folder, &identity->setup->model, &files[SL_CHECKPOINT_CONFIG]));
-    SL_TRY_GOTO(
-        write_tensors(store, folder, SL_PART_WEIGHT, SL_PART_WEIGHT, shard_bytes, &files[SL_CHECKPOINT_MODEL], &shards),
-        done);
+    SL_TRY(write_config(store, folder, identity->setup, &files[SL_CHECKPOINT_CONFIG]));
+    SL_TRY_GOTO(write_tensors(store, folder, SL_PART_WEIGHT, SL_PART_WEIGHT, adapters ? 0 : shard_bytes,
+                              &files[SL_CHECKPOINT_MODEL], &shards),
+                done);
     SL_TRY_GOTO(
         write_tensors(store, folder, SL_PART_STATE, SL_PART_MASTER, 0, &files[SL_CHECKPOINT_OPTIMIZER], &shards), done);
     status = write_state(folder, identity, options, progress, files, &shards);
@@ -186,7 +210,7 @@ static sl_status load_part(sl_store *store, sl_tensors *tensors, sl_part part)
     char prefix[32];
     for (int32_t p = 0; p < store->program->n_params; p++) {
         sl_store_part to = {store, p, part};
-        if (!sl_store_has(store, part, p))
+        if (!is_written(store, part, p, sl_checkpoint_has_adapters(store->program)))
             continue;
         const sl_param param = sl_store_param(store, part, p);
         SL_TRY(sl_param_load_prefixed(tensors, sl_store_prefix(part, prefix), &param, sl_store_dtype(store, part),
@@ -213,8 +237,10 @@ static sl_status load_file(sl_store *store, const char *folder, const char *name
 sl_status sl_checkpoint_load(sl_store *store, const sl_checkpoint *checkpoint)
 {
     sl_checkpoint_file files[SL_CHECKPOINT_FILES];
-    sl_checkpoint_file_names(files);
-    SL_TRY(sl_store_zero(store)); /* padding */
+    const bool adapters = sl_checkpoint_has_adapters(store->program);
+    sl_checkpoint_file_names(adapters, files);
+    if (!adapters)                    /* else the model is there already */
+        SL_TRY(sl_store_zero(store)); /* padding */
     SL_TRY(load_file(store, checkpoint->path, files[SL_CHECKPOINT_MODEL].name, SL_PART_WEIGHT, SL_PART_WEIGHT));
     return load_file(store, checkpoint->path, files[SL_CHECKPOINT_OPTIMIZER].name, SL_PART_STATE, SL_PART_MASTER);
 }

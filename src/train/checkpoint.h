@@ -7,6 +7,9 @@
  *     tokenizer.json, ...               copies of what lies beside the model or the first weights (companions.h)
  *     state.json                        where the run stands, what it is, size and hash of the other files, hash of itself
  *
+ * A run that trains adapters has adapter_config.json and adapter_model.safetensors in place of the first two, as PEFT reads them: the
+ * model below them is where it was, and a resumed run reads it from there.
+ *
  * It is written as step-00000100.tmp, every file fsynced, and renamed when all of it is on disk: a folder with the final name
  * is whole, whatever happened to the process or the machine. Old ones go only after that.
  */
@@ -34,6 +37,7 @@ typedef struct sl_identity {
     const char *sample;   /* and what is known of its content; NULL or "": nothing */
     const char *numerics; /* of the device */
     const char *weights;  /* what the run began with: recorded, not compared */
+    const char *base;     /* of the model below adapters: its hash; NULL or "": there are none */
 } sl_identity;
 
 typedef struct sl_checkpoint {
@@ -51,7 +55,8 @@ sl_status sl_checkpoint_write(sl_store *store, const sl_identity *identity, cons
  * found->progress.step is -1 when the run has none at all; SL_E_FORMAT when it has some and none is intact; SL_E_USAGE when the
  * one found belongs to another model, data, precision, ... Leftovers of writers that were killed are removed. */
 sl_status sl_checkpoint_find(sl_store *store, const sl_identity *identity, sl_checkpoint *found);
-/* All of the store's state from a checkpoint that sl_checkpoint_find gave. */
+/* All of the store's state from a checkpoint that sl_checkpoint_find gave; with adapters all but the model below them, which the store
+ * holds. */
 sl_status sl_checkpoint_load(sl_store *store, const sl_checkpoint *checkpoint);
 
 /* Reads and checks a state.json by itself: form, version, its own hash. For sl_checkpoint_find and the fuzzer. */

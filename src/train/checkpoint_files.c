@@ -28,11 +28,21 @@ struct sl_checkpoint_state {
     const char *weights;
 };
 
-void sl_checkpoint_file_names(sl_checkpoint_file files[SL_CHECKPOINT_FILES])
+void sl_checkpoint_file_names(bool adapters, sl_checkpoint_file files[SL_CHECKPOINT_FILES])
 {
-    static const char *const names[SL_CHECKPOINT_FILES] = {"config.json", "model.safetensors", "optimizer.safetensors"};
+    static const char *const names[2][SL_CHECKPOINT_FILES] = {
+        {"config.json", "model.safetensors", "optimizer.safetensors"},
+        {SL_LORA_CONFIG, SL_LORA_WEIGHTS, "optimizer.safetensors"}};
     for (int i = 0; i < SL_CHECKPOINT_FILES; i++)
-        files[i] = (sl_checkpoint_file){.name = names[i]};
+        files[i] = (sl_checkpoint_file){.name = names[adapters][i]};
+}
+
+bool sl_checkpoint_has_adapters(const sl_program *program)
+{
+    int32_t p = 0;
+    while (p < program->n_params && !program->params[p].adapter)
+        p++;
+    return p < program->n_params;
 }
 
 sl_status sl_checkpoint_file_hash(const char *path, void *buffer, size_t buffer_bytes, int64_t *bytes, uint64_t *hash)
@@ -169,7 +179,7 @@ static sl_status read_shards(const char *path, const sl_json *files, sl_checkpoi
 
 static sl_status read_files(const char *path, const sl_json *files, sl_checkpoint_state *state)
 {
-    sl_checkpoint_file_names(state->files);
+    sl_checkpoint_file_names(sl_json_get(files, SL_LORA_WEIGHTS) != NULL, state->files);
     for (int i = 0; i < SL_CHECKPOINT_FILES; i++) {
         const sl_json *file = sl_json_get(files, state->files[i].name);
         if (!file && i == SL_CHECKPOINT_MODEL) {

@@ -24,7 +24,9 @@ typedef struct sl_checkpoint_shards {
     int64_t count;
 } sl_checkpoint_shards;
 
-void sl_checkpoint_file_names(sl_checkpoint_file files[SL_CHECKPOINT_FILES]);
+/* Of a run that trains adapters, or the model itself. */
+void sl_checkpoint_file_names(bool adapters, sl_checkpoint_file files[SL_CHECKPOINT_FILES]);
+bool sl_checkpoint_has_adapters(const sl_program *program);
 sl_status sl_checkpoint_file_hash(const char *path, void *buffer, size_t buffer_bytes, int64_t *bytes, uint64_t *hash);
 /* The content of state.json. */
 void sl_checkpoint_state_text(const sl_identity *identity, const sl_options *options, const sl_progress *progress,

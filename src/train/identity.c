@@ -10,7 +10,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 
-enum { MAX_FACTS = 40 + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
+enum { MAX_FACTS = 45 + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
 
 typedef enum weight {
     MUST_AGREE,          /* the run would be another one */
@@ -119,6 +119,18 @@ static void add_patterns(facts *f, const char *name, const char *patterns)
         add(f, name, NONE_IF_UNKNOWN, "%016" PRIx64, sl_hash64(patterns, strlen(patterns), 0));
 }
 
+static void add_lora(facts *f, const sl_lora *lora, const char *base)
+{
+    add_patterns(f, "adapted layers", lora->rank ? lora->targets : NULL);
+    if (!lora->rank)
+        return;
+    add(f, "adapter rank", MUST_AGREE, "%" PRId64, lora->rank);
+    add(f, "adapter factor", MUST_AGREE, "%.9g", (double) sl_lora_scale(lora));
+    add(f, "adapter dropout", MOVES_BITS, "%.9g", (double) lora->dropout);
+    if (base && base[0])
+        add(f, "model below the adapters", MUST_AGREE, "%s", base);
+}
+
 static void list_facts(const sl_identity *identity, facts *f)
 {
     const sl_setup *s = identity->setup;
@@ -130,6 +142,7 @@ static void list_facts(const sl_identity *identity, facts *f)
     add(f, "optimizer", MUST_AGREE, "%s", sl_optimizer_of(s->program.optimizer)->name);
     add_patterns(f, "frozen parameters", s->program.frozen);
     add_patterns(f, "optimizer rules", s->program.optimizer_rules);
+    add_lora(f, &s->model.lora, identity->base);
     add(f, "seed", MUST_AGREE, "%" PRIu64, s->seed);
     add(f, "data", MUST_AGREE, "%s", identity->data);
     if (identity->sample && identity->sample[0])

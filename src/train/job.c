@@ -156,8 +156,9 @@ static const sl_option table[] = {
     {"verbose", NULL, SL_OPT_FLAG, "false", "Output", "Report more about what happens and why."},
 };
 
-/* `table` with the optimizers' names and help in their option, and their own options behind --weight-decay. */
-enum { MOST_OPTIONS = SL_COUNT(table) + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
+/* `table` with the optimizers' names and help in their option, and their own options behind --weight-decay, those of
+ * adapters behind --freeze. */
+enum { MOST_OPTIONS = SL_COUNT(table) + SL_LORA_OPTIONS + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
 static sl_option whole_table[MOST_OPTIONS];
 static int64_t n_options;
 static pthread_once_t joined = PTHREAD_ONCE_INIT;
@@ -169,6 +170,8 @@ static void join_tables(void)
         *option = table[i];
         if (strcmp(option->name, "optimizer") == 0)
             sl_job_describe_optimizers(option);
+        if (strcmp(option->name, "freeze") == 0)
+            n_options = sl_job_list_lora_options(whole_table, n_options);
         if (strcmp(option->name, "weight-decay") == 0)
             n_options = sl_job_list_optimizer_options(whole_table, n_options);
     }
@@ -443,6 +446,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     SL_TRY(resolve_weights(o, &setup));
     if (sl_weights_find(&setup, weights) == SL_OK) /* else the run refuses them */
         SL_TRY(sl_tied_head_resolve(weights, &setup.model));
+    SL_TRY(sl_job_resolve_lora(o, &setup));
     SL_TRY(resolve_device(o, &setup));
     setup.threads = (int) sl_options_i64(o, "threads");
     setup.seed = (uint64_t) sl_options_i64(o, "seed");

@@ -63,14 +63,15 @@ typedef struct sl_setup {
     const char *out;        /* run folder; NULL: nothing is written */
     bool resume;
     int64_t checkpoint_every, keep;
-    int64_t shard_bytes;     /* of weights in a file; 0: SL_SHARD_BYTES */
-    const char *init_from;   /* Hugging Face folder or safetensors file; NULL: those of the model's folder, or random */
-    uint32_t companions;     /* files beside the model or the weights: see companions.h */
-    bool from_scratch;       /* random, whatever the model's folder holds */
-    char model_folder[1024]; /* of its config.json; "": a preset, or a file of another name */
-    const char *hardware;    /* profile to plan for; NULL: the device's own */
-    bool measured;           /* costs: measured here, or from the roofline of the profile */
-    size_t data_bytes;       /* of the heap, for the names of the data's files; 0: they are not known */
+    int64_t shard_bytes;   /* of weights in a file; 0: SL_SHARD_BYTES */
+    const char *init_from; /* Hugging Face folder or safetensors file; NULL: those of the model's folder, or random */
+    const char *init_adapter; /* folder of an adapter to begin with; NULL: a new one, if there is any */
+    uint32_t companions;      /* files beside the model or the weights: see companions.h */
+    bool from_scratch;        /* random, whatever the model's folder holds */
+    char model_folder[1024];  /* of its config.json; "": a preset, or a file of another name */
+    const char *hardware;     /* profile to plan for; NULL: the device's own */
+    bool measured;            /* costs: measured here, or from the roofline of the profile */
+    size_t data_bytes;        /* of the heap, for the names of the data's files; 0: they are not known */
     sl_hooks hooks;
     bool runs; /* the plan will run on `device`, so workspaces are what its kernels need */
 } sl_setup;
@@ -85,5 +86,10 @@ void sl_job_describe_optimizers(sl_option *option);
 /* Appends the optimizers' own options to a table of `count`, and returns how many there are then. */
 int64_t sl_job_list_optimizer_options(sl_option *table, int64_t count);
 sl_status sl_job_resolve_optimizers(const sl_options *o, sl_program_config *config);
+/* Appends the options of adapters, and returns how many there are then. */
+enum { SL_LORA_OPTIONS = 6 };
+int64_t sl_job_list_lora_options(sl_option *table, int64_t count);
+/* setup->model is there already. */
+sl_status sl_job_resolve_lora(const sl_options *o, sl_setup *setup);
 
 #endif

@@ -32,6 +32,7 @@ struct sl_trainer {
     sl_store store;
     sl_identity identity;
     sl_weights weights;
+    char base[17]; /* hash of the model below adapters; "" without */
     sl_events *events;
     sl_progress progress;
     int64_t first_step, skipped;

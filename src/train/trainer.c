@@ -115,18 +115,34 @@ static sl_status make_folder(const sl_trainer *t)
     return access(out, W_OK | X_OK) == 0 ? SL_OK : sl_io_failed("write", out, errno, 0);
 }
 
+static sl_status check_adapter(const sl_trainer *t)
+{
+    sl_tensors *tensors = NULL;
+    if (!t->setup.init_adapter)
+        return SL_OK;
+    SL_TRY(sl_weights_open_adapter(&t->setup, &tensors));
+    sl_tensors_close(tensors);
+    return SL_OK;
+}
+
 /* Whether the weights to begin with can be opened: they are read last, minutes later. Where there is a checkpoint to go on from
- * they are not read at all. */
+ * they are not read at all, but for a model below adapters. */
 static sl_status check_weights(const sl_trainer *t)
 {
     sl_tensors *tensors = NULL;
     int64_t newest = -1;
     char path[1024];
+    const bool adapters = t->setup.model.lora.rank > 0;
     if (t->setup.resume)
         SL_TRY(sl_checkpoint_newest(t->setup.out, &newest));
-    if (newest >= 0)
+    if (newest >= 0 && !adapters)
         return SL_OK;
+    if (newest < 0)
+        SL_TRY(check_adapter(t));
     SL_TRY(sl_weights_find(&t->setup, path));
+    if (!path[0] && adapters && !t->setup.from_scratch)
+        return sl_fail(SL_E_USAGE, "adapters are trained beside a model that has been trained: name its weights with "
+                                   "--model FOLDER or --init-from, or take random ones with --from-scratch");
     if (!path[0])
         return SL_OK;
     SL_TRY(sl_weights_open(&t->setup, path, &tensors));
@@ -215,6 +231,16 @@ static void weights_progress(void *trainer, double fraction)
     sl_hooks_progress(&((sl_trainer *) trainer)->job.hooks, SL_STAGE_WEIGHTS, fraction);
 }
 
+/* Below adapters: whether a checkpoint belongs to this model is known once its weights are there. */
+static sl_status begin_base(sl_trainer *t)
+{
+    uint64_t hash;
+    SL_TRY(sl_weights_begin(&t->setup, &t->store, &t->weights));
+    SL_TRY(sl_store_hash_base(&t->store, &hash));
+    snprintf(t->base, sizeof t->base, "%016" PRIx64, hash);
+    return SL_OK;
+}
+
 static sl_status begin_or_resume(sl_trainer *t)
 {
     sl_checkpoint found = {.progress = {.step = -1}};
@@ -224,11 +250,16 @@ static sl_status begin_or_resume(sl_trainer *t)
                                 .data = t->source->identity,
                                 .sample = t->source->sample,
                                 .numerics = t->device->class->numerics(t->device),
-                                .weights = t->weights.began};
+                                .weights = t->weights.began,
+                                .base = t->base};
+    const bool adapters = t->setup.model.lora.rank > 0;
+    if (adapters)
+        SL_TRY(begin_base(t));
     if (t->setup.resume)
         SL_TRY(sl_checkpoint_find(&t->store, &t->identity, &found));
     if (found.progress.step < 0)
-        return sl_weights_begin(&t->setup, &t->store, &t->weights);
+        return adapters ? sl_weights_begin_adapters(&t->setup, &t->store, &t->weights)
+                        : sl_weights_begin(&t->setup, &t->store, &t->weights);
     SL_TRY(sl_checkpoint_load(&t->store, &found));
     sl_weights_resumed(found.path, found.progress.step, found.weights, &t->weights);
     t->progress = found.progress;

@@ -118,6 +118,10 @@ static void describe(sl_weights *w)
     else
         snprintf(w->text, sizeof w->text, "the checkpoint of step %" PRId64 "%s%.1400s", w->step,
                  w->began[0] ? "; the run began with " : "", w->began);
+    if (w->adapters[0]) {
+        const size_t used = strlen(w->text);
+        snprintf(w->text + used, sizeof w->text - used, "; adapters: %s", w->adapters);
+    }
     if (w->kind != SL_WEIGHTS_CHECKPOINT)
         memcpy(w->began, w->text, sizeof w->began);
 }
@@ -135,13 +139,37 @@ static sl_status begin_with_files(const sl_setup *setup, sl_store *store, sl_wei
     return status;
 }
 
-static sl_status begin_with_random(const sl_setup *setup, sl_store *store)
+static sl_status begin_with_random(const sl_setup *setup, sl_store *store, bool adapters)
 {
     sl_pool *pool = NULL;
     SL_TRY(sl_pool_create(setup->threads, &pool));
-    sl_status status = sl_store_init_random(store, setup->seed, pool);
+    sl_status status = adapters ? sl_store_init_adapters_random(store, setup->seed, pool)
+                                : sl_store_init_random(store, setup->seed, pool);
     sl_pool_destroy(pool);
     return status;
+}
+
+sl_status sl_weights_open_adapter(const sl_setup *setup, sl_tensors **tensors)
+{
+    char path[1200];
+    snprintf(path, sizeof path, "%s/" SL_LORA_WEIGHTS, setup->init_adapter);
+    return sl_tensors_open(path, tensors);
+}
+
+sl_status sl_weights_begin_adapters(const sl_setup *setup, sl_store *store, sl_weights *w)
+{
+    sl_tensors *tensors = NULL;
+    if (!setup->init_adapter) {
+        SL_TRY(begin_with_random(setup, store, true));
+    } else {
+        SL_TRY(sl_weights_open_adapter(setup, &tensors));
+        sl_status status = sl_store_init_adapters_from(store, tensors);
+        sl_tensors_close(tensors);
+        SL_TRY(status);
+    }
+    snprintf(w->adapters, sizeof w->adapters, "%.900s", setup->init_adapter ? setup->init_adapter : "new");
+    describe(w);
+    return SL_OK;
 }
 
 sl_status sl_weights_begin(const sl_setup *setup, sl_store *store, sl_weights *w)
@@ -152,7 +180,7 @@ sl_status sl_weights_begin(const sl_setup *setup, sl_store *store, sl_weights *w
     if (w->kind == SL_WEIGHTS_FILES)
         SL_TRY(begin_with_files(setup, store, w));
     else
-        SL_TRY(begin_with_random(setup, store));
+        SL_TRY(begin_with_random(setup, store, false));
     describe(w);
     return SL_OK;
 }
@@ -184,5 +212,7 @@ void sl_weights_put(const sl_weights *weights, sl_json_writer *w)
         sl_json_put_i64(w, "step", weights->step);
         sl_json_put_string(w, "began", weights->began);
     }
+    if (weights->adapters[0])
+        sl_json_put_string(w, "adapters", weights->adapters);
     sl_json_end_object(w);
 }

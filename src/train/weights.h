@@ -15,13 +15,14 @@ enum { SL_WEIGHTS_TEXT = 1600 };
 
 typedef struct sl_weights {
     sl_weights_kind kind;
-    uint64_t seed;      /* random */
-    char path[1024];    /* files: what was given; checkpoint: its folder */
-    int64_t step;       /* checkpoint */
-    int64_t tensors;    /* files: those taken */
-    char dtypes[96];    /* "BF16, F32" */
-    int64_t n_left_out; /* tensors of the files that the model has no use for: causal masks, a copy of tied weights */
-    char left_out[256]; /* their names, as many as fit */
+    uint64_t seed;       /* random */
+    char path[1024];     /* files: what was given; checkpoint: its folder */
+    int64_t step;        /* checkpoint */
+    int64_t tensors;     /* files: those taken */
+    char dtypes[96];     /* "BF16, F32" */
+    int64_t n_left_out;  /* tensors of the files that the model has no use for: causal masks, a copy of tied weights */
+    char left_out[256];  /* their names, as many as fit */
+    char adapters[1024]; /* "" (none), "new", or the folder that they came from */
     char text[SL_WEIGHTS_TEXT];  /* all that as a line for people */
     char began[SL_WEIGHTS_TEXT]; /* the line of the run's first session; "" where that is not recorded */
 } sl_weights;
@@ -31,8 +32,12 @@ typedef struct sl_weights {
 sl_status sl_weights_find(const sl_setup *setup, char path[1024]);
 /* Opens them and checks what can be checked without a program. */
 sl_status sl_weights_open(const sl_setup *setup, const char *path, sl_tensors **tensors);
-/* Fills the store of a new run, and `weights`. */
+/* The file of --init-adapter. */
+sl_status sl_weights_open_adapter(const sl_setup *setup, sl_tensors **tensors);
+/* Fills the store of a new run, and `weights`: the model, then the adapters beside it where there are any. A run that goes on takes its
+ * adapters from a checkpoint, and the model from where it came from at first. */
 sl_status sl_weights_begin(const sl_setup *setup, sl_store *store, sl_weights *weights);
+sl_status sl_weights_begin_adapters(const sl_setup *setup, sl_store *store, sl_weights *weights);
 /* Those of a checkpoint that has been loaded; `began` is its record of the run's beginning. */
 void sl_weights_resumed(const char *path, int64_t step, const char *began, sl_weights *weights);
 /* The object "weights" of --json and of the event log. */

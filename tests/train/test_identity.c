@@ -110,6 +110,13 @@ static const change changes[] = {
     {"decay-share", "decay-share 0.5", SAME, NULL}, /* of wsd */
     {"weight-decay", "weight-decay 0.2", WARNED, "other weight decay"},
     {"freeze", "freeze embedding", REFUSED, "frozen parameters none, but this one has embedding"},
+    {"lora-rank", "lora-rank 4 from-scratch true", REFUSED, "adapted layers none, but this one has all-linear"},
+    {"lora-alpha", "lora-rank 4 lora-alpha 3 from-scratch true", REFUSED, "adapted layers none"},
+    {"lora-targets", "lora-rank 4 lora-targets q_proj from-scratch true", REFUSED, "this one has q_proj"},
+    {"lora-dropout", "lora-rank 4 lora-dropout 0.1 from-scratch true", REFUSED, "adapted layers none"},
+    {"lora-rslora", "lora-rank 4 lora-rslora true from-scratch true", REFUSED, "adapted layers none"},
+    {"init-adapter", "from-scratch true init-adapter '" SL_SOURCE_DIR "/tests/golden/lora-qwen3/adapter'", REFUSED,
+     "this one has down_proj,q_proj,v_proj"},
     {"beta1", "beta1 0.8", WARNED, "other beta1"},
     {"beta2", "beta2 0.9", WARNED, "other beta2"},
     {"eps", "eps 1e-6", WARNED, "other optimizer epsilon"},
@@ -219,6 +226,21 @@ TEST(options_of_other_options)
     check_changes("constant", "schedule constant", constant, SL_COUNT(constant));
     check_changes("masked", "mask-documents true", masked, SL_COUNT(masked));
     check_changes("gated", "clip 0.5 on-nan skip", gated, SL_COUNT(gated));
+}
+
+TEST(options_of_adapters)
+{
+    static const change lora[] = {
+        {"lora-rank", "lora-rank 3 lora-alpha 6", REFUSED, "adapter rank 4, but this one has 3"},
+        {"lora-alpha", "lora-alpha 6", REFUSED, "adapter factor 2, but this one has 1.5"},
+        {"lora-rslora", "lora-rslora true", REFUSED, "adapter factor 2, but this one has 4"},
+        {"lora-targets", "lora-targets q_proj,o_proj", REFUSED, "this one has q_proj,o_proj"},
+        {"lora-dropout", "lora-dropout 0.1", WARNED, "other adapter dropout (0, now 0.1"},
+        {"lora-alpha", "lora-alpha 8 lora-dropout 0 lora-rslora false", SAME, NULL},
+        {"threads", "threads 1 device-mem 3MiB", SAME, NULL},
+        {"seed", "seed 2", REFUSED, "but this one has"},
+        {"lora-rank", "lora-rank 0", REFUSED, "adapted layers all-linear, but this one has none"}};
+    check_changes("lora", "lora-rank 4 from-scratch true", lora, SL_COUNT(lora));
 }
 
 /* ---- facts of the model, which no option sets one by one ---- */
@@ -345,6 +367,7 @@ int main(int argc, char **argv)
     setenv("XDG_CACHE_HOME", test_dir(), 1); /* measured costs */
     RUN(every_option);
     RUN(options_of_other_options);
+    RUN(options_of_adapters);
     RUN(every_fact_of_the_model);
     RUN(patterns_that_an_earlier_version_did_not_know);
     return test_end();
