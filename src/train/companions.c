@@ -72,6 +72,11 @@ uint32_t sl_companions_present(const sl_setup *setup)
     return present;
 }
 
+const char *sl_companion_name(int bit)
+{
+    return bit >= 0 && bit < SL_COUNT(names) ? names[bit] : NULL;
+}
+
 /* *unreadable: the fault is the source's. */
 static sl_status copy_bytes(sl_reader *reader, sl_writer *writer, void *buffer, size_t buffer_bytes, bool *unreadable)
 {
