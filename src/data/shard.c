@@ -8,11 +8,12 @@
 static const struct {
     int32_t magic, version;
     sl_token_kind kind;
-    int64_t document_token;
+    int64_t document_token; /* -1: header[3] says it */
 } formats[] = {
     {20240520, 1, SL_TOKENS_U16, 50256},
     {20240801, 7, SL_TOKENS_U32, 128000},
     {20240520, 2, SL_TOKENS_U32, -1},
+    {20240520, 3, SL_TOKENS_U16, -1},
 };
 
 static int32_t header_word(const unsigned char *bytes, int index)
@@ -50,7 +51,7 @@ sl_status sl_shard_parse(const char *name, const void *bytes, size_t length, int
         return sl_fail(
             SL_E_FORMAT,
             "%s: token shard with magic %" PRId32 " and version %" PRId32
-            " is not known; known are 20240520 version 1 (uint16) or 2 (uint32) and 20240801 version 7 (uint32)",
+            " is not known; known are 20240520 version 1 or 3 (uint16) or 2 (uint32) and 20240801 version 7 (uint32)",
             name, magic, version);
     if (tokens < 0)
         return sl_fail(SL_E_FORMAT, "%s: the header at byte 8 claims %" PRId64 " tokens: the file is damaged", name,
@@ -62,6 +63,12 @@ sl_status sl_shard_parse(const char *name, const void *bytes, size_t length, int
                        "%s: the header claims %" PRId64 " tokens of %" PRId64 " bytes, which makes a file of %" PRId64
                        " bytes, but it has %" PRId64 ": it is %s, write it again",
                        name, tokens, width, expected, file_bytes, file_bytes < expected ? "truncated" : "damaged");
-    *shard = (sl_shard){formats[format].kind, tokens, formats[format].document_token};
+    int64_t separator = formats[format].document_token;
+    if (separator < 0)
+        separator = (int64_t) header_word(bytes, 3) - 1;
+    if (separator < -1)
+        return sl_fail(SL_E_FORMAT, "%s: the header at byte 12 names the separator %" PRId64 ": the file is damaged",
+                       name, separator);
+    *shard = (sl_shard){formats[format].kind, tokens, separator};
     return SL_OK;
 }

@@ -4,7 +4,10 @@
  *     header[0]   header[1]   header[2]   tokens   separator (starts every document)
  *     20240520    1           count       uint16   50256    llm.c, GPT-2 tokens
  *     20240801    7           count       uint32   128000   llm.c, Llama-3 tokens
- *     20240520    2           count       uint32   none     Sluice: as version 1, for vocabularies above 65,536
+ *     20240520    2           count       uint32   header[3] - 1     Sluice: as version 1, for vocabularies above 65,536
+ *     20240520    3           count       uint16   header[3] - 1     Sluice: as version 1, for any separator
+ *
+ * header[3] is 0 where none is known.
  *
  * A file must hold exactly `count` tokens behind its header.
  */
@@ -31,5 +34,18 @@ typedef struct sl_shard {
 bool sl_shard_claims(const void *bytes, size_t length);
 /* `bytes`: the file's first `length` bytes (at most the header is looked at); `file_bytes`: its size. */
 sl_status sl_shard_parse(const char *name, const void *bytes, size_t length, int64_t file_bytes, sl_shard *shard);
+
+/*
+ * Writing: version 3 where `vocab` is at most 65,536, else version 2. Ids lie below `vocab`. The file takes its name when it is
+ * committed. One that is full (`most` tokens, 0: as many as the header can count) is committed, and the tokens go on in the next:
+ * tokens.bin, tokens-00001.bin, tokens-00002.bin, ...
+ */
+typedef struct sl_shard_writer sl_shard_writer;
+sl_status sl_shard_writer_open(const char *path, int64_t vocab, int32_t separator, int64_t most,
+                               sl_shard_writer **writer);
+sl_status sl_shard_writer_put(sl_shard_writer *writer, const int32_t *ids, int64_t count);
+sl_status sl_shard_writer_commit(sl_shard_writer *writer);
+int64_t sl_shard_writer_files(const sl_shard_writer *writer);
+void sl_shard_writer_destroy(sl_shard_writer *writer); /* removes what was not committed */
 
 #endif
