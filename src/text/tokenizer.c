@@ -174,6 +174,11 @@ int32_t sl_tokenizer_find(const sl_tokenizer *t, const char *token)
     return sl_vocab_find(&t->bpe.vocab, token, strlen(token));
 }
 
+const char *sl_tokenizer_piece(const sl_tokenizer *t, int32_t id, size_t *length)
+{
+    return sl_vocab_text(&t->bpe.vocab, id, length);
+}
+
 int32_t sl_tokenizer_bos(const sl_tokenizer *t)
 {
     return t->bos;

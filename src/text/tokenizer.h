@@ -26,6 +26,8 @@ void sl_tokenizer_close(sl_tokenizer *tokenizer);
 int64_t sl_tokenizer_size(const sl_tokenizer *tokenizer);
 /* The id of an added token or a word of the vocabulary, as it is written in the file; -1: there is none. */
 int32_t sl_tokenizer_find(const sl_tokenizer *tokenizer, const char *token);
+/* The text of an id as it is written in the file, with a NUL behind it only by chance; NULL: no token has the id. */
+const char *sl_tokenizer_piece(const sl_tokenizer *tokenizer, int32_t id, size_t *length);
 /* By tokenizer_config.json, else by what the post-processor adds; -1: none is known. */
 int32_t sl_tokenizer_bos(const sl_tokenizer *tokenizer);
 int32_t sl_tokenizer_eos(const sl_tokenizer *tokenizer);
