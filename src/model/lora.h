@@ -19,6 +19,7 @@ enum { SL_LORA_MOST_RANK = 4096, SL_LORA_TARGETS = 512 };
 typedef struct sl_lora {
     int64_t rank; /* 0: no adapters */
     double alpha;
+    bool transposed;               /* the file says that the model's matrices are stored as [in, out] */
     bool rank_stabilized;          /* scale = alpha / sqrt(rank) */
     float dropout;                 /* of x on its way to A */
     char targets[SL_LORA_TARGETS]; /* names of modules between commas, or SL_LORA_ALL */

@@ -14,13 +14,23 @@
 enum { LARGEST_FILE = 1 << 20 };
 
 /* Keys that say nothing about the arithmetic, whatever their value. */
-static const char *const without_effect[] = {
-    "auto_mapping",          "base_model_name_or_path", "revision",          "task_type",           "inference_mode",
-    "peft_version",          "megatron_core",           "fan_in_fan_out",    "init_lora_weights",   "eva_config",
-    "ephemeral_gpu_offload", "runtime_config",          "qalora_group_size", "ensure_weight_tying", NULL};
+static const char *const without_effect[] = {"auto_mapping",
+                                             "base_model_name_or_path",
+                                             "revision",
+                                             "task_type",
+                                             "inference_mode",
+                                             "peft_version",
+                                             "megatron_core",
+                                             "init_lora_weights",
+                                             "eva_config",
+                                             "ephemeral_gpu_offload",
+                                             "runtime_config",
+                                             "qalora_group_size",
+                                             "ensure_weight_tying",
+                                             NULL};
 /* Those that are read below. */
-static const char *const known[] = {"peft_type",      "r",    "lora_alpha", "lora_dropout", "use_rslora",
-                                    "target_modules", "bias", NULL};
+static const char *const known[] = {
+    "peft_type", "r", "lora_alpha", "lora_dropout", "use_rslora", "fan_in_fan_out", "target_modules", "bias", NULL};
 
 static bool is_listed(const char *const *list, const char *key)
 {
@@ -127,6 +137,7 @@ static sl_status read_members(const char *file, const sl_json *root, sl_lora *lo
     SL_TRY(sl_json_f64_or(file, root, "lora_alpha", 8, &lora->alpha));
     SL_TRY(sl_json_f64_or(file, root, "lora_dropout", 0, &dropout));
     SL_TRY(sl_json_bool_or(file, root, "use_rslora", false, &lora->rank_stabilized));
+    SL_TRY(sl_json_bool_or(file, root, "fan_in_fan_out", false, &lora->transposed));
     if (!(lora->alpha > 0 && lora->alpha <= 1e6))
         return sl_fail(SL_E_FORMAT, "%s: \"lora_alpha\" is %g; it must be above 0 and at most 1e6", file, lora->alpha);
     if (!(dropout >= 0 && dropout < 1))

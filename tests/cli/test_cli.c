@@ -52,6 +52,8 @@ TEST(help)
     static const sl_option init[] = {{.name = "model"}, {.name = "out"},       {.name = "weights"},
                                      {.name = "seed"},  {.name = "precision"}, {.name = "force"}};
     check_help("init", init, SL_COUNT(init));
+    static const sl_option merge[] = {{.name = "model"}, {.name = "adapter"}, {.name = "out"}, {.name = "threads"}};
+    check_help("merge", merge, SL_COUNT(merge));
     check_help("models", &(sl_option){.name = "json"}, 1);
     static const sl_option report[] = {{.name = "out"}, {.name = "trace"}, {.name = "csv"}, {.name = "quiet"}};
     check_help("report", report, SL_COUNT(report));
@@ -61,13 +63,13 @@ TEST(help)
                                       {.name = "hw"},       {.name = "precision"}};
     check_help("sweep", sweep, SL_COUNT(sweep));
     CHECK_I64(sluice("--help"), 0);
-    static const char *const commands[] = {"train", "plan", "init", "models", "sweep", "report", "version"};
+    static const char *const commands[] = {"train", "plan", "init", "merge", "models", "sweep", "report", "version"};
     for (int64_t i = 0; i < SL_COUNT(commands); i++)
         CHECK_CONTAINS(out, commands[i]);
-    static const char *const pages[] = {"--help",        "train --help",  "plan --help",  "init --help",
-                                        "models --help", "system --help", "bench --help", "sweep --help",
-                                        "report --help", "help --help",   "man --help",   "completion --help",
-                                        "version --help"};
+    static const char *const pages[] = {
+        "--help",        "train --help",  "plan --help",       "init --help",   "merge --help",
+        "models --help", "system --help", "bench --help",      "sweep --help",  "report --help",
+        "help --help",   "man --help",    "completion --help", "version --help"};
     for (int64_t i = 0; i < SL_COUNT(pages); i++)
         check_columns(pages[i]);
     CHECK_I64(sluice("--version"), 0);
