@@ -73,10 +73,13 @@ static void print_refusal(const sl_prediction_view *f)
 
 static void print_page(const sl_prediction_view *f)
 {
-    char a[32], b[32], c[32], d[32];
-    printf("%s: %s parameters, %s; %lld sequence%s of %s tokens a step in %lld chunk%s of %s\n", f->model->name,
-           sl_format_count(f->parameters, a), f->precision, (long long) f->sequences, sl_cli_plural(f->sequences),
-           sl_format_count(f->seqlen, b), (long long) f->chunks, sl_cli_plural(f->chunks),
+    char a[32], b[32], c[32], d[32], trained[80] = "";
+    if (f->trained != f->parameters)
+        snprintf(trained, sizeof trained, f->model->lora.rank ? " and adapters with %s" : ", %s of them trained",
+                 sl_format_count(f->trained, a));
+    printf("%s: %s parameters%s, %s; %lld sequence%s of %s tokens a step in %lld chunk%s of %s\n", f->model->name,
+           sl_format_count(f->parameters, a), trained, f->precision, (long long) f->sequences,
+           sl_cli_plural(f->sequences), sl_format_count(f->seqlen, b), (long long) f->chunks, sl_cli_plural(f->chunks),
            sl_format_count(f->chunk_tokens, c));
     if (!f->feasible) {
         print_refusal(f);

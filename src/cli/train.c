@@ -80,7 +80,11 @@ static void print_plan(const sl_trainer_view *v)
 {
     char a[32], b[SL_CLI_BUDGET], c[32], d[SL_CLI_BUDGET];
     const sl_summary *p = &v->predicted;
-    printf("model   %s: %s parameters\n", v->setup->model.name, sl_format_count(v->parameters, a));
+    printf("model   %s: %s parameters", v->setup->model.name, sl_format_count(v->parameters, a));
+    if (v->trained != v->parameters)
+        printf(v->setup->model.lora.rank ? "; trained are adapters with %s" : "; %s of them are trained",
+               sl_format_count(v->trained, a));
+    printf("\n");
     printf("weights %s\n", v->weights);
     print_data(v);
     printf("device  %s; costs: %s\n", v->numerics, v->costs);

@@ -31,6 +31,7 @@ void sl_prediction_view_of(const sl_prediction *f, sl_prediction_view *v)
         .precision = sl_precision_name(f->setup.program.precision),
         .model = &f->setup.model,
         .parameters = sl_model_parameters(&f->setup.model),
+        .trained = sl_prepared_trained(p),
         .seqlen = c->seqlen,
         .sequences = c->sequences,
         .tokens = c->seqlen * c->sequences,
@@ -101,6 +102,7 @@ static sl_status write_json(sl_prediction *f)
     sl_json_put_string(w, "device", v.device);
     sl_json_put_string(w, "precision", v.precision);
     sl_json_put_i64(w, "parameters", v.parameters);
+    sl_json_put_i64(w, "trained_parameters", v.trained);
     sl_json_put_i64(w, "seqlen", v.seqlen);
     sl_json_put_i64(w, "tokens_per_step", v.tokens);
     sl_json_put_i64(w, "chunk_tokens", v.chunk_tokens);

@@ -18,7 +18,8 @@ typedef struct sl_prediction_view {
     const char *costs; /* "roofline h200", "measured cpu avx512" */
     const char *device, *precision;
     const sl_model *model;
-    int64_t parameters, seqlen, sequences, tokens; /* per step */
+    int64_t parameters, trained;       /* of the model; of it or of its adapters */
+    int64_t seqlen, sequences, tokens; /* per step */
     int64_t chunk_tokens, chunks, chunks_per_round, rounds, tasks, actions;
     double
         gib_more[SL_TIER_COUNT]; /* predicted tokens/s with one GiB more of that tier, relative to now; 0: not asked */

@@ -121,6 +121,14 @@ void sl_prepared_peaks(const sl_prepared *p, size_t peak[SL_TIER_COUNT])
     peak[SL_TIER_HOST] += p->reserve_bytes;
 }
 
+int64_t sl_prepared_trained(const sl_prepared *p)
+{
+    int64_t count = 0;
+    for (int32_t i = 0; i < p->program->n_params; i++)
+        count += p->program->params[i].frozen ? 0 : sl_type_count(&p->program->params[i].type);
+    return count;
+}
+
 static bool is_within(const size_t bytes[SL_TIER_COUNT], const size_t budget[SL_TIER_COUNT])
 {
     return bytes[SL_TIER_DEVICE] <= budget[SL_TIER_DEVICE] && bytes[SL_TIER_HOST] <= budget[SL_TIER_HOST];

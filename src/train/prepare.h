@@ -38,6 +38,8 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared);
 void sl_prepared_destroy(sl_prepared *prepared);
 /* The plans, verified without the planner's code (sl_plan_check). sl_prepare ends with it. */
 sl_status sl_prepared_check(const sl_prepared *prepared);
+/* How many parameters are trained: without those that are frozen, with adapters. */
+int64_t sl_prepared_trained(const sl_prepared *prepared);
 /* What the run takes of each tier, as planned: validation and the heap included. */
 void sl_prepared_peaks(const sl_prepared *prepared, size_t peak[SL_TIER_COUNT]);
 /* The smallest budget of a tier with the other as given, heap included; 0 if none does. */

@@ -85,6 +85,7 @@ void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
         .steps = t->setup.steps,
         .tokens = p->program->tokens,
         .parameters = sl_model_parameters(&t->setup.model),
+        .trained = sl_prepared_trained(&t->prepared),
         .sequences = sequences,
         .val_sequences = t->source->sequences[SL_SPLIT_VALIDATION],
         .data = t->source->contents[SL_SPLIT_TRAIN],
@@ -218,6 +219,7 @@ sl_status sl_run_event_start(sl_trainer *t)
     sl_json_put_string(w, "sluice", SL_VERSION);
     sl_json_put_string(w, "model", t->setup.model.name);
     sl_json_put_i64(w, "parameters", sl_model_parameters(&t->setup.model));
+    sl_json_put_i64(w, "trained_parameters", sl_prepared_trained(&t->prepared));
     sl_json_put_i64(w, "tokens_per_step", t->prepared.program->tokens);
     sl_json_put_i64(w, "seqlen", t->setup.program.chunking.seqlen);
     sl_json_put_string(w, "device", t->setup.device);

@@ -17,7 +17,7 @@ typedef struct sl_trainer_view {
     int64_t first_step, step,
         steps;      /* the run began after `first_step` (0: from scratch), stands after `step` of `steps` */
     int64_t tokens; /* per step */
-    int64_t parameters;
+    int64_t parameters, trained;               /* of the model; of it or of its adapters */
     int64_t sequences, val_sequences;          /* that the data holds */
     const sl_corpus_contents *data, *val_data; /* val_data NULL: none, or a share of `data` */
     double epoch, epochs;                      /* passes over the data: so far, and after all steps */
