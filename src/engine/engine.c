@@ -121,6 +121,7 @@ static sl_status bind_task(sl_engine *engine, int32_t index, sl_launch *launch)
     launch->op = task->op;
     launch->accumulate = task->accumulate;
     launch->attrs = task->attrs;
+    launch->constants = task->constants;
     for (int i = 0; i < SL_MAX_IN; i++)
         SL_TRY(bind_operand(engine, index, &task->in[i], places[i], &launch->in[i]));
     for (int k = 0; k < SL_MAX_OUT; k++)

@@ -220,6 +220,7 @@ static sl_status emit(sl_gradient *gradient, sl_op_id op, const sl_attrs *attrs,
                     .op = op,
                     .n_in = def->n_in,
                     .n_out = def->n_out,
+                    .constants = d->node.constants,
                     .block = d->node.block,
                     .phase = SL_PHASE_BACKWARD};
     SL_ASSERT(n_in <= def->n_in && n_out <= def->n_out);

@@ -269,6 +269,16 @@ sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_a
     return SL_OK;
 }
 
+sl_status sl_graph_constants(sl_graph *graph, const float *values, int64_t count)
+{
+    float *copy;
+    SL_ASSERT(graph->n_nodes > 0);
+    SL_TRY(sl_region_alloc(graph->region, &copy, count, sizeof *copy));
+    memcpy(copy, values, (size_t) count * sizeof *copy);
+    graph->nodes[graph->n_nodes - 1].constants = copy;
+    return SL_OK;
+}
+
 /* ---- losses ---- */
 
 static sl_node *node_of_loss(const sl_graph *graph, sl_value value)

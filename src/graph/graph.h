@@ -88,6 +88,9 @@ typedef struct sl_node {
     const char *name; /* "layers.3.gate_up" (the op is known apart) */
     sl_op_id op;
     sl_attrs attrs;
+    /* Numbers that are too many for attributes, such as a factor for every rotated pair. Launches get them as they are, with those of the
+     * node's gradient. They do not change how long a launch takes. NULL: none. */
+    const float *constants;
     uint32_t accumulate; /* within the chunk; the program adds the bits that later chunks need */
     int32_t n_in, n_out;
     sl_value in[SL_MAX_IN], out[SL_MAX_OUT]; /* SL_NO_VALUE: absent */
@@ -157,6 +160,8 @@ sl_status sl_graph_param(sl_graph *graph, const sl_param *param, sl_value *out);
  * as context becomes class CONTEXT. */
 sl_status sl_graph_op(sl_graph *graph, sl_op_id op, const char *name, const sl_attrs *attrs, const sl_value *in,
                       int n_in, sl_value *out);
+/* Gives the last node constants, which are copied. */
+sl_status sl_graph_constants(sl_graph *graph, const float *values, int64_t count);
 /* Adds `weight` times a loss, the output of an op that yields one, to what the model is trained on. */
 sl_status sl_graph_loss(sl_graph *graph, sl_value value, double weight, const char *name);
 /* Gives frozen parameters groups of their own, lays out the groups and, when training, differentiates: backward nodes block by block in

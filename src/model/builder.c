@@ -329,7 +329,7 @@ sl_var sl_build_attention(sl_builder *b, const char *name, sl_var qkv, const sl_
         attention, .heads = a.heads, .kv_heads = a.kv_heads, .head_dim = a.head_dim, .causal = 1, .window = a.window,
         .cap = a.cap, .scale = a.scale > 0 ? a.scale : (float) (1.0 / sqrt((double) a.head_dim)));
     snprintf(rope_name, sizeof rope_name, "%s.rope", name);
-    return variable(b, sl_forward_attend(b, rope_name, name, &rope, &attention, in));
+    return variable(b, sl_forward_attend(b, rope_name, name, &rope, NULL, &attention, in));
 }
 
 sl_var sl_build_swiglu(sl_builder *b, const char *name, sl_var gate_up)

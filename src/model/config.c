@@ -44,6 +44,12 @@ static const struct {
     {"logits_scaling", "1"},
     {"embedding_multiplier", "1"},
     {"residual_multiplier", "1"},
+    {"resid_pdrop", "0"},
+    {"embd_pdrop", "0"},
+    {"use_mrope", "false"},
+    {"lm_head_bias", "false"},
+    {"full_attn_mod", "1"},
+    {"interpolate_factor", "1"},
     {"use_qk_norm", "false"},
     {"qk_norm", "false"},
     {"clip_qkv", "0"},
@@ -295,7 +301,7 @@ sl_status sl_config_must_be_string(const char *file, const sl_json *object, cons
     return SL_OK;
 }
 
-void sl_config_put(sl_json_writer *w, const char *key, float value)
+double sl_config_decimal(float value)
 {
     char text[32];
     for (int digits = 1; digits <= 9; digits++) {
@@ -303,7 +309,12 @@ void sl_config_put(sl_json_writer *w, const char *key, float value)
         if (strtof(text, NULL) == value)
             break;
     }
-    sl_json_put_f64(w, key, strtod(text, NULL));
+    return strtod(text, NULL);
+}
+
+void sl_config_put(sl_json_writer *w, const char *key, float value)
+{
+    sl_json_put_f64(w, key, sl_config_decimal(value));
 }
 
 void sl_config_put_family(sl_json_writer *w, const sl_model *model, const char *architecture)

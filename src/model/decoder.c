@@ -1,10 +1,11 @@
 /*
  * What decoders with RMSNorm, rotary positions and SwiGLU share: the parts around the attention of a layer, and everything around
- * the layers. No matrix has a bias.
+ * the layers. Matrices have no bias, unless the model says so.
  *
  *     x = embedding[tokens]        layers        loss(rmsnorm(x) Whead^T)
  *
- * q_proj, k_proj, v_proj are rows of one matrix, gate_proj and up_proj of another: one wide multiply each.
+ * q_proj, k_proj, v_proj are rows of one matrix, gate_proj and up_proj of another: one wide multiply each. Some families have them
+ * as one in files, too.
  */
 #include <math.h>
 #include <string.h>
@@ -28,6 +29,16 @@ static sl_value matrix(sl_forward *f, const char *name, int64_t out, int64_t in,
     return sl_forward_parameter(f, &param);
 }
 
+/* Of a matrix's outputs; SL_NO_VALUE unless `has`. */
+static sl_value bias(sl_forward *f, const char *name, bool has, int64_t out, int n_parts, const sl_param_part *parts)
+{
+    sl_forward_param param = {.name = name, .rows = out, .init = SL_INIT_ZEROS, .n_parts = n_parts};
+    if (!has)
+        return SL_NO_VALUE;
+    memcpy(param.parts, parts, (size_t) n_parts * sizeof *parts);
+    return sl_forward_parameter(f, &param);
+}
+
 static float glorot(int64_t in, int64_t out)
 {
     return (float) sqrt(2.0 / (double) (in + out));
@@ -46,11 +57,16 @@ sl_value sl_decoder_qkv(sl_forward *f, sl_value x)
     const sl_model *model = f->model;
     int64_t d = model->dim, a = model->heads * model->head_dim, k = model->kv_heads * model->head_dim;
     int64_t pair_rows = model->rope_style == SL_ROPE_INTERLEAVED ? model->head_dim : 0;
-    sl_value qkv = matrix(f, "qkv", a + 2 * k, d, glorot(d, a), 3,
-                          (const sl_param_part[]){{"self_attn.q_proj.weight", 0, a, false, pair_rows},
-                                                  {"self_attn.k_proj.weight", a, k, false, pair_rows},
-                                                  {"self_attn.v_proj.weight", a + k, k, false, 0}});
-    return sl_forward_linear(f, "qkv", x, qkv, SL_NO_VALUE);
+    const sl_param_part apart[] = {{"self_attn.q_proj.weight", 0, a, false, pair_rows},
+                                   {"self_attn.k_proj.weight", a, k, false, pair_rows},
+                                   {"self_attn.v_proj.weight", a + k, k, false, 0}};
+    const sl_param_part biases[] = {{"self_attn.q_proj.bias", 0, a, false, pair_rows},
+                                    {"self_attn.k_proj.bias", a, k, false, pair_rows},
+                                    {"self_attn.v_proj.bias", a + k, k, false, 0}};
+    const sl_param_part fused = {"self_attn.qkv_proj.weight", 0, a + 2 * k, false, 0};
+    const bool one = model->family->fused_files;
+    sl_value qkv = matrix(f, "qkv", a + 2 * k, d, glorot(d, a), one ? 1 : 3, one ? &fused : apart);
+    return sl_forward_linear(f, "qkv", x, qkv, bias(f, "qkv.bias", model->qkv_bias, a + 2 * k, 3, biases));
 }
 
 sl_value sl_decoder_output(sl_forward *f, sl_value x)
@@ -58,21 +74,26 @@ sl_value sl_decoder_output(sl_forward *f, sl_value x)
     int64_t d = f->model->dim, a = f->model->heads * f->model->head_dim;
     sl_value o =
         matrix(f, "o", d, a, glorot(a, d), 1, (const sl_param_part[]){{"self_attn.o_proj.weight", 0, d, false, 0}});
-    return sl_forward_linear(f, "o", x, o, SL_NO_VALUE);
+    const sl_param_part part = {"self_attn.o_proj.bias", 0, d, false, 0};
+    return sl_forward_linear(f, "o", x, o, bias(f, "o.bias", f->model->o_bias, d, 1, &part));
 }
 
 sl_value sl_decoder_mlp(sl_forward *f, sl_value x)
 {
     int64_t d = f->model->dim, ffn = f->model->ffn;
     sl_value h = sl_decoder_norm(f, "mlp_norm", "post_attention_layernorm.weight", x);
-    sl_value gate_up = matrix(f, "gate_up", 2 * ffn, d, glorot(d, ffn), 2,
-                              (const sl_param_part[]){{"mlp.gate_proj.weight", 0, ffn, false, 0},
-                                                      {"mlp.up_proj.weight", ffn, ffn, false, 0}});
+    const sl_param_part apart[] = {{"mlp.gate_proj.weight", 0, ffn, false, 0},
+                                   {"mlp.up_proj.weight", ffn, ffn, false, 0}};
+    const sl_param_part biases[] = {{"mlp.gate_proj.bias", 0, ffn, false, 0}, {"mlp.up_proj.bias", ffn, ffn, false, 0}};
+    const sl_param_part fused = {"mlp.gate_up_proj.weight", 0, 2 * ffn, false, 0};
+    const sl_param_part down_bias = {"mlp.down_proj.bias", 0, d, false, 0};
+    const bool one = f->model->family->fused_files, biased = f->model->mlp_bias;
+    sl_value gate_up = matrix(f, "gate_up", 2 * ffn, d, glorot(d, ffn), one ? 1 : 2, one ? &fused : apart);
     sl_value down =
         matrix(f, "down", d, ffn, glorot(ffn, d), 1, (const sl_param_part[]){{"mlp.down_proj.weight", 0, d, false, 0}});
-    h = sl_forward_linear(f, "gate_up", h, gate_up, SL_NO_VALUE);
+    h = sl_forward_linear(f, "gate_up", h, gate_up, bias(f, "gate_up.bias", biased, 2 * ffn, 2, biases));
     h = sl_forward_op(f, SL_OP_SWIGLU, "swiglu", NULL, &h, 1, NULL);
-    h = sl_forward_linear(f, "down", h, down, SL_NO_VALUE);
+    h = sl_forward_linear(f, "down", h, down, bias(f, "down.bias", biased, d, 1, &down_bias));
     return sl_forward_add(f, "mlp_add", x, h);
 }
 
@@ -102,5 +123,6 @@ int64_t sl_decoder_parameters(const sl_model *model)
 {
     int64_t d = model->dim, a = model->heads * model->head_dim, k = model->kv_heads * model->head_dim;
     int64_t layer = d * (2 * a + 2 * k + 3 * model->ffn) + 2 * d;
+    layer += (model->qkv_bias ? a + 2 * k : 0) + (model->o_bias ? d : 0) + (model->mlp_bias ? 2 * model->ffn + d : 0);
     return model->vocab * d * (model->tied ? 1 : 2) + model->layers * layer + d;
 }

@@ -1,76 +1,18 @@
-/* config.json of the families that decoder.c builds: Hugging Face's names for their dimensions, rotation and initialization. */
+/* config.json of the families that decoder.c builds: Hugging Face's names for their dimensions, biases and initialization. */
 #include <string.h>
 
 #include "model/internal.h"
 
-static const char *const known_keys[] = {"architectures",
-                                         "model_type",
-                                         "hidden_size",
-                                         "intermediate_size",
-                                         "num_hidden_layers",
-                                         "num_attention_heads",
-                                         "num_key_value_heads",
-                                         "head_dim",
-                                         "vocab_size",
-                                         "max_position_embeddings",
-                                         "tie_word_embeddings",
-                                         "rms_norm_eps",
-                                         "rope_theta",
-                                         "rope_scaling",
-                                         "rope_parameters",
-                                         "hidden_act",
-                                         "initializer_range",
-                                         "initializer_rule",
-                                         NULL};
-
-static const char *const rope_keys[] = {"rope_type",
-                                        "type",
-                                        "rope_theta",
-                                        "factor",
-                                        "low_freq_factor",
-                                        "high_freq_factor",
-                                        "original_max_position_embeddings",
-                                        NULL};
-
-static sl_status read_rope_object(const char *file, const sl_json *object, sl_model *model)
-{
-    const char *type, *old_type;
-    int64_t original;
-    SL_TRY(sl_config_check_keys(file, object, rope_keys, NULL));
-    SL_TRY(sl_json_string_or(file, object, "type", "default", &old_type));
-    SL_TRY(sl_json_string_or(file, object, "rope_type", old_type, &type));
-    SL_TRY(sl_config_number(file, object, "rope_theta", model->rope_theta, 1, 1e12, &model->rope_theta));
-    if (strcmp(type, "default") == 0)
-        return SL_OK;
-    if (strcmp(type, "llama3") != 0)
-        return sl_fail(SL_E_UNSUPPORTED, "%s: rope type \"%s\" is not known; \"default\" and \"llama3\" are", file,
-                       type);
-    SL_TRY(sl_config_number(file, object, "factor", 8, 1, 1e6, &model->rope_factor));
-    SL_TRY(sl_config_number(file, object, "low_freq_factor", 1, 1e-3, 1e6, &model->rope_low_freq));
-    SL_TRY(sl_config_number(file, object, "high_freq_factor", 4, 1e-3, 1e6, &model->rope_high_freq));
-    SL_TRY(sl_config_count(file, object, "original_max_position_embeddings", 8192, INT32_MAX, &original));
-    model->rope_original_context = (int32_t) original;
-    if (!(model->rope_high_freq > model->rope_low_freq))
-        return sl_fail(SL_E_FORMAT, "%s: \"high_freq_factor\" %g must be greater than \"low_freq_factor\" %g", file,
-                       (double) model->rope_high_freq, (double) model->rope_low_freq);
-    return SL_OK;
-}
-
-/* Old files have rope_theta and rope_scaling beside each other, new ones one object rope_parameters. */
-static sl_status read_rope(const char *file, const sl_json *root, sl_model *model)
-{
-    SL_TRY(sl_config_number(file, root, "rope_theta", 10000, 1, 1e12, &model->rope_theta));
-    for (int i = 0; i < 2; i++) {
-        const char *key = i ? "rope_parameters" : "rope_scaling";
-        const sl_json *object = sl_json_get(root, key);
-        if (!object || object->kind == SL_JSON_NULL)
-            continue;
-        if (object->kind != SL_JSON_OBJECT)
-            return sl_fail(SL_E_FORMAT, "%s: \"%s\" must be an object or null", file, key);
-        SL_TRY(read_rope_object(file, object, model));
-    }
-    return SL_OK;
-}
+static const char *const known_keys[] = {"architectures",       "model_type",
+                                         "hidden_size",         "intermediate_size",
+                                         "num_hidden_layers",   "num_attention_heads",
+                                         "num_key_value_heads", "head_dim",
+                                         "vocab_size",          "max_position_embeddings",
+                                         "tie_word_embeddings", "rms_norm_eps",
+                                         "rope_theta",          "rope_scaling",
+                                         "rope_parameters",     "original_max_position_embeddings",
+                                         "hidden_act",          "initializer_range",
+                                         "initializer_rule",    NULL};
 
 static sl_status read_init(const char *file, const sl_json *root, sl_model *model)
 {
@@ -100,6 +42,13 @@ static sl_status read_head_dim(const char *file, const sl_json *root, int64_t ot
                            SL_MODEL_MAX_DIM, &model->head_dim);
 }
 
+static sl_status read_kv_heads(const char *file, const sl_json *root, bool required, sl_model *model)
+{
+    const bool absent = !sl_json_get(root, "num_key_value_heads"); /* null: as many as heads, in every family */
+    return sl_config_count(file, root, "num_key_value_heads", required && absent ? 0 : model->heads, SL_MODEL_MAX_DIM,
+                           &model->kv_heads);
+}
+
 sl_status sl_decoder_read_config(const char *file, const sl_json *root, const sl_decoder_keys *keys, sl_model *model)
 {
     int64_t positions;
@@ -108,19 +57,34 @@ sl_status sl_decoder_read_config(const char *file, const sl_json *root, const sl
     SL_TRY(sl_config_count(file, root, "intermediate_size", 0, SL_MODEL_MAX_DIM, &model->ffn));
     SL_TRY(sl_config_count(file, root, "num_hidden_layers", 0, SL_MODEL_MAX_LAYERS, &model->layers));
     SL_TRY(sl_config_count(file, root, "num_attention_heads", 0, SL_MODEL_MAX_DIM, &model->heads));
-    SL_TRY(sl_config_count(file, root, "num_key_value_heads", keys->kv_heads_required ? 0 : model->heads,
-                           SL_MODEL_MAX_DIM, &model->kv_heads));
+    SL_TRY(read_kv_heads(file, root, keys->kv_heads_required, model));
     SL_TRY(read_head_dim(file, root, keys->head_dim, model));
     SL_TRY(sl_config_count(file, root, "vocab_size", 0, SL_MODEL_MAX_DIM, &model->vocab));
-    SL_TRY(sl_config_count(file, root, "max_position_embeddings", 2048, INT32_MAX, &positions));
+    SL_TRY(sl_config_count(file, root, "max_position_embeddings",
+                           keys->max_positions ? keys->max_positions : SL_DECODER_POSITIONS, INT32_MAX, &positions));
     if (sl_json_get(root, "max_position_embeddings"))
         model->max_positions = positions;
-    SL_TRY(sl_json_bool_or(file, root, "tie_word_embeddings", false, &model->tied));
-    SL_TRY(sl_config_number(file, root, "rms_norm_eps", 1e-6, 0, 1, &model->norm_eps));
+    SL_TRY(sl_json_bool_or(file, root, "tie_word_embeddings", keys->tied, &model->tied));
+    SL_TRY(sl_config_number(file, root, "rms_norm_eps", keys->norm_eps > 0 ? (double) keys->norm_eps : 1e-6, 0, 1,
+                            &model->norm_eps));
     model->rope_style = SL_ROPE_HALF;
-    SL_TRY(read_rope(file, root, model));
+    SL_TRY(sl_rope_read_config(file, root, keys, positions, model));
     SL_TRY(read_init(file, root, model));
     return sl_config_must_be_string(file, root, "hidden_act", "silu");
+}
+
+sl_status sl_decoder_read_biases(const char *file, const sl_json *root, bool mlp, sl_model *model)
+{
+    SL_TRY(sl_json_bool_or(file, root, "attention_bias", false, &model->qkv_bias));
+    model->o_bias = model->qkv_bias;
+    return mlp ? sl_json_bool_or(file, root, "mlp_bias", false, &model->mlp_bias) : SL_OK;
+}
+
+void sl_decoder_write_biases(const sl_model *model, bool mlp, sl_json_writer *w)
+{
+    sl_json_put_bool(w, "attention_bias", model->qkv_bias);
+    if (mlp)
+        sl_json_put_bool(w, "mlp_bias", model->mlp_bias);
 }
 
 void sl_decoder_write_config(const sl_model *model, const sl_decoder_keys *keys, sl_json_writer *w)
@@ -138,16 +102,7 @@ void sl_decoder_write_config(const sl_model *model, const sl_decoder_keys *keys,
     sl_json_put_string(w, "hidden_act", "silu");
     sl_config_put(w, "rms_norm_eps", model->norm_eps);
     sl_json_put_bool(w, "tie_word_embeddings", model->tied);
-    sl_config_put(w, "rope_theta", model->rope_theta);
-    if (model->rope_factor > 0) {
-        sl_json_begin_object(w, "rope_scaling");
-        sl_json_put_string(w, "rope_type", "llama3");
-        sl_config_put(w, "factor", model->rope_factor);
-        sl_config_put(w, "low_freq_factor", model->rope_low_freq);
-        sl_config_put(w, "high_freq_factor", model->rope_high_freq);
-        sl_json_put_i64(w, "original_max_position_embeddings", model->rope_original_context);
-        sl_json_end_object(w);
-    }
+    sl_rope_write_config(model, keys, w);
     if (model->rope_style == SL_ROPE_INTERLEAVED)
         sl_json_put_string(w, "sluice_rope_order", "interleaved");
     if (model->init_std > 0)

@@ -34,6 +34,7 @@ void sl_forward_layer(sl_forward *f, int64_t layer, const char *prefix)
 {
     snprintf(f->scope, sizeof f->scope, "layers.%lld", (long long) layer);
     snprintf(f->prefix, sizeof f->prefix, "%s.%lld", prefix, (long long) layer);
+    f->layer = layer;
     begin_block(f, f->scope);
 }
 
@@ -110,32 +111,51 @@ sl_value sl_forward_add(sl_forward *f, const char *name, sl_value a, sl_value b)
 }
 
 sl_value sl_forward_attend(sl_forward *f, const char *rope_name, const char *name, const sl_attrs *rope,
-                           const sl_attrs *attention, sl_value qkv)
+                           const float *factors, const sl_attrs *attention, sl_value qkv)
 {
     sl_value kv, q = sl_forward_op(f, SL_OP_ROPE, rope_name, rope,
                                    (const sl_value[]){qkv, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2, &kv);
+    if (factors && f->status == SL_OK)
+        f->status = sl_graph_constants(f->graph, factors, sl_rope_rotary(rope));
     return sl_forward_op(f, SL_OP_ATTENTION, name, attention,
                          (const sl_value[]){q, kv, sl_forward_input(f, SL_INPUT_SEGMENTS)}, 3, NULL);
+}
+
+static void set_rope(const sl_model *model, const sl_model_rope *rope, sl_attrs *attrs)
+{
+    struct sl_rope_attrs *a = sl_rope_set(attrs);
+    a->style = model->rope_style;
+    a->theta = rope->theta;
+    a->factor = rope->factor;
+    a->low_freq_factor = rope->low_freq;
+    a->high_freq_factor = rope->high_freq;
+    a->original_context = rope->original_context;
+    a->rotary = rope->rotary;
+    a->scaling = rope->scaling;
+    a->magnitude = rope->magnitude;
+    a->exact_ramp = rope->exact_ramp;
 }
 
 sl_value sl_forward_attention(sl_forward *f, sl_value qkv)
 {
     const sl_model *model = f->model;
+    const sl_model_rope *turn = sl_model_rope_of(model, f->layer);
     sl_attrs rope = {.raw = {0}}, attention = {.raw = {0}};
     sl_rope_set(&rope)->heads = sl_attention_set(&attention)->heads = (int32_t) model->heads;
     sl_rope_set(&rope)->kv_heads = sl_attention_set(&attention)->kv_heads = (int32_t) model->kv_heads;
     sl_rope_set(&rope)->head_dim = sl_attention_set(&attention)->head_dim = (int32_t) model->head_dim;
-    sl_rope_set(&rope)->style = model->rope_style;
-    if (model->rope_style != SL_ROPE_NONE) {
-        sl_rope_set(&rope)->theta = model->rope_theta;
-        sl_rope_set(&rope)->factor = model->rope_factor;
-        sl_rope_set(&rope)->low_freq_factor = model->rope_low_freq;
-        sl_rope_set(&rope)->high_freq_factor = model->rope_high_freq;
-        sl_rope_set(&rope)->original_context = model->rope_original_context;
-    }
+    if (turn)
+        set_rope(model, turn, &rope);
+    sl_attention_set(&attention)->window = sl_model_window(model, f->layer);
     sl_attention_set(&attention)->causal = 1;
     sl_attention_set(&attention)->scale = (float) (1.0 / sqrt((double) model->head_dim));
-    return sl_forward_attend(f, "rope", "attention", &rope, &attention, qkv);
+    if (!turn || turn->scaling != SL_ROPE_LONG)
+        return sl_forward_attend(f, "rope", "attention", &rope, NULL, &attention, qkv);
+    float factors[SL_MODEL_MAX_HEAD_DIM]; /* short, long */
+    const int32_t pairs = sl_rope_rotary(&rope) / 2;
+    memcpy(factors, turn->short_factors, (size_t) pairs * sizeof *factors);
+    memcpy(factors + pairs, turn->long_factors, (size_t) pairs * sizeof *factors);
+    return sl_forward_attend(f, "rope", "attention", &rope, factors, &attention, qkv);
 }
 
 /*

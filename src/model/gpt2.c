@@ -241,4 +241,11 @@ static void write_config(const sl_model *model, void *json_writer)
     sl_config_put(w, "initializer_range", model->init_std);
 }
 
-const sl_model_family sl_family_gpt2 = {"gpt2", build, read_config, write_config, parameters, 2};
+const sl_model_family sl_family_gpt2 = {
+    .name = "gpt2",
+    .build = build,
+    .read_config = read_config,
+    .write_config = write_config,
+    .parameters = parameters,
+    .ffn_matrices = 2,
+};

@@ -12,7 +12,6 @@ extern const sl_model_family sl_family_custom; /* of sl_job_set_model; it has no
 
 /* Beyond these a config.json is a mistake or an attack; within them every product fits int64_t. */
 #define SL_MODEL_MAX_DIM (INT64_C(1) << 22)
-#define SL_MODEL_MAX_LAYERS 4096
 
 /* Advice for the former name of a preset; NULL for any other name. */
 const char *sl_model_renamed(const char *name);
@@ -28,6 +27,7 @@ typedef struct sl_builder {
     char scope[96];  /* "layers.3": in front of names */
     char prefix[96]; /* "model.layers.3": in front of Hugging Face's */
     char group[192]; /* "layers.3.mlp": of the parameters to come */
+    int64_t layer;   /* 3: which sl_model.layer_flags describe */
     uint32_t id;     /* public builder: in the variables of this graph, unlike any other's */
     uint32_t dropouts;
     uint32_t adapters; /* so far */
@@ -65,9 +65,9 @@ sl_status sl_lora_check_targets(const sl_lora *lora, const sl_graph *graph);
 sl_value sl_forward_add(sl_forward *f, const char *name, sl_value a, sl_value b);
 /* Rotation, or the split alone, then causal attention. */
 sl_value sl_forward_attention(sl_forward *f, sl_value qkv);
-/* sl_rope_attrs, then sl_attention_attrs. */
+/* sl_rope_attrs and, for SL_ROPE_LONG, factors (else NULL); then sl_attention_attrs. */
 sl_value sl_forward_attend(sl_forward *f, const char *rope_name, const char *name, const sl_attrs *rope,
-                           const sl_attrs *attention, sl_value qkv);
+                           const float *factors, const sl_attrs *attention, sl_value qkv);
 /* Next-token loss against `weight` [V, d]. */
 sl_value sl_forward_head(sl_forward *f, const char *name, sl_value x, sl_value weight);
 
@@ -84,16 +84,57 @@ sl_value sl_decoder_output(sl_forward *f, sl_value x);
 /* The feed-forward half of a layer, with the residual addition. */
 sl_value sl_decoder_mlp(sl_forward *f, sl_value x);
 int64_t sl_decoder_parameters(const sl_model *model);
+/* A decoder whose layers are Llama's: `build` of such families. */
+sl_status sl_llama_build(const sl_model *model, sl_graph *graph, sl_value *loss);
 
-/* What families read differently. */
+#define SL_DECODER_POSITIONS \
+    2048 /* where "max_position_embeddings" is absent and the family has no number of its own */
+
+/* What families read differently. Numbers of absent keys: 0 is what most families have. */
 typedef struct sl_decoder_keys {
     const char *architecture; /* of transformers */
     const char *const *own;   /* keys that the family reads itself; ends with NULL */
-    int64_t head_dim;         /* where the key is absent; 0: hidden_size / num_attention_heads */
-    bool kv_heads_required;   /* absent is no number of heads that the file can mean */
+    int64_t head_dim;         /* 0: hidden_size / num_attention_heads */
+    int64_t max_positions;    /* 0: SL_DECODER_POSITIONS */
+    float norm_eps;           /* 0: 1e-6 */
+    bool tied;
+    bool kv_heads_required; /* absent is no number of heads that the file can mean */
+    struct {
+        double theta;             /* 0: 10000 */
+        double local_theta;       /* of layers with a window, which rotate on their own; 0: they do not */
+        int64_t original_context; /* what longrope finds beside its object and nowhere else; 0: it may be inside */
+        bool partial;             /* "partial_rotary_factor" counts */
+        bool yarn_is_long;        /* longrope's former name */
+    } rope;
 } sl_decoder_keys;
 sl_status sl_decoder_read_config(const char *file, const sl_json *root, const sl_decoder_keys *keys, sl_model *model);
 void sl_decoder_write_config(const sl_model *model, const sl_decoder_keys *keys, sl_json_writer *w);
+
+/* attention_bias of q, k, v and o; mlp_bias of gate, up and down, where `mlp`. */
+sl_status sl_decoder_read_biases(const char *file, const sl_json *root, bool mlp, sl_model *model);
+void sl_decoder_write_biases(const sl_model *model, bool mlp, sl_json_writer *w);
+/* Every key of rotary positions (rope_config.c). model->head_dim is known; `max_positions`: as read or by default. */
+sl_status sl_rope_read_config(const char *file, const sl_json *root, const sl_decoder_keys *keys, int64_t max_positions,
+                              sl_model *model);
+void sl_rope_write_config(const sl_model *model, const sl_decoder_keys *keys, sl_json_writer *w);
+
+/* ---- single layers in config.json (layers_config.c) ---- */
+
+/* "sliding_window"; null: none. `otherwise`: where it is absent; 0: none. */
+sl_status sl_layers_read_window(const char *file, const sl_json *root, int64_t otherwise, sl_model *model);
+/* "layer_types" into SL_LAYER_WINDOW; *found: it is there. */
+sl_status sl_layers_read_types(const char *file, const sl_json *root, sl_model *model, bool *found);
+int64_t sl_layers_windowed(const sl_model *model); /* how many layers have SL_LAYER_WINDOW */
+/* One window for every layer. */
+sl_status sl_layers_read_same_window(const char *file, const sl_json *root, int64_t otherwise, sl_model *model);
+/* A window if "use_sliding_window", for the layers of "layer_types", where that is given (*by_types). */
+sl_status sl_layers_read_switched(const char *file, const sl_json *root, int64_t otherwise, sl_model *model,
+                                  bool *by_types);
+/* The same; without "layer_types" those from "max_window_layers" on. */
+sl_status sl_layers_read_last_windows(const char *file, const sl_json *root, sl_model *model);
+void sl_layers_write_same_window(const sl_model *model, sl_json_writer *w);
+void sl_layers_write_types(const sl_model *model, sl_json_writer *w);
+void sl_layers_write_last_windows(const sl_model *model, sl_json_writer *w);
 
 /* ---- config.json ---- */
 
@@ -118,6 +159,7 @@ sl_status sl_config_count(const char *file, const sl_json *object, const char *k
 sl_status sl_config_number(const char *file, const sl_json *object, const char *key, double otherwise, double least,
                            double most, float *out);
 /* A float as the shortest decimal that gives it back: 1e-05, not 9.99999974737875e-06. */
+double sl_config_decimal(float value);
 void sl_config_put(sl_json_writer *w, const char *key, float value);
 /* A key whose value we can only honour when it is this one; absent is fine. */
 sl_status sl_config_must_be_string(const char *file, const sl_json *object, const char *key, const char *want);

@@ -1,5 +1,5 @@
 /*
- * Llama: RMSNorm, rotary positions, grouped K/V heads, SwiGLU, no biases. Per layer, x (n, d):
+ * Llama: RMSNorm, rotary positions, grouped K/V heads, SwiGLU; biases are optional. Per layer, x (n, d):
  *
  *     h = rmsnorm(x)         qkv = h Wqkv^T  (n, a + 2k)      q, kv = rope(qkv)
  *     x = attention(q, kv) Wo^T + x
@@ -22,14 +22,14 @@ static sl_value layer(sl_forward *f, sl_value x)
     return sl_decoder_mlp(f, x);
 }
 
-static sl_status build(const sl_model *model, sl_graph *graph, sl_value *loss)
+sl_status sl_llama_build(const sl_model *model, sl_graph *graph, sl_value *loss)
 {
     return sl_decoder_build(model, graph, layer, loss);
 }
 
 /* ---- config.json ---- */
 
-static const char *const own_keys[] = {"rope_interleaved", "sluice_rope_order", NULL};
+static const char *const own_keys[] = {"rope_interleaved", "sluice_rope_order", "attention_bias", "mlp_bias", NULL};
 static const sl_decoder_keys keys = {.architecture = "LlamaForCausalLM", .own = own_keys};
 
 /* Which rows of a head are turned together here. The function is the same, and the order in files is Hugging Face's either way;
@@ -54,12 +54,22 @@ static sl_status read_rope_order(const char *file, const sl_json *root, sl_model
 static sl_status read_config(const char *file, const void *json_object, sl_model *model)
 {
     SL_TRY(sl_decoder_read_config(file, json_object, &keys, model));
+    SL_TRY(sl_decoder_read_biases(file, json_object, true, model));
     return read_rope_order(file, json_object, model);
 }
 
 static void write_config(const sl_model *model, void *json_writer)
 {
     sl_decoder_write_config(model, &keys, json_writer);
+    if (model->qkv_bias || model->mlp_bias)
+        sl_decoder_write_biases(model, true, json_writer);
 }
 
-const sl_model_family sl_family_llama = {"llama", build, read_config, write_config, sl_decoder_parameters, 3};
+const sl_model_family sl_family_llama = {
+    .name = "llama",
+    .build = sl_llama_build,
+    .read_config = read_config,
+    .write_config = write_config,
+    .parameters = sl_decoder_parameters,
+    .ffn_matrices = 3,
+};

@@ -76,13 +76,50 @@ static sl_status check_range(const char *key, int64_t value, int64_t least, int6
     return SL_OK;
 }
 
+int64_t sl_model_window(const sl_model *model, int64_t i)
+{
+    return model->layer_flags[i] & SL_LAYER_WINDOW ? model->window : 0;
+}
+
+const sl_model_rope *sl_model_rope_of(const sl_model *model, int64_t i)
+{
+    if (model->rope_style == SL_ROPE_NONE || model->layer_flags[i] & SL_LAYER_NO_ROPE)
+        return NULL;
+    return model->layer_flags[i] & SL_LAYER_WINDOW && model->local_rope.theta > 0 ? &model->local_rope : &model->rope;
+}
+
+/* Of what the op does not check: it comes from files. */
+static sl_status check_rope(const sl_model *model, const sl_model_rope *rope)
+{
+    if (!(rope->theta >= 1 && isfinite(rope->theta)))
+        return sl_fail(SL_E_USAGE, "rope_theta is %g; it must be at least 1", (double) rope->theta);
+    if (rope->rotary % 2 || rope->rotary < 0 || rope->rotary > model->head_dim)
+        return sl_fail(SL_E_USAGE,
+                       "%d elements of a head are rotated; the number must be even and at most head_dim %lld",
+                       rope->rotary, (long long) model->head_dim);
+    return SL_OK;
+}
+
+static sl_status check_layers(const sl_model *model)
+{
+    bool windows = false;
+    for (int64_t i = 0; i < model->layers; i++)
+        windows |= (model->layer_flags[i] & SL_LAYER_WINDOW) != 0;
+    if (windows)
+        SL_TRY(check_range("the attention window", model->window, 1, INT32_MAX));
+    if (model->rope_style == SL_ROPE_NONE)
+        return SL_OK;
+    SL_TRY(check_rope(model, &model->rope));
+    return model->local_rope.theta > 0 ? check_rope(model, &model->local_rope) : SL_OK;
+}
+
 sl_status sl_model_check(const sl_model *model)
 {
     SL_TRY(check_range("layers", model->layers, 1, SL_MODEL_MAX_LAYERS));
     SL_TRY(check_range("the model dimension", model->dim, 1, SL_MODEL_MAX_DIM));
     SL_TRY(check_range("heads", model->heads, 1, SL_MODEL_MAX_DIM));
     SL_TRY(check_range("key/value heads", model->kv_heads, 1, model->heads));
-    SL_TRY(check_range("head_dim", model->head_dim, 1, 256));
+    SL_TRY(check_range("head_dim", model->head_dim, 1, SL_MODEL_MAX_HEAD_DIM));
     SL_TRY(check_range("heads x head_dim", model->heads * model->head_dim, 1, SL_MODEL_MAX_DIM));
     SL_TRY(check_range("the feed-forward dimension", model->ffn, 1, 4 * SL_MODEL_MAX_DIM));
     SL_TRY(check_range("the vocabulary", model->vocab, 2, SL_MODEL_MAX_DIM));
@@ -93,8 +130,7 @@ sl_status sl_model_check(const sl_model *model)
         SL_TRY(check_range("learned positions", model->max_seqlen, 1, SL_MODEL_MAX_DIM));
     if (model->rope_style != SL_ROPE_NONE && model->head_dim % 2)
         return sl_fail(SL_E_USAGE, "head_dim is %lld; rotary positions need an even one", (long long) model->head_dim);
-    if (model->rope_style != SL_ROPE_NONE && !(model->rope_theta >= 1 && isfinite(model->rope_theta)))
-        return sl_fail(SL_E_USAGE, "rope_theta is %g; it must be at least 1", (double) model->rope_theta);
+    SL_TRY(check_layers(model));
     if (!(model->norm_eps >= 0 && model->norm_eps <= 1))
         return sl_fail(SL_E_USAGE, "the norm's epsilon is %g; it must lie between 0 and 1", (double) model->norm_eps);
     if (!(model->dropout >= 0 && model->dropout < 1))

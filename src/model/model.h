@@ -12,6 +12,8 @@
 
 typedef struct sl_model sl_model;
 #define SL_MODEL_KEPT_BYTES 2048
+#define SL_MODEL_MAX_LAYERS 4096
+#define SL_MODEL_MAX_HEAD_DIM 256
 typedef struct sl_model_family {
     const char *name; /* "llama", "gpt2": Hugging Face's model_type */
     sl_status (*build)(const sl_model *model, sl_graph *graph, sl_value *loss);
@@ -20,7 +22,27 @@ typedef struct sl_model_family {
     void (*write_config)(const sl_model *model, void *json_writer);
     int64_t (*parameters)(const sl_model *model); /* as a closed formula, which a test holds against the built graph */
     int32_t ffn_matrices; /* d x f matrices per layer, for the metric formulas: 3 with a gate, 2 without */
+    bool fused_files;     /* qkv_proj and gate_up_proj are one tensor each in files (decoder.c) */
 } sl_model_family;
+
+/* How a kind of layers rotates. What is 0 has no effect; for the rest see struct sl_rope_attrs. */
+typedef struct sl_model_rope {
+    float theta;
+    float factor, low_freq, high_freq;
+    int32_t original_context;
+    int32_t scaling; /* sl_rope_scaling */
+    int32_t rotary;
+    float partial; /* `rotary` as the share of head_dim that files have */
+    float magnitude;
+    bool exact_ramp;
+    float short_factors[SL_MODEL_MAX_HEAD_DIM / 2], long_factors[SL_MODEL_MAX_HEAD_DIM / 2]; /* SL_ROPE_LONG */
+} sl_model_rope;
+
+/* What a layer does otherwise than "see all before, rotated by sl_model.rope". */
+typedef enum sl_layer_flag {
+    SL_LAYER_WINDOW = 1, /* sees `window` tokens, rotated by local_rope where that has a theta */
+    SL_LAYER_NO_ROPE = 2,
+} sl_layer_flag;
 
 struct sl_model {
     const sl_model_family *family;
@@ -31,8 +53,10 @@ struct sl_model {
     bool tied;
     float norm_eps;
     int32_t rope_style; /* sl_rope_style */
-    float rope_theta, rope_factor, rope_low_freq, rope_high_freq;
-    int32_t rope_original_context;
+    sl_model_rope rope, local_rope;
+    int64_t window;
+    uint8_t layer_flags[SL_MODEL_MAX_LAYERS]; /* of sl_layer_flag */
+    bool qkv_bias, o_bias, mlp_bias;          /* of decoders with RMSNorm (decoder.c) */
     bool gelu_tanh;
     float dropout;
     float init_std; /* 0: the family's own rule per matrix */
@@ -55,6 +79,9 @@ enum { SL_MODEL_PATH_BYTES = 1024 };
 sl_status sl_model_locate(const char *name_or_path, char path[SL_MODEL_PATH_BYTES]);
 int64_t sl_model_presets(const sl_model **presets);
 bool sl_model_is_preset(const char *name);
+/* Of layer i: tokens that one sees, itself included (0: all before it), and how it rotates (NULL: not at all). */
+int64_t sl_model_window(const sl_model *model, int64_t i);
+const sl_model_rope *sl_model_rope_of(const sl_model *model, int64_t i);
 sl_status sl_model_check(const sl_model *model); /* dimensions that make sense; names the offending key */
 sl_status sl_model_build(const sl_model *model, sl_graph *graph); /* ends with sl_graph_finish */
 sl_status sl_build_model(void *model, sl_graph *graph);           /* the same, as sl_program_create takes it */

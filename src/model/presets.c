@@ -9,16 +9,18 @@
 #define LLAMA3(preset, l, d, h, g, e, f, v)                                                                          \
     {                                                                                                                \
         .family = &sl_family_llama, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = g, .head_dim = e, \
-        .ffn = f, .vocab = v, .norm_eps = 1e-5f, .rope_style = SL_ROPE_HALF, .rope_theta = 500000, .init_std = 0.02f \
+        .ffn = f, .vocab = v, .norm_eps = 1e-5f, .rope_style = SL_ROPE_HALF, .rope = {.theta = 500000},              \
+        .init_std = 0.02f                                                                                            \
     }
 
 /* Meta's Llama-3.2-1B, from its config.json. */
-#define LLAMA32_1B                                                                                                    \
-    {                                                                                                                 \
-        .family = &sl_family_llama, .name = "llama3.2-1b", .layers = 16, .dim = 2048, .heads = 32, .kv_heads = 8,     \
-        .head_dim = 64, .ffn = 8192, .vocab = 128256, .max_positions = 131072, .tied = true, .norm_eps = 1e-5f,       \
-        .rope_style = SL_ROPE_HALF, .rope_theta = 500000, .rope_factor = 32, .rope_low_freq = 1, .rope_high_freq = 4, \
-        .rope_original_context = 8192, .init_std = 0.02f                                                              \
+#define LLAMA32_1B                                                                                                \
+    {                                                                                                             \
+        .family = &sl_family_llama, .name = "llama3.2-1b", .layers = 16, .dim = 2048, .heads = 32, .kv_heads = 8, \
+        .head_dim = 64, .ffn = 8192, .vocab = 128256, .max_positions = 131072, .tied = true, .norm_eps = 1e-5f,   \
+        .rope_style = SL_ROPE_HALF,                                                                               \
+        .rope = {.theta = 500000, .factor = 32, .low_freq = 1, .high_freq = 4, .original_context = 8192},         \
+        .init_std = 0.02f                                                                                         \
     }
 
 /* The sizes of a well-known language-modelling course: interleaved rotation, Glorot initialisation. */
@@ -26,7 +28,9 @@
     {                                                                                                          \
         .family = &sl_family_llama, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = h,          \
         .head_dim = (d) / (h), .ffn = f, .vocab = 10000, .norm_eps = 1e-5f, .rope_style = SL_ROPE_INTERLEAVED, \
-        .rope_theta = 10000                                                                                    \
+        .rope = {                                                                                              \
+            .theta = 10000                                                                                     \
+        }                                                                                                      \
     }
 
 #define GPT2(preset, l, d, h)                                                                                       \
@@ -41,7 +45,7 @@
     {                                                                                                 \
         .family = &sl_family_llama, .name = preset, .layers = l, .dim = d, .heads = h, .kv_heads = g, \
         .head_dim = (d) / (h), .ffn = f, .vocab = 256, .norm_eps = 1e-5f, .rope_style = SL_ROPE_HALF, \
-        .rope_theta = 10000, .init_std = 0.02f                                                        \
+        .rope = {.theta = 10000}, .init_std = 0.02f                                                   \
     }
 
 static const sl_model presets[] = {

@@ -43,19 +43,33 @@ static int64_t parameters(const sl_model *model)
 
 /* ---- config.json ---- */
 
-/* They matter where "use_sliding_window" is true, which is refused. */
-static const char *const own_keys[] = {"sliding_window", "max_window_layers", NULL};
-static const sl_decoder_keys keys = {
-    .architecture = "Qwen3ForCausalLM", .own = own_keys, .head_dim = 128, .kv_heads_required = true};
+static const char *const own_keys[] = {"attention_bias",    "use_sliding_window", "sliding_window",
+                                       "max_window_layers", "layer_types",        NULL};
+static const sl_decoder_keys keys = {.architecture = "Qwen3ForCausalLM",
+                                     .own = own_keys,
+                                     .head_dim = 128,
+                                     .max_positions = 32768,
+                                     .kv_heads_required = true};
 
 static sl_status read_config(const char *file, const void *json_object, sl_model *model)
 {
-    return sl_decoder_read_config(file, json_object, &keys, model);
+    SL_TRY(sl_decoder_read_config(file, json_object, &keys, model));
+    SL_TRY(sl_decoder_read_biases(file, json_object, false, model));
+    return sl_layers_read_last_windows(file, json_object, model);
 }
 
 static void write_config(const sl_model *model, void *json_writer)
 {
     sl_decoder_write_config(model, &keys, json_writer);
+    sl_decoder_write_biases(model, false, json_writer);
+    sl_layers_write_last_windows(model, json_writer);
 }
 
-const sl_model_family sl_family_qwen3 = {"qwen3", build, read_config, write_config, parameters, 3};
+const sl_model_family sl_family_qwen3 = {
+    .name = "qwen3",
+    .build = build,
+    .read_config = read_config,
+    .write_config = write_config,
+    .parameters = parameters,
+    .ffn_matrices = 3,
+};

@@ -23,6 +23,7 @@ sl_status sl_op_case_launch(sl_op_id op, const sl_op_case *op_case, sl_launch *l
     memset(launch, 0, sizeof *launch);
     launch->op = op;
     launch->attrs = sl_op_attrs(op, op_case->attrs);
+    launch->constants = op_case->constants;
     launch->accumulate = op_case->accumulate;
     for (int i = 0; i < def->n_in; i++)
         launch->in[i].type = op_case->in[i];

@@ -81,7 +81,8 @@ typedef struct sl_launch {
     sl_operand in[SL_MAX_IN];
     sl_operand out[SL_MAX_OUT];
     sl_attrs attrs;
-    void *workspace; /* 256-byte aligned; as many bytes as the device asked for */
+    const float *constants; /* in host memory: see sl_node; NULL: none */
+    void *workspace;        /* 256-byte aligned; as many bytes as the device asked for */
     /* In a query of the workspace: the most it should be, where a kernel has the choice (0: no limit). It changes
      * time, never bits. */
     size_t workspace_bytes;
@@ -134,6 +135,7 @@ struct sl_op_case {
     const char *name;
     sl_type in[SL_MAX_IN];
     const void *attrs; /* SL_ATTRS(op, ...) or an sl_attrs; NULL: zeros */
+    const float *constants;
     uint32_t accumulate;
     int64_t index_range; /* i32 operands (tokens, targets): uniform in [0, index_range) */
     int64_t segments;    /* attention: number of sequences packed (equal to 1 + odd remainders), 0 = 1 */

@@ -8,17 +8,34 @@
  *   HALF         (x[j], x[j + r/2])    Hugging Face's Llama
  *   INTERLEAVED  (x[2j], x[2j + 1])    Meta's original
  *   NONE         no rotation, only the split (GPT-2)
- * Llama-3 scaling slows low frequencies by `factor`, leaves high ones, and blends between the two wavelengths
- * original_context / low_freq_factor and original_context / high_freq_factor.
+ * What models do to the frequencies for long sequences is in ops/rope.h. YaRN and LongRoPE also multiply what is turned by a
+ * magnitude: scores then grow by its square.
  *
  * K and V of a token lie in one row, so that the context of a long sequence is one object that is moved in whole rows.
- * The backward is the transpose: the same rotation by the negative angle.
+ * The backward is the transpose: the same rotation by the negative angle, with the same magnitude.
  */
 #include "ops/rope.h"
 
 #include "ops/common.h"
 #include "ops/fill.h"
 #include "ops/shapes.h"
+
+static sl_status check_scaling(const char *op, const struct sl_rope_attrs *a, int rotary)
+{
+    const int32_t s = a->scaling;
+    bool scaled = a->factor != 0 && a->factor != 1, blends = s == SL_ROPE_LLAMA3 || s == SL_ROPE_YARN;
+    if (s < SL_ROPE_LLAMA3 || s > SL_ROPE_LONG || !(a->magnitude >= 0 && isfinite(a->magnitude)))
+        return sl_fail(SL_E_INTERNAL, "%s: unknown scaling %d, or a magnitude of %g", op, s, (double) a->magnitude);
+    if (scaled && blends && !(a->factor > 0 && a->high_freq_factor > a->low_freq_factor && a->original_context > 0))
+        return sl_fail(SL_E_INTERNAL,
+                       "%s: scaling needs factor > 0, high_freq_factor > low_freq_factor and original_context > 0", op);
+    if (scaled && s == SL_ROPE_YARN && !(a->low_freq_factor > 0 && a->theta > 1))
+        return sl_fail(SL_E_INTERNAL, "%s: yarn needs low_freq_factor > 0 and theta > 1", op);
+    if ((s == SL_ROPE_DYNAMIC && scaled && rotary < 4) || (s >= SL_ROPE_LINEAR && scaled && !(a->factor > 0)) ||
+        ((s == SL_ROPE_DYNAMIC || s == SL_ROPE_LONG) && a->original_context < 1))
+        return sl_fail(SL_E_INTERNAL, "%s: scaling needs factor > 0, original_context > 0 and several pairs", op);
+    return SL_OK;
+}
 
 static sl_status check_attrs(const char *op, const sl_attrs *attrs)
 {
@@ -35,11 +52,7 @@ static sl_status check_attrs(const char *op, const sl_attrs *attrs)
             "%s: needs an even number of elements to turn, at most head_dim %d, and a positive theta but has "
             "%d and %g",
             op, a->head_dim, rotary, (double) a->theta);
-    if (a->factor != 0 && a->factor != 1 &&
-        !(a->factor > 0 && a->high_freq_factor > a->low_freq_factor && a->original_context > 0))
-        return sl_fail(SL_E_INTERNAL,
-                       "%s: scaling needs factor > 0, high_freq_factor > low_freq_factor and original_context > 0", op);
-    return SL_OK;
+    return check_scaling(op, a, rotary);
 }
 
 static sl_status rope_infer(const sl_attrs *attrs, const sl_type *in, sl_type *out)
@@ -56,17 +69,19 @@ static sl_status rope_infer(const sl_attrs *attrs, const sl_type *in, sl_type *o
 }
 
 /* One head of one token: y[0..e) = x[0..e) turned by direction * position. */
-static void rotate(const sl_attrs *attrs, const sl_operand *x, int64_t from, const sl_operand *y, int64_t to,
+static void rotate(const sl_launch *launch, const sl_operand *x, int64_t from, const sl_operand *y, int64_t to,
                    int32_t position, double direction)
 {
+    const sl_attrs *attrs = &launch->attrs;
+    const double magnitude = sl_rope_magnitude(attrs);
     int64_t turned = sl_rope_attrs(attrs)->style == SL_ROPE_NONE ? 0 : sl_rope_rotary(attrs);
     bool half = sl_rope_attrs(attrs)->style == SL_ROPE_HALF;
     for (int64_t c = turned; c < sl_rope_attrs(attrs)->head_dim; c++)
         sl_put(y, to + c, sl_get(x, from + c));
     for (int64_t j = 0; j < turned / 2; j++) {
         int64_t first = half ? j : 2 * j, second = half ? j + turned / 2 : 2 * j + 1;
-        double angle = direction * position * sl_rope_frequency(attrs, j);
-        double a = sl_get(x, from + first), b = sl_get(x, from + second);
+        double angle = direction * position * sl_rope_frequency(attrs, launch->constants, j);
+        double a = magnitude * sl_get(x, from + first), b = magnitude * sl_get(x, from + second);
         sl_put(y, to + first, (float) (a * cos(angle) - b * sin(angle)));
         sl_put(y, to + second, (float) (b * cos(angle) + a * sin(angle)));
     }
@@ -82,9 +97,9 @@ static void rope_reference(const sl_launch *launch)
         int64_t row = i * (q_width + kv_width);
         int32_t position = sl_get_i32(&launch->in[1], i);
         for (int64_t h = 0; h < heads; h++)
-            rotate(&launch->attrs, qkv, row + h * e, q, i * q_width + h * e, position, 1);
+            rotate(launch, qkv, row + h * e, q, i * q_width + h * e, position, 1);
         for (int64_t h = 0; h < kv_heads; h++)
-            rotate(&launch->attrs, qkv, row + q_width + h * e, kv, i * kv_width + h * e, position, 1);
+            rotate(launch, qkv, row + q_width + h * e, kv, i * kv_width + h * e, position, 1);
         for (int64_t c = kv_width / 2; c < kv_width; c++)
             sl_put(kv, i * kv_width + c, sl_get(qkv, row + q_width + c));
     }
@@ -100,17 +115,34 @@ static sl_status rope_gradient(sl_gradient *gradient)
     return gradient->emit(gradient, SL_OP_ROPE_BWD, gradient->attrs, in, 3, (const int[]){0}, 1);
 }
 
+/* Which frequencies a model takes depends on the length of its sequences, not on that of a chunk. */
+static void rope_place(sl_attrs *attrs, const sl_chunk_position *place)
+{
+    const int32_t scaling = sl_rope_attrs(attrs)->scaling;
+    if (scaling == SL_ROPE_DYNAMIC || scaling == SL_ROPE_LONG)
+        sl_rope_set(attrs)->seqlen = place->seqlen;
+}
+
 static bool rope_splits(const sl_attrs *attrs)
 {
     return sl_rope_attrs(attrs)->style == SL_ROPE_NONE;
 }
 
 #define LLAMA3 .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192
+#define YARN \
+    .scaling = SL_ROPE_YARN, .factor = 4, .low_freq_factor = 1, .high_freq_factor = 32, .original_context = 8192
+/* Of 8 pairs: short and long. */
+static const float long_factors[16] = {1, 1.01f, 1.1f, 1.2f, 1.5f, 2, 3, 4, 1, 1.5f, 2, 4, 8, 16, 30, 64};
+#define LONG(length) .scaling = SL_ROPE_LONG, .original_context = 4096, .seqlen = length, .magnitude = 1.19f
 #define ATTRS(h, g, e, pairs, ...) \
     .attrs = SL_ATTRS(rope, .heads = h, .kv_heads = g, .head_dim = e, .style = SL_ROPE_##pairs, .theta = __VA_ARGS__)
 #define CASE(label, operands, range, ...)                                       \
     {                                                                           \
         .name = label, .in = operands, .index_range = range, ATTRS(__VA_ARGS__) \
+    }
+#define LONG_CASE(label, operands, range, ...)                                                             \
+    {                                                                                                      \
+        .name = label, .in = operands, .index_range = range, .constants = long_factors, ATTRS(__VA_ARGS__) \
     }
 #define FWD(t, n, h, g, e)                             \
     {                                                  \
@@ -131,6 +163,15 @@ static const sl_op_case rope_cases[] = {
          .rotary = 6),
     CASE("bf16 half, half of it", FWD(SL_BF16, 40, 4, 2, 64), 8192, 4, 2, 64, HALF, 10000, .rotary = 32),
     CASE("bf16 half, tail of it", FWD(SL_BF16, 5, 2, 1, 80), 8192, 2, 1, 80, HALF, 10000, .rotary = 20),
+    CASE("f32 half, linear", FWD(SL_F32, 9, 4, 2, 16), 8192, 4, 2, 16, HALF, 10000, .scaling = SL_ROPE_LINEAR,
+         .factor = 8),
+    CASE("bf16 half, dynamic", FWD(SL_BF16, 9, 4, 2, 32), 8192, 4, 2, 32, HALF, 10000, .scaling = SL_ROPE_DYNAMIC,
+         .factor = 2, .original_context = 2048, .seqlen = 8192),
+    CASE("f32 half, yarn", FWD(SL_F32, 9, 4, 2, 128), 32768, 4, 2, 128, HALF, 10000, YARN, .magnitude = 1.139f),
+    CASE("bf16 interleaved, yarn", FWD(SL_BF16, 9, 2, 1, 64), 32768, 2, 1, 64, INTERLEAVED, 10000, YARN,
+         .exact_ramp = 1, .magnitude = 1.139f),
+    LONG_CASE("f32 half, long, short sequences", FWD(SL_F32, 9, 4, 2, 16), 4096, 4, 2, 16, HALF, 10000, LONG(4096)),
+    LONG_CASE("bf16 half, long", FWD(SL_BF16, 9, 4, 2, 24), 131072, 4, 2, 24, HALF, 10000, .rotary = 16, LONG(131072)),
 };
 #undef FWD
 
@@ -177,6 +218,7 @@ const sl_op_def sl_op_rope = {
     .splits = rope_splits,
     .tolerance = {1e-6, SL_BF16_ULP},
     .makes_context = 1u << 1,
+    .place = rope_place,
     .fill = rope_fill,
     .shapes = rope_shapes,
 };
@@ -204,9 +246,9 @@ static void rope_bwd_reference(const sl_launch *launch)
         int64_t row = i * (q_width + kv_width);
         int32_t position = sl_get_i32(&launch->in[2], i);
         for (int64_t h = 0; h < heads; h++)
-            rotate(&launch->attrs, dq, i * q_width + h * e, dqkv, row + h * e, position, -1);
+            rotate(launch, dq, i * q_width + h * e, dqkv, row + h * e, position, -1);
         for (int64_t h = 0; h < kv_heads; h++)
-            rotate(&launch->attrs, dkv, i * kv_width + h * e, dqkv, row + q_width + h * e, position, -1);
+            rotate(launch, dkv, i * kv_width + h * e, dqkv, row + q_width + h * e, position, -1);
         for (int64_t c = kv_width / 2; c < kv_width; c++)
             sl_put(dqkv, row + q_width + c, sl_get(dkv, i * kv_width + c));
     }
@@ -230,11 +272,19 @@ static const sl_op_case rope_bwd_cases[] = {
     CASE("bf16 half, half of it, dkv f32", BWD(SL_BF16, SL_F32, 40, 4, 2, 64), 8192, 4, 2, 64, HALF, 10000,
          .rotary = 32),
     CASE("bf16 half, tail of it", BWD(SL_BF16, SL_BF16, 5, 2, 1, 80), 8192, 2, 1, 80, HALF, 10000, .rotary = 20),
+    CASE("f32 half, yarn", BWD(SL_F32, SL_F32, 9, 4, 2, 128), 32768, 4, 2, 128, HALF, 10000, YARN, .magnitude = 1.139f),
+    LONG_CASE("f32 half, long, short sequences", BWD(SL_F32, SL_F32, 9, 4, 2, 16), 4096, 4, 2, 16, HALF, 10000,
+              LONG(4096)),
+    LONG_CASE("bf16 half, long, dkv f32", BWD(SL_BF16, SL_F32, 9, 4, 2, 24), 131072, 4, 2, 24, HALF, 10000,
+              .rotary = 16, LONG(131072)),
 };
 #undef BWD
 #undef CASE
+#undef LONG_CASE
 #undef ATTRS
 #undef LLAMA3
+#undef YARN
+#undef LONG
 
 static void rope_bwd_fill(sl_launch *launch, const sl_fill_rule *how)
 {
@@ -257,6 +307,7 @@ const sl_op_def sl_op_rope_bwd = {
     .attrs_bytes = sizeof(struct sl_rope_attrs),
     .work = sl_work_bytes,
     .tolerance = {1e-6, SL_BF16_ULP},
+    .place = rope_place,
     .fill = rope_bwd_fill,
     .shapes = rope_bwd_shapes,
 };

@@ -135,6 +135,7 @@ static void fill_prototype(const sl_graph *graph, const sl_graph *names, int32_t
     task->op = node->op;
     task->accumulate = node->accumulate;
     task->attrs = node->attrs;
+    task->constants = node->constants;
     task->name = names->nodes[i].name;
     task->phase = node->phase;
     task->block = node->block;

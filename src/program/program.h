@@ -55,7 +55,8 @@ typedef struct sl_task {
     sl_op_id op;
     uint32_t accumulate;
     sl_attrs attrs;
-    const char *name; /* of the graph's node; with block and chunk it names the task for people */
+    const float *constants; /* sl_node */
+    const char *name;       /* of the graph's node; with block and chunk it names the task for people */
     sl_use in[SL_MAX_IN], out[SL_MAX_OUT];
     sl_phase phase;
     int32_t block, chunk, round; /* -1 where it does not apply */

@@ -10,7 +10,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 
-enum { MAX_FACTS = 45 + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
+enum { MAX_FACTS = 49 + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
 
 typedef enum weight {
     MUST_AGREE,          /* the run would be another one */
@@ -47,6 +47,29 @@ static void add(facts *f, const char *name, weight w, const char *format, ...)
     va_end(arguments);
 }
 
+/* What differs by layers, and RoPE beyond theta and Llama 3's scaling: checkpoints of earlier versions have none of it. */
+static void add_layers(facts *f, const sl_model *m)
+{
+    const sl_model_rope *r = &m->rope;
+    uint64_t hash = sl_hash64(r->short_factors, sizeof r->short_factors, 0);
+    hash = sl_hash64(r->long_factors, sizeof r->long_factors, hash);
+    if (r->scaling || r->rotary || m->local_rope.theta > 0)
+        add(f, "RoPE type", NONE_IF_UNKNOWN, "%" PRId32 " %" PRId32 " %.9g %d %016" PRIx64 ", local %.9g", r->scaling,
+            r->rotary, (double) r->magnitude, r->exact_ramp, hash, (double) m->local_rope.theta);
+    else
+        add(f, "RoPE type", NONE_IF_UNKNOWN, "none");
+    hash = 0;
+    for (int64_t i = 0; i < m->layers; i++)
+        hash |= m->layer_flags[i];
+    if (hash)
+        add(f, "attention of layers", NONE_IF_UNKNOWN, "window %" PRId64 ", layers %016" PRIx64, m->window,
+            sl_hash64(m->layer_flags, (size_t) m->layers, 0));
+    else
+        add(f, "attention of layers", NONE_IF_UNKNOWN, "none");
+    add(f, "biases", NONE_IF_UNKNOWN, "%s%s%s%s", m->qkv_bias ? "qkv " : "", m->o_bias ? "o " : "",
+        m->mlp_bias ? "mlp " : "", m->qkv_bias || m->o_bias || m->mlp_bias ? "" : "none");
+}
+
 static void add_model(facts *f, const sl_model *m)
 {
     char text[32];
@@ -64,9 +87,10 @@ static void add_model(facts *f, const sl_model *m)
     add(f, "tied embeddings", MUST_AGREE, "%s", m->tied ? "yes" : "no");
     add(f, "norm epsilon", MUST_AGREE, "%s", sl_format_f64((double) m->norm_eps, text));
     add(f, "RoPE style", MUST_AGREE, "%" PRId32, m->rope_style);
-    add(f, "RoPE theta", MUST_AGREE, "%s", sl_format_f64((double) m->rope_theta, text));
-    add(f, "RoPE scaling", MUST_AGREE, "%.9g %.9g %.9g %" PRId32, (double) m->rope_factor, (double) m->rope_low_freq,
-        (double) m->rope_high_freq, m->rope_original_context);
+    add(f, "RoPE theta", MUST_AGREE, "%s", sl_format_f64((double) m->rope.theta, text));
+    add(f, "RoPE scaling", MUST_AGREE, "%.9g %.9g %.9g %" PRId32, (double) m->rope.factor, (double) m->rope.low_freq,
+        (double) m->rope.high_freq, m->rope.original_context);
+    add_layers(f, m);
     add(f, "GELU", MUST_AGREE, "%s", m->gelu_tanh ? "tanh" : "exact");
     add(f, "dropout", MUST_AGREE, "%s", sl_format_f64((double) m->dropout, text));
 }

@@ -59,8 +59,8 @@ int sl_fuzz_one(const uint8_t *data, size_t size)
         build_graph(&model);
     FUZZ_REQUIRE(sl_model_config_text(&model, &text) == SL_OK);
     FUZZ_REQUIRE(sl_model_parse_config("again", text.data, text.length, &back) == SL_OK);
-    FUZZ_REQUIRE(back.dim == model.dim && back.norm_eps == model.norm_eps && back.rope_theta == model.rope_theta &&
-                 back.rope_factor == model.rope_factor && back.dropout == model.dropout &&
+    FUZZ_REQUIRE(back.dim == model.dim && back.norm_eps == model.norm_eps && back.rope.theta == model.rope.theta &&
+                 back.rope.factor == model.rope.factor && back.dropout == model.dropout &&
                  back.rope_style == model.rope_style && back.init_std == model.init_std &&
                  sl_model_parameters(&back) == sl_model_parameters(&model) && strcmp(back.kept, model.kept) == 0);
     sl_text_free(&text);

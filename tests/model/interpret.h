@@ -51,6 +51,7 @@ static inline sl_launch interpret_launch(const interpreter *it, const sl_task *t
     sl_launch launch = {.op = task->op,
                         .accumulate = task->accumulate,
                         .attrs = task->attrs,
+                        .constants = task->constants,
                         .workspace = it->workspace,
                         .workspace_bytes = it->workspace_bytes};
     for (int i = 0; i < SL_MAX_IN; i++)

@@ -83,9 +83,9 @@ static void check_same(const sl_model *a, const sl_model *b)
           x.kv_heads == y.kv_heads);
     CHECK(x.head_dim == y.head_dim && x.ffn == y.ffn && x.vocab == y.vocab && x.max_seqlen == y.max_seqlen &&
           x.tied == y.tied);
-    CHECK(x.norm_eps == y.norm_eps && x.rope_style == y.rope_style && x.rope_theta == y.rope_theta);
-    CHECK(x.rope_factor == y.rope_factor && x.rope_low_freq == y.rope_low_freq && x.rope_high_freq == y.rope_high_freq);
-    CHECK(x.rope_original_context == y.rope_original_context && x.gelu_tanh == y.gelu_tanh && x.dropout == y.dropout);
+    CHECK(x.norm_eps == y.norm_eps && x.rope_style == y.rope_style && x.rope.theta == y.rope.theta);
+    CHECK(x.rope.factor == y.rope.factor && x.rope.low_freq == y.rope.low_freq && x.rope.high_freq == y.rope.high_freq);
+    CHECK(x.rope.original_context == y.rope.original_context && x.gelu_tanh == y.gelu_tanh && x.dropout == y.dropout);
     CHECK(x.init_std == y.init_std && x.max_positions == y.max_positions);
 }
 
@@ -121,10 +121,10 @@ TEST(configs_come_back)
     for (int64_t i = 0; i < count; i++) {
         sl_model model = presets[i], back;
         if (model.family == &sl_family_llama && i % 4 == 2)
-            model.rope_factor = model.rope_low_freq = 1, model.rope_high_freq = 4, model.rope_original_context = 512;
+            model.rope.factor = model.rope.low_freq = 1, model.rope.high_freq = 4, model.rope.original_context = 512;
         if (i % 2 && model.family == &sl_family_llama) {
-            model.rope_factor = 8, model.rope_low_freq = 1, model.rope_high_freq = 4,
-            model.rope_original_context = 8192;
+            model.rope.factor = 8, model.rope.low_freq = 1, model.rope.high_freq = 4,
+            model.rope.original_context = 8192;
             model.tied = true;
             model.max_positions = 131072;
         }
@@ -203,13 +203,11 @@ TEST(qwen3_config)
     CHECK_OK(parse(with(qwen3, "\"sliding_window\": null", "\"sliding_window\": 4096"), &model));
     CHECK_OK(parse(with(qwen3, "\"head_dim\": 128, ", ""), &model));
     CHECK_I64(model.head_dim, 128);
-    check_refused(with(qwen3, "\"use_sliding_window\": false", "\"use_sliding_window\": true"), SL_E_UNSUPPORTED,
-                  "use_sliding_window");
-    check_refused(with(qwen3, "\"attention_bias\": false", "\"attention_bias\": true"), SL_E_UNSUPPORTED,
-                  "attention_bias");
+    CHECK_OK(parse(with(qwen3, "\"attention_bias\": false", "\"attention_bias\": true"), &model));
+    CHECK(model.qkv_bias && model.o_bias && !model.mlp_bias);
     check_refused(with(qwen3, "\"num_key_value_heads\": 8, ", ""), SL_E_FORMAT, "num_key_value_heads");
-    check_refused(with(qwen3, "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"yarn\"}"),
-                  SL_E_UNSUPPORTED, "yarn");
+    check_refused(with(qwen3, "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"mrope\"}"),
+                  SL_E_UNSUPPORTED, "mrope");
     check_refused(with(qwen3, "\"use_cache\": true", "\"sluice_rope_order\": \"halves\""), SL_E_UNSUPPORTED,
                   "sluice_rope_order");
 }
@@ -219,8 +217,8 @@ TEST(real_configs)
     sl_model model, preset;
     CHECK_OK(parse(llama31, &model));
     CHECK_OK(sl_model_find("llama3-8b", &preset));
-    CHECK(model.rope_factor == 8 && model.rope_original_context == 8192 && model.max_positions == 131072);
-    model.rope_factor = model.rope_low_freq = model.rope_high_freq = 0, model.rope_original_context = 0;
+    CHECK(model.rope.factor == 8 && model.rope.original_context == 8192 && model.max_positions == 131072);
+    model.rope.factor = model.rope.low_freq = model.rope.high_freq = 0, model.rope.original_context = 0;
     model.max_positions = 0;
     check_same(&model, &preset);
     CHECK_OK(parse(with(gpt2, "\"attn_pdrop\": 0.1", "\"attn_pdrop\": 0"), &model));
@@ -337,9 +335,9 @@ TEST(refused_configs)
     check_refused(with(llama31, "\"use_cache\": true", "\"sluice_rope_order\": \"other\""), SL_E_FORMAT,
                   "sluice_rope_order");
     check_refused(with(llama31, "\"silu\"", "\"relu\""), SL_E_UNSUPPORTED, "hidden_act");
-    check_refused(with(llama31, "\"attention_bias\": false", "\"attention_bias\": true"), SL_E_UNSUPPORTED,
-                  "attention_bias");
-    check_refused(with(llama31, "\"rope_type\": \"llama3\"", "\"rope_type\": \"yarn\""), SL_E_UNSUPPORTED, "yarn");
+    check_refused(with(llama31, "\"attention_bias\": false", "\"attention_bias\": 1"), SL_E_FORMAT, "attention_bias");
+    check_refused(with(llama31, "\"rope_type\": \"llama3\"", "\"rope_type\": \"yarn\""), SL_E_UNSUPPORTED,
+                  "low_freq_factor");
     check_refused(with(llama31, "\"high_freq_factor\": 4.0", "\"high_freq_factor\": 0.5"), SL_E_FORMAT,
                   "high_freq_factor");
     check_refused(with(llama31, "\"model_type\": \"llama\"", "\"model_type\": \"mamba\""), SL_E_UNSUPPORTED, "mamba");

@@ -13,7 +13,8 @@ typedef struct tape {
     sl_operand gradient[SL_MAX_IN]; /* f32 sums, by input of the forward node */
     float loss;                     /* what a target SL_TARGET_LOSS gave */
     bool has_loss, counting;
-    uint32_t frozen; /* inputs that want no gradient */
+    const float *constants; /* of the forward */
+    uint32_t frozen;        /* inputs that want no gradient */
     sl_work work;
     int launches;
 } tape;
@@ -23,7 +24,7 @@ static inline sl_status tape_emit(sl_gradient *gradient, sl_op_id op, const sl_a
 {
     tape *tp = gradient->graph;
     const sl_op_def *def = sl_op(op);
-    test_launch t = {.launch = {.op = op, .attrs = *attrs}};
+    test_launch t = {.launch = {.op = op, .attrs = *attrs, .constants = tp->constants}};
     sl_type in_type[SL_MAX_IN] = {{0}}, out_type[SL_MAX_OUT] = {{0}};
     CHECK_MSG(n_in <= def->n_in && n_out <= def->n_out, "%s: emitted with %d inputs and %d outputs", def->name, n_in,
               n_out);
@@ -92,6 +93,7 @@ static inline void tape_run(tape *tp, const sl_launch *forward, const sl_operand
             tp->value[TAPE_D_OUT + k] = d_out[k];
     }
     tp->value[TAPE_STEP] = *step;
+    tp->constants = forward->constants;
     sl_gradient gradient = {
         .attrs = &forward->attrs,
         .in_type = in_type,

@@ -182,11 +182,11 @@ TEST(rope_frequencies)
     sl_rope_set(&attrs)->high_freq_factor = 4;
     sl_rope_set(&attrs)->original_context = 8192;
     for (int64_t i = 0; i < SL_COUNT(table); i++)
-        CHECK_NEAR(sl_rope_frequency(&attrs, table[i].j), table[i].want, 1e-12 * table[i].want);
+        CHECK_NEAR(sl_rope_frequency(&attrs, NULL, table[i].j), table[i].want, 1e-12 * table[i].want);
     sl_rope_set(&attrs)->head_dim = 256; /* they are those of the part that turns */
     sl_rope_set(&attrs)->rotary = 128;
     for (int64_t i = 0; i < SL_COUNT(table); i++)
-        CHECK_NEAR(sl_rope_frequency(&attrs, table[i].j), table[i].want, 1e-12 * table[i].want);
+        CHECK_NEAR(sl_rope_frequency(&attrs, NULL, table[i].j), table[i].want, 1e-12 * table[i].want);
 }
 
 /* ---- properties ---- */

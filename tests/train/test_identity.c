@@ -273,6 +273,7 @@ TEST(every_fact_of_the_model)
         int64_t *count;
         float *number;
         int32_t *choice;
+        uint8_t *byte;
         bool *flag;
     } facts[] = {
         {.name = "model layers", .count = &m->layers},
@@ -286,11 +287,18 @@ TEST(every_fact_of_the_model)
         {.name = "tied embeddings", .flag = &m->tied},
         {.name = "norm epsilon", .number = &m->norm_eps},
         {.name = "RoPE style", .choice = &m->rope_style},
-        {.name = "RoPE theta", .number = &m->rope_theta},
-        {.name = "RoPE scaling", .number = &m->rope_factor},
-        {.name = "RoPE scaling", .number = &m->rope_low_freq},
-        {.name = "RoPE scaling", .number = &m->rope_high_freq},
-        {.name = "RoPE scaling", .choice = &m->rope_original_context},
+        {.name = "RoPE theta", .number = &m->rope.theta},
+        {.name = "RoPE scaling", .number = &m->rope.factor},
+        {.name = "RoPE scaling", .number = &m->rope.low_freq},
+        {.name = "RoPE scaling", .number = &m->rope.high_freq},
+        {.name = "RoPE scaling", .choice = &m->rope.original_context},
+        {.name = "RoPE type", .choice = &m->rope.scaling},
+        {.name = "RoPE type", .choice = &m->rope.rotary},
+        {.name = "RoPE type", .number = &m->local_rope.theta},
+        {.name = "attention of layers", .byte = &m->layer_flags[1]},
+        {.name = "biases", .flag = &m->qkv_bias},
+        {.name = "biases", .flag = &m->o_bias},
+        {.name = "biases", .flag = &m->mlp_bias},
         {.name = "GELU", .flag = &m->gelu_tanh},
         {.name = "dropout", .number = &m->dropout},
     };
@@ -305,6 +313,8 @@ TEST(every_fact_of_the_model)
             *facts[i].number += 0.5f;
         else if (facts[i].choice)
             ++*facts[i].choice;
+        else if (facts[i].byte)
+            ++*facts[i].byte;
         else
             *facts[i].flag = !*facts[i].flag;
         CHECK_FAILS(compare(&after, &before), SL_E_USAGE);

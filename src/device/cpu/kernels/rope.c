@@ -19,6 +19,7 @@ typedef struct rope_job {
     float *tables;       /* of each thread: cosines and sines, [2][2 * padded] */
     int64_t rows, dim, rotary, padded, q_width, kv_width;
     int32_t style;
+    float magnitude;
     bool bf16, kv_bf16; /* kv_bf16: of dkv */
 } rope_job;
 
@@ -32,11 +33,12 @@ static int64_t rope_padded(const sl_attrs *attrs)
 SL_INLINE void rope_table(const rope_job *job, int64_t row, double direction, float *c, float *s)
 {
     const double position = direction * job->positions[row];
+    const vf magnitude = vf_set1(job->magnitude);
     for (int64_t j = 0; j < job->padded; j += VF_LANES) {
         vf sine, cosine;
         vf_sin_cos(position, job->frequencies + j, &sine, &cosine);
-        vf_store(c + j, cosine, VF_LANES);
-        vf_store(s + j, sine, VF_LANES);
+        vf_store(c + j, vf_mul(cosine, magnitude), VF_LANES);
+        vf_store(s + j, vf_mul(sine, magnitude), VF_LANES);
     }
     if (job->style == SL_ROPE_INTERLEAVED) {
         for (int64_t j = job->rotary / 2 - 1; j >= 0; j--) {
@@ -164,6 +166,7 @@ static rope_job rope_unpack(const sl_launch *launch)
         .rotary = sl_rope_rotary(&launch->attrs),
         .padded = rope_padded(&launch->attrs),
         .style = sl_rope_attrs(&launch->attrs)->style,
+        .magnitude = sl_rope_magnitude(&launch->attrs),
         .bf16 = launch->in[0].type.dtype == SL_BF16,
         .rows = launch->in[0].type.dim[0],
     };
@@ -171,8 +174,9 @@ static rope_job rope_unpack(const sl_launch *launch)
     job.q_width = sl_rope_attrs(&launch->attrs)->heads * job.dim;
     job.kv_width = 2 * sl_rope_attrs(&launch->attrs)->kv_heads * job.dim;
     for (int64_t j = 0; j < job.padded; j++)
-        job.frequencies[j] =
-            job.style != SL_ROPE_NONE && j < job.rotary / 2 ? sl_rope_frequency(&launch->attrs, j) : 0.0;
+        job.frequencies[j] = job.style != SL_ROPE_NONE && j < job.rotary / 2
+                                 ? sl_rope_frequency(&launch->attrs, launch->constants, j)
+                                 : 0.0;
     return job;
 }
 

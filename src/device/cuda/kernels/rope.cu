@@ -11,18 +11,21 @@ static constexpr int MOST_PAIRS = 128;
 struct rope_params {
     double frequency[MOST_PAIRS]; /* by pair; unused for style NONE */
     int heads, kv_heads, head_dim, style, rotary;
+    float magnitude;
 };
 
-static rope_params params_of(const sl_attrs *attrs)
+static rope_params params_of(const sl_launch *launch)
 {
+    const sl_attrs *attrs = &launch->attrs;
     rope_params p = {{0},
                      sl_rope_attrs(attrs)->heads,
                      sl_rope_attrs(attrs)->kv_heads,
                      sl_rope_attrs(attrs)->head_dim,
                      sl_rope_attrs(attrs)->style,
-                     sl_rope_rotary(attrs)};
+                     sl_rope_rotary(attrs),
+                     sl_rope_magnitude(attrs)};
     for (int j = 0; p.style != SL_ROPE_NONE && j < p.rotary / 2; j++)
-        p.frequency[j] = sl_rope_frequency(attrs, j);
+        p.frequency[j] = sl_rope_frequency(attrs, launch->constants, j);
     return p;
 }
 
@@ -48,6 +51,8 @@ __global__ void rope_kernel(const __grid_constant__ rope_params p, const int32_t
             double angle = positions[row] * p.frequency[j];
             angle -= SL_TWO_PI * rint(angle / SL_TWO_PI);
             sincosf((float) (FORWARD ? angle : -angle), &sine[j], &cosine[j]);
+            sine[j] *= p.magnitude;
+            cosine[j] *= p.magnitude;
         }
         __syncthreads();
     }
@@ -104,7 +109,7 @@ static void rope_launch(const sl_launch *launch, const void *positions, const vo
                         void *to_q, void *to_kv, cudaStream_t stream)
 {
     constexpr int W = 16 / (sizeof(T) < sizeof(K) ? sizeof(K) : sizeof(T));
-    rope_params p = params_of(&launch->attrs);
+    rope_params p = params_of(launch);
     unsigned rows = (unsigned) launch->in[0].type.dim[0];
     bool wide = p.head_dim / 2 % W == 0 && p.rotary / 2 % W == 0 && sl_cuda_aligned(from_q, from_kv, to_q, to_kv);
     if (wide)
