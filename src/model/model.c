@@ -161,12 +161,21 @@ int64_t sl_model_parameters(const sl_model *model)
     return model->family->parameters(model);
 }
 
+/* Twice the pairs of tokens that see each other in a sequence of s, those on the diagonal counted half: s * s without a window. */
+static double double_pairs(const sl_model *model, int64_t layer, double s)
+{
+    double window = (double) sl_model_window(model, layer), beyond = s - window;
+    return window > 0 && beyond > 0 ? window * window + beyond * (2 * window - 1) : s * s;
+}
+
 double sl_model_step_flops(const sl_model *model, int64_t seqlen, int64_t sequences)
 {
     double s = (double) seqlen, d = (double) model->dim, a = (double) (model->heads * model->head_dim);
     double k = (double) (model->kv_heads * model->head_dim), f = (double) model->ffn;
     double layer_matmul = 2 * s * d * (2 * a + 2 * k + model->family->ffn_matrices * f);
-    double attention = 2 * s * s * a + 4 * s * s * a;
-    double head = 6 * s * d * (double) model->vocab;
-    return (double) sequences * ((double) model->layers * (3 * layer_matmul + attention) + head);
+    double pairs = 0, head = 6 * s * d * (double) model->vocab;
+    for (int64_t i = 0; i < model->layers; i++)
+        pairs += double_pairs(model, i, s);
+    return (double) sequences *
+           ((double) model->layers * 3 * layer_matmul + 6 * pairs * a + head); /* 2 + 4 of attention */
 }

@@ -7,6 +7,19 @@
 const char *const sl_fuzz_dictionary[] = {"\"model_type\":\"llama\"",
                                           "\"model_type\":\"gpt2\"",
                                           "\"model_type\":\"qwen3\"",
+                                          "\"model_type\":\"mistral\"",
+                                          "\"model_type\":\"qwen2\"",
+                                          "\"model_type\":\"smollm3\"",
+                                          "\"model_type\":\"phi3\"",
+                                          "\"rope_type\":\"yarn\"",
+                                          "\"rope_type\":\"longrope\"",
+                                          "\"rope_type\":\"dynamic\"",
+                                          "\"short_factor\":[1,2]",
+                                          "\"long_factor\":[1,2]",
+                                          "\"partial_rotary_factor\":0.5",
+                                          "\"no_rope_layers\":[0,1]",
+                                          "\"layer_types\":[\"sliding_attention\",\"full_attention\"]",
+                                          "\"use_sliding_window\":true",
                                           "\"hidden_size\":",
                                           "\"num_hidden_layers\":",
                                           "\"num_attention_heads\":",
@@ -61,6 +74,9 @@ int sl_fuzz_one(const uint8_t *data, size_t size)
     FUZZ_REQUIRE(sl_model_parse_config("again", text.data, text.length, &back) == SL_OK);
     FUZZ_REQUIRE(back.dim == model.dim && back.norm_eps == model.norm_eps && back.rope.theta == model.rope.theta &&
                  back.rope.factor == model.rope.factor && back.dropout == model.dropout &&
+                 back.rope.scaling == model.rope.scaling && back.rope.rotary == model.rope.rotary &&
+                 back.rope.magnitude == model.rope.magnitude && back.window == model.window &&
+                 memcmp(back.layer_flags, model.layer_flags, sizeof back.layer_flags) == 0 &&
                  back.rope_style == model.rope_style && back.init_std == model.init_std &&
                  sl_model_parameters(&back) == sl_model_parameters(&model) && strcmp(back.kept, model.kept) == 0);
     sl_text_free(&text);
