@@ -14,4 +14,9 @@ static const golden_model golden_models[] = {{"llama", 1e-5, 1e-2},
                                              {"qwen3", 1.5e-5, 1.5e-2},
                                              {"qwen3-tied", 1.5e-5, 1.5e-2}};
 
+/* In f32 alone: what tests/golden/make_families.py makes. */
+static const char *const golden_families[] = {"mistral-window", "mistral-tied", "qwen2-window", "qwen2-tied",
+                                              "qwen3-window",   "llama-biases", "llama-long",   "smollm3",
+                                              "smollm3-window", "phi3-window",  "phi3-long",    "phi3-short"};
+
 #endif

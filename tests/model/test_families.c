@@ -1,6 +1,6 @@
 /* Tiny models of transformers, one for each way in which families of Llama's kind differ: loss, log-probabilities, gradients, and what is
  * written back. The files come from tests/golden/make_families.py. */
-#include "core/file.h"
+#include "model/golden_models.h"
 #include "model/internal.h"
 #include "model/interpret.h"
 
@@ -148,28 +148,41 @@ static void check_round_trip(const char *name)
     sl_tensors_close(tensors);
 }
 
-static const char *const names[] = {"mistral-window", "mistral-tied", "qwen2-window", "qwen2-tied",
-                                    "qwen3-window",   "llama-biases", "llama-long",   "smollm3",
-                                    "smollm3-window", "phi3-window",  "phi3-long",    "phi3-short"};
-
 TEST(families)
 {
-    for (int64_t i = 0; i < SL_COUNT(names); i++) {
-        check_model(names[i], TOKENS); /* both sequences in a chunk */
-        check_model(names[i], 5);      /* slices, the last one shorter: they rotate as the whole sequence does */
+    for (int64_t i = 0; i < SL_COUNT(golden_families); i++) {
+        check_model(golden_families[i], TOKENS); /* both sequences in a chunk */
+        check_model(golden_families[i], 5); /* slices, the last one shorter: they rotate as the whole sequence does */
     }
+}
+
+/* With the pairs of a head beside each other, biases lie in that order, too. */
+TEST(interleaved_biases)
+{
+    sl_model model;
+    float want;
+    sl_tensors *tensors = open_golden("llama-biases");
+    CHECK_OK(sl_model_find(golden("llama-biases"), &model));
+    model.rope_style = SL_ROPE_INTERLEAVED;
+    interpreter it = open_model(&model, TOKENS);
+    load_weights(&it, tensors);
+    read_tensor(tensors, "loss", SL_F32, &want, 1);
+    CHECK_NEAR(loss_of(&it, tensors), want, 2e-6);
+    interpret_destroy(&it);
+    sl_tensors_close(tensors);
 }
 
 TEST(what_is_written)
 {
-    for (int64_t i = 0; i < SL_COUNT(names); i++)
-        check_round_trip(names[i]);
+    for (int64_t i = 0; i < SL_COUNT(golden_families); i++)
+        check_round_trip(golden_families[i]);
 }
 
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(families);
+    RUN(interleaved_biases);
     RUN(what_is_written);
     sl_isa best;
     CHECK_OK(sl_isa_detect(&best));

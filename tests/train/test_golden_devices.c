@@ -305,6 +305,13 @@ static void check_device(const char *device)
         check_model(device, &golden_models[i], SL_PRECISION_BF16_MASTER, TOKENS, false);
         check_model(device, &golden_models[i], SL_PRECISION_BF16_MASTER, 5, true);
     }
+    for (int64_t i = 0; i < SL_COUNT(golden_families); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "families/%s", golden_families[i]);
+        const golden_model golden = {.name = name, .row = 5e-5};
+        check_model(device, &golden, SL_PRECISION_F32, TOKENS, false);
+        check_model(device, &golden, SL_PRECISION_F32, 5, true);
+    }
     check_curve(device);
 }
 
