@@ -11,7 +11,8 @@
 
 typedef struct sl_chat sl_chat;
 
-/* The template of a model's folder. Where there is none, the message says where it looked. */
+/* The template of a model's folder: chat_template.jinja, else chat_template in tokenizer_config.json. Where several have names,
+ * "tool_use" serves chats with tools and "default" the others. Where there is none, the message says where it looked. */
 sl_status sl_chat_open(const char *folder, sl_chat **chat);
 /* A template's source; `name` is for messages. `bos` and `eos` are the texts of these tokens ("" for none). */
 sl_status sl_chat_parse(const char *name, const char *source, size_t length, const char *bos, const char *eos,
@@ -22,6 +23,9 @@ typedef struct sl_chat_request {
     const sl_json *messages; /* array of {"role": ..., "content": ..., ...} */
     const sl_json *tools;    /* or NULL */
     bool add_generation_prompt;
+    const sl_json *variables; /* an object of further variables, such as {"enable_thinking": false}, or NULL */
+    int64_t time; /* what strftime_now reports, in seconds since 1970 (UTC); 0: a fixed day, so that the same chat is
+                               * the same text on every day */
 } sl_chat_request;
 
 /* The text, as transformers' apply_chat_template gives it. */
