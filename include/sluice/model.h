@@ -109,19 +109,34 @@ SL_API sl_var sl_build_linear(sl_builder *b, const char *name, sl_var x, sl_var 
 SL_API sl_var sl_build_rmsnorm(sl_builder *b, const char *name, sl_var x, sl_var weight, float eps);
 SL_API sl_var sl_build_layernorm(sl_builder *b, const char *name, sl_var x, sl_var weight, sl_var bias, float eps);
 
+/* How the frequencies of a rotation are changed for sequences longer than those a model was first trained on (its original context). A
+ * factor of 0 or 1 changes nothing. */
+typedef enum sl_rope_scaling {
+    SL_ROPE_LLAMA3, /* by the turns of a pair within the original context: few / factor, many as they are, a blend between */
+    SL_ROPE_LINEAR,  /* all / factor */
+    SL_ROPE_DYNAMIC, /* theta grows with the length of sequences beyond the original context */
+    SL_ROPE_YARN,    /* as llama3, but the blend is linear in the number of the pair */
+    SL_ROPE_LONG,    /* every pair / a factor of its own, for short and for long sequences */
+} sl_rope_scaling;
+
 /* qkv [n, (heads + 2 kv_heads) head_dim]: the heads of q, of k, of v side by side. */
 typedef struct sl_attention_def {
     size_t struct_size;
     int32_t heads, kv_heads, head_dim; /* heads is a multiple of kv_heads */
     /* Rotation of q and k by position, halves of a head against each other; 0: none. */
     float rope_theta;
-    int32_t rope_elements; /* the first elements of a head that are rotated; 0: all */
-    float rope_factor;     /* Llama 3's scaling of frequencies; 0: none, and so the next three */
-    float rope_low_freq_factor, rope_high_freq_factor;
+    int32_t rope_elements;                             /* the first elements of a head that are rotated; 0: all */
+    float rope_factor;                                 /* of rope_scaling; 0: none */
+    float rope_low_freq_factor, rope_high_freq_factor; /* turns below which and above which pairs are few and many */
     int32_t rope_original_context;
     float scale;    /* of scores; 0: 1 / sqrt(head_dim) */
     int64_t window; /* tokens that one sees, itself included; 0: all before it */
     float cap;      /* scores become cap * tanh(score / cap); 0: they stay */
+    sl_rope_scaling rope_scaling;
+    float rope_magnitude; /* what is rotated is multiplied by it; 0: 1 */
+    int rope_exact_ramp;  /* yarn: the blend begins and ends between pairs (transformers' "truncate": false) */
+    const float
+        *rope_factors; /* long: of each rotated pair, for sequences within the original context, then for longer ones */
 } sl_attention_def;
 #define SL_ATTENTION(...) (&(sl_attention_def){.struct_size = sizeof(sl_attention_def), __VA_ARGS__})
 

@@ -307,6 +307,19 @@ sl_var sl_build_qk_norm(sl_builder *b, const char *name, sl_var qkv, sl_var q_we
     return good_heads(b, name, heads, kv_heads, head_dim) ? append(b, SL_OP_QK_NORM, name, &attrs, in, 3) : none;
 }
 
+/* NULL where the rotation has none. */
+static const float *rope_factors(sl_builder *b, const char *name, const sl_attrs *rope, const float *factors)
+{
+    if (sl_rope_attrs(rope)->scaling != SL_ROPE_LONG || sl_rope_attrs(rope)->style == SL_ROPE_NONE)
+        return NULL;
+    if (!factors)
+        mistake(b, "%s: SL_ROPE_LONG needs rope_factors, two for each rotated pair", name);
+    for (int32_t i = 0; i < sl_rope_rotary(rope) && b->status == SL_OK; i++)
+        if (!(factors[i] > 0 && isfinite(factors[i])))
+            mistake(b, "%s: rope_factors[%d] is %g; give positive numbers", name, (int) i, (double) factors[i]);
+    return factors;
+}
+
 sl_var sl_build_attention(sl_builder *b, const char *name, sl_var qkv, const sl_attention_def *caller)
 {
     sl_attrs rope = {.raw = {0}}, attention = {.raw = {0}};
@@ -320,16 +333,18 @@ sl_var sl_build_attention(sl_builder *b, const char *name, sl_var qkv, const sl_
     if (!(a.scale >= 0 && isfinite(a.scale)) || !isfinite(a.rope_theta) || !isfinite(a.cap))
         mistake(b, "%s: scale %g, rope_theta %g, cap %g: give positive numbers, or 0 for what is usual", name,
                 (double) a.scale, (double) a.rope_theta, (double) a.cap);
-    *sl_rope_set(&rope) = *SL_ATTRS(rope, .heads = a.heads, .kv_heads = a.kv_heads, .head_dim = a.head_dim,
-                                    .style = a.rope_theta != 0 ? SL_ROPE_HALF : SL_ROPE_NONE, .theta = a.rope_theta,
-                                    .factor = a.rope_factor, .low_freq_factor = a.rope_low_freq_factor,
-                                    .high_freq_factor = a.rope_high_freq_factor,
-                                    .original_context = a.rope_original_context, .rotary = a.rope_elements);
+    *sl_rope_set(&rope) = *SL_ATTRS(
+        rope, .heads = a.heads, .kv_heads = a.kv_heads, .head_dim = a.head_dim,
+        .style = a.rope_theta != 0 ? SL_ROPE_HALF : SL_ROPE_NONE, .theta = a.rope_theta, .factor = a.rope_factor,
+        .low_freq_factor = a.rope_low_freq_factor, .high_freq_factor = a.rope_high_freq_factor,
+        .original_context = a.rope_original_context, .rotary = a.rope_elements, .scaling = (int32_t) a.rope_scaling,
+        .magnitude = a.rope_magnitude, .exact_ramp = a.rope_exact_ramp != 0);
+    const float *factors = rope_factors(b, name, &rope, a.rope_factors);
     *sl_attention_set(&attention) = *SL_ATTRS(
         attention, .heads = a.heads, .kv_heads = a.kv_heads, .head_dim = a.head_dim, .causal = 1, .window = a.window,
         .cap = a.cap, .scale = a.scale > 0 ? a.scale : (float) (1.0 / sqrt((double) a.head_dim)));
     snprintf(rope_name, sizeof rope_name, "%s.rope", name);
-    return variable(b, sl_forward_attend(b, rope_name, name, &rope, NULL, &attention, in));
+    return variable(b, sl_forward_attend(b, rope_name, name, &rope, factors, &attention, in));
 }
 
 sl_var sl_build_swiglu(sl_builder *b, const char *name, sl_var gate_up)

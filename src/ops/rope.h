@@ -6,18 +6,9 @@
 #include <math.h>
 
 #include "ops/op.h"
+#include "sluice/model.h" /* sl_rope_scaling */
 
 typedef enum sl_rope_style { SL_ROPE_NONE, SL_ROPE_HALF, SL_ROPE_INTERLEAVED } sl_rope_style;
-
-/* How frequencies are changed for sequences longer than those a model was first trained on (its original context). In all of them a
- * `factor` of 0 or 1 changes nothing. */
-typedef enum sl_rope_scaling {
-    SL_ROPE_LLAMA3, /* by the turns of a pair within the original context: few / factor, many as they are, a blend between */
-    SL_ROPE_LINEAR,  /* all / factor */
-    SL_ROPE_DYNAMIC, /* theta grows with the length of sequences beyond the original context */
-    SL_ROPE_YARN,    /* as llama3, but the blend is linear in the number of the pair */
-    SL_ROPE_LONG,    /* every pair / its own factor: the launch's constants, for short and for long sequences */
-} sl_rope_scaling;
 
 struct SL_ATTRS_TYPE sl_rope_attrs {
     int32_t heads, kv_heads, head_dim, style; /* sl_rope_style */

@@ -87,6 +87,53 @@ TEST(every_op)
     check_differences(model, 5);
 }
 
+/* One layer of attention, rotated as the first sequence of a test case says. */
+static sl_status build_rotated(void *user, sl_builder *b)
+{
+    const int64_t d = 16;
+    sl_build_block(b, "embedding", "");
+    sl_var table = matrix(b, "tokens", 29, d);
+    sl_var x = sl_build_embedding(b, "tokens", table, sl_build_tokens(b));
+    sl_build_layer(b, 0, "h");
+    sl_var h = sl_build_linear(b, "qkv", x, matrix(b, "qkv", 3 * d, d), (sl_var){0});
+    x = sl_build_add(b, "add", x, sl_build_attention(b, "attention", h, user));
+    sl_build_block(b, "head", "");
+    sl_build_loss(b, "loss", x, table, 1);
+    return SL_OK;
+}
+
+/* Gradients of every rotation; and the lengths, factors and magnitudes matter. */
+TEST(rotations)
+{
+    static const float factors[8] = {1, 1.5f, 2, 4, 1.5f, 3, 8, 30};
+#define ROTATED .heads = 2, .kv_heads = 2, .head_dim = 8, .rope_theta = 100
+    const sl_attention_def *const rotations[] = {
+        SL_ATTENTION(ROTATED),
+        SL_ATTENTION(ROTATED, .rope_scaling = SL_ROPE_LINEAR, .rope_factor = 4),
+        SL_ATTENTION(ROTATED, .rope_scaling = SL_ROPE_DYNAMIC, .rope_factor = 4, .rope_original_context = 4),
+        SL_ATTENTION(ROTATED, .rope_scaling = SL_ROPE_YARN, .rope_factor = 4, .rope_low_freq_factor = 1,
+                     .rope_high_freq_factor = 4, .rope_original_context = 32),
+        SL_ATTENTION(ROTATED, .rope_scaling = SL_ROPE_YARN, .rope_factor = 4, .rope_low_freq_factor = 1,
+                     .rope_high_freq_factor = 4, .rope_original_context = 32, .rope_magnitude = 1.3f),
+        SL_ATTENTION(ROTATED, .rope_scaling = SL_ROPE_YARN, .rope_factor = 4, .rope_low_freq_factor = 1,
+                     .rope_high_freq_factor = 4, .rope_original_context = 32, .rope_exact_ramp = 1),
+        SL_ATTENTION(ROTATED, .rope_scaling = SL_ROPE_LONG, .rope_original_context = 1000, .rope_factors = factors),
+        SL_ATTENTION(ROTATED, .rope_scaling = SL_ROPE_LONG, .rope_original_context = 4, .rope_factors = factors),
+    };
+    double loss[SL_COUNT(rotations)];
+    for (int64_t i = 0; i < SL_COUNT(rotations); i++) {
+        sl_model model = model_of(build_rotated, (void *) (uintptr_t) rotations[i], 29);
+        check_differences(model, SEQLEN);
+        check_differences(model, 5);
+        interpreter it = start(&model, interpret_config(SEQLEN, SEQUENCES, SEQLEN, SL_PRECISION_F32));
+        interpret_step(&it, false);
+        loss[i] = interpret_loss(&it);
+        for (int64_t k = 0; k < i; k++)
+            CHECK_MSG(fabs(loss[i] - loss[k]) > 1e-6, "rotations %d and %d are the same", (int) i, (int) k);
+        interpret_destroy(&it);
+    }
+}
+
 /* Weights that are declared frozen have no gradient; a part may be transposed in files. */
 TEST(declared_parameters)
 {
@@ -182,6 +229,12 @@ WRONG(heads_wide, ATTEND(.heads = 2, .kv_heads = 2, .head_dim = 100000))
 WRONG(rope_odd, ATTEND(.heads = 2, .kv_heads = 1, .head_dim = 2, .rope_theta = 10, .rope_elements = 1))
 WRONG(rope_negative, ATTEND(.heads = 2, .kv_heads = 1, .head_dim = 2, .rope_theta = -1))
 WRONG(rope_nan, ATTEND(.heads = 2, .kv_heads = 1, .head_dim = 2, .rope_theta = NAN))
+WRONG(rope_unknown,
+      ATTEND(.heads = 2, .kv_heads = 1, .head_dim = 2, .rope_theta = 10, .rope_scaling = (sl_rope_scaling) 9))
+WRONG(rope_no_factors, ATTEND(.heads = 2, .kv_heads = 1, .head_dim = 2, .rope_theta = 10, .rope_scaling = SL_ROPE_LONG,
+                              .rope_original_context = 8))
+WRONG(rope_bad_factors, ATTEND(.heads = 2, .kv_heads = 1, .head_dim = 2, .rope_theta = 10, .rope_scaling = SL_ROPE_LONG,
+                               .rope_original_context = 8, .rope_factors = (const float[]){1, 0}))
 WRONG(window_negative, ATTEND(.heads = 2, .kv_heads = 1, .head_dim = 2, .window = -1))
 WRONG(cap_negative, ATTEND(.heads = 2, .kv_heads = 1, .head_dim = 2, .cap = -1))
 WRONG(attention_null, sl_build_attention(b, "op", x, NULL))
@@ -255,6 +308,9 @@ static const wrong mistakes[] = {
     {"an odd rotation", rope_odd, "even number of elements"},
     {"a negative theta", rope_negative, "positive theta"},
     {"a theta that is NaN", rope_nan, "rope_theta nan"},
+    {"an unknown scaling", rope_unknown, "unknown scaling 9"},
+    {"no factors", rope_no_factors, "needs rope_factors"},
+    {"a factor of 0", rope_bad_factors, "rope_factors[1] is 0"},
     {"a negative window", window_negative, "window and soft cap"},
     {"a negative cap", cap_negative, "window and soft cap"},
     {"no attention", attention_null, "the pointer to sl_attention_def is NULL"},
@@ -413,6 +469,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(example);
     RUN(every_op);
+    RUN(rotations);
     RUN(declared_parameters);
     RUN(mistakes);
     RUN(mistakes_of_the_whole);
