@@ -70,7 +70,7 @@ sl_status sl_decoder_read_config(const char *file, const sl_json *root, const sl
     model->rope_style = SL_ROPE_HALF;
     SL_TRY(sl_rope_read_config(file, root, keys, positions, model));
     SL_TRY(read_init(file, root, model));
-    return sl_config_must_be_string(file, root, "hidden_act", "silu");
+    return sl_config_must_be_string(file, root, "hidden_act", keys->activation ? keys->activation : "silu");
 }
 
 sl_status sl_decoder_read_biases(const char *file, const sl_json *root, bool mlp, sl_model *model)
@@ -99,7 +99,7 @@ void sl_decoder_write_config(const sl_model *model, const sl_decoder_keys *keys,
     sl_json_put_i64(w, "vocab_size", model->vocab);
     if (model->max_positions)
         sl_json_put_i64(w, "max_position_embeddings", model->max_positions);
-    sl_json_put_string(w, "hidden_act", "silu");
+    sl_json_put_string(w, "hidden_act", keys->activation ? keys->activation : "silu");
     sl_config_put(w, "rms_norm_eps", model->norm_eps);
     sl_json_put_bool(w, "tie_word_embeddings", model->tied);
     sl_rope_write_config(model, keys, w);

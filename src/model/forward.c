@@ -148,7 +148,9 @@ sl_value sl_forward_attention(sl_forward *f, sl_value qkv)
         set_rope(model, turn, &rope);
     sl_attention_set(&attention)->window = sl_model_window(model, f->layer);
     sl_attention_set(&attention)->causal = 1;
-    sl_attention_set(&attention)->scale = (float) (1.0 / sqrt((double) model->head_dim));
+    sl_attention_set(&attention)->scale =
+        (float) (1.0 / sqrt(model->query_scale > 0 ? (double) model->query_scale : (double) model->head_dim));
+    sl_attention_set(&attention)->cap = model->attention_cap;
     if (!turn || turn->scaling != SL_ROPE_LONG)
         return sl_forward_attend(f, "rope", "attention", &rope, NULL, &attention, qkv);
     float factors[SL_MODEL_MAX_HEAD_DIM]; /* short, long */
@@ -173,6 +175,7 @@ sl_value sl_forward_head(sl_forward *f, const char *name, sl_value x, sl_value w
         block /= 2;
     sl_head_set(&attrs)->block = SL_MIN(f->graph->tokens, SL_MIN(most, block));
     sl_head_set(&attrs)->ignore = SL_TARGET_IGNORED;
+    sl_head_set(&attrs)->cap = f->model->logit_cap;
     sl_value targets = sl_forward_input(f, SL_INPUT_TARGETS);
     sl_value counts = f->graph->token_weights ? sl_forward_input(f, SL_INPUT_TOKEN_WEIGHTS) : SL_NO_VALUE;
     return sl_forward_op(f, SL_OP_HEAD_LOSS, name, &attrs, (const sl_value[]){x, weight, targets, counts}, 4, NULL);

@@ -81,7 +81,11 @@ sl_value sl_decoder_norm(sl_forward *f, const char *name, const char *file_name,
 sl_value sl_decoder_qkv(sl_forward *f, sl_value x);
 /* The attention's way back into the residual stream. */
 sl_value sl_decoder_output(sl_forward *f, sl_value x);
-/* The feed-forward half of a layer, with the residual addition. */
+/* The norm of queries and keys: of each head, or over all of them (`whole`). */
+sl_value sl_decoder_qk_norm(sl_forward *f, sl_value qkv, bool whole);
+int64_t sl_decoder_qk_norm_parameters(const sl_model *model, bool whole);
+/* The feed-forward half of a layer: its matrices and what lies between them; and with a norm in front and the residual addition. */
+sl_value sl_decoder_feed_forward(sl_forward *f, sl_value x);
 sl_value sl_decoder_mlp(sl_forward *f, sl_value x);
 int64_t sl_decoder_parameters(const sl_model *model);
 /* A decoder whose layers are Llama's: `build` of such families. */
@@ -98,6 +102,7 @@ typedef struct sl_decoder_keys {
     int64_t max_positions;    /* 0: SL_DECODER_POSITIONS */
     float norm_eps;           /* 0: 1e-6 */
     bool tied;
+    const char *activation; /* NULL: "silu" */
     bool kv_heads_required; /* absent is no number of heads that the file can mean */
     struct {
         double theta;             /* 0: 10000 */
@@ -117,6 +122,15 @@ void sl_decoder_write_biases(const sl_model *model, bool mlp, sl_json_writer *w)
 sl_status sl_rope_read_config(const char *file, const sl_json *root, const sl_decoder_keys *keys, int64_t max_positions,
                               sl_model *model);
 void sl_rope_write_config(const sl_model *model, const sl_decoder_keys *keys, sl_json_writer *w);
+
+/* Keys that Gemma 2 and 3 share beside those of decoders (gemma_config.c), and what holds where they are absent. */
+typedef struct sl_gemma_keys {
+    sl_decoder_keys decoder;
+    float attention_cap, logit_cap; /* 0: none */
+    int64_t pattern;                /* of so many layers the last one sees everything, the others a window */
+} sl_gemma_keys;
+sl_status sl_gemma_read_config(const char *file, const sl_json *root, const sl_gemma_keys *keys, sl_model *model);
+void sl_gemma_write_config(const sl_model *model, const sl_gemma_keys *keys, sl_json_writer *w);
 
 /* ---- single layers in config.json (layers_config.c) ---- */
 

@@ -22,7 +22,11 @@ typedef struct sl_model_family {
     void (*write_config)(const sl_model *model, void *json_writer);
     int64_t (*parameters)(const sl_model *model); /* as a closed formula, which a test holds against the built graph */
     int32_t ffn_matrices; /* d x f matrices per layer, for the metric formulas: 3 with a gate, 2 without */
-    bool fused_files;     /* qkv_proj and gate_up_proj are one tensor each in files (decoder.c) */
+    /* Of decoder.c: */
+    bool fused_files;      /* qkv_proj and gate_up_proj are one tensor each in files */
+    bool gelu_gate;        /* the MLP's gate passes through GELU, not SiLU */
+    bool scaled_embedding; /* by sqrt(dim) */
+    float norm_offset;     /* added to the weights of norms */
 } sl_model_family;
 
 /* How a kind of layers rotates. What is 0 has no effect; for the rest see struct sl_rope_attrs. */
@@ -57,6 +61,8 @@ struct sl_model {
     int64_t window;
     uint8_t layer_flags[SL_MODEL_MAX_LAYERS]; /* of sl_layer_flag */
     bool qkv_bias, o_bias, mlp_bias;          /* of decoders with RMSNorm (decoder.c) */
+    float query_scale;                        /* scores are divided by its root; 0: by that of head_dim */
+    float attention_cap, logit_cap;           /* soft caps; 0: none */
     bool gelu_tanh;
     float dropout;
     float init_std; /* 0: the family's own rule per matrix */

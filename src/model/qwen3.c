@@ -6,25 +6,13 @@
  *     x = attention(q, kv) Wo^T + x                           x = swiglu_mlp(rmsnorm(x)) + x
  */
 #include "model/internal.h"
-#include "ops/qk_norm.h"
-
-static sl_value qk_norm(sl_forward *f, sl_value qkv)
-{
-    const sl_model *model = f->model;
-    sl_attrs attrs = {.raw = {0}};
-    *sl_qk_norm_set(&attrs) = *SL_ATTRS(qk_norm, .heads = (int32_t) model->heads, .kv_heads = (int32_t) model->kv_heads,
-                                        .head_dim = (int32_t) model->head_dim, .eps = model->norm_eps);
-    sl_value q = sl_forward_vector(f, "q_norm", "self_attn.q_norm.weight", model->head_dim, SL_INIT_ONES);
-    sl_value k = sl_forward_vector(f, "k_norm", "self_attn.k_norm.weight", model->head_dim, SL_INIT_ONES);
-    return sl_forward_op(f, SL_OP_QK_NORM, "qk_norm", &attrs, (const sl_value[]){qkv, q, k}, 3, NULL);
-}
 
 static sl_value layer(sl_forward *f, sl_value x)
 {
     sl_forward_group(f, "attention");
     sl_value h = sl_decoder_norm(f, "attention_norm", "input_layernorm.weight", x);
     h = sl_decoder_qkv(f, h);
-    h = qk_norm(f, h);
+    h = sl_decoder_qk_norm(f, h, false);
     h = sl_forward_attention(f, h);
     x = sl_forward_add(f, "attention_add", x, sl_decoder_output(f, h));
     sl_forward_group(f, "mlp");
@@ -38,7 +26,7 @@ static sl_status build(const sl_model *model, sl_graph *graph, sl_value *loss)
 
 static int64_t parameters(const sl_model *model)
 {
-    return sl_decoder_parameters(model) + model->layers * 2 * model->head_dim;
+    return sl_decoder_parameters(model) + sl_decoder_qk_norm_parameters(model, false);
 }
 
 /* ---- config.json ---- */

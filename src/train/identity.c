@@ -10,7 +10,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 
-enum { MAX_FACTS = 49 + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
+enum { MAX_FACTS = 50 + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
 
 typedef enum weight {
     MUST_AGREE,          /* the run would be another one */
@@ -66,6 +66,11 @@ static void add_layers(facts *f, const sl_model *m)
             sl_hash64(m->layer_flags, (size_t) m->layers, 0));
     else
         add(f, "attention of layers", NONE_IF_UNKNOWN, "none");
+    if (m->query_scale > 0 || m->attention_cap > 0 || m->logit_cap > 0)
+        add(f, "score scale and caps", NONE_IF_UNKNOWN, "%.9g %.9g %.9g", (double) m->query_scale,
+            (double) m->attention_cap, (double) m->logit_cap);
+    else
+        add(f, "score scale and caps", NONE_IF_UNKNOWN, "none");
     add(f, "biases", NONE_IF_UNKNOWN, "%s%s%s%s", m->qkv_bias ? "qkv " : "", m->o_bias ? "o " : "",
         m->mlp_bias ? "mlp " : "", m->qkv_bias || m->o_bias || m->mlp_bias ? "" : "none");
 }
