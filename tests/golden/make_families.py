@@ -59,13 +59,26 @@ MODELS = {
                       rope_scaling=dict(type="longrope", **FACTORS)),
     "phi3-short": dict(v5=True, model_type="phi3", hidden_size=24, max_position_embeddings=128, original_max_position_embeddings=32,
                        rope_theta=10000.0, rope_scaling=dict(type="longrope", **FACTORS)),
+    "olmo2": dict(model_type="olmo2", rope_theta=500000.0, attention_bias=False, use_cache=True),
+    "olmo2-tied": dict(v5=True, model_type="olmo2", num_key_value_heads=4, attention_bias=True, tie_word_embeddings=True, rope_theta=100.0),
+    "gemma2": dict(model_type="gemma2", num_hidden_layers=3, head_dim=6, hidden_act="gelu_pytorch_tanh",
+                   hidden_activation="gelu_pytorch_tanh", query_pre_attn_scalar=3, sliding_window=5, attn_logit_softcapping=2.5,
+                   final_logit_softcapping=3.5, cache_implementation="hybrid", tie_word_embeddings=True, rope_theta=100.0),
+    "gemma2-untied": dict(v5=True, model_type="gemma2", head_dim=4, query_pre_attn_scalar=4, sliding_window=4,
+                          layer_types=["full_attention", "sliding_attention"], attention_bias=True, rope_theta=10000.0),
+    "gemma3": dict(model_type="gemma3_text", num_hidden_layers=4, head_dim=6, hidden_activation="gelu_pytorch_tanh", sliding_window=5,
+                   sliding_window_pattern=3, query_pre_attn_scalar=5, attn_logit_softcapping=None, final_logit_softcapping=None,
+                   rope_theta=1000.0, rope_local_base_freq=20.0, rope_scaling=dict(rope_type="linear", factor=8.0),
+                   use_bidirectional_attention=False, tie_word_embeddings=True),
+    "gemma3-untied": dict(v5=True, model_type="gemma3_text", head_dim=4, sliding_window=6, query_pre_attn_scalar=4,
+                          layer_types=["sliding_attention", "full_attention"], final_logit_softcapping=2.0),
 }
 
 
 def weights_of(model, spread):
-    """Seeded values for every tensor, exact in bf16; norms lie around 1."""
+    """Seeded values for every tensor, exact in bf16; norms lie around what they begin with."""
     for name, p in model.named_parameters():
-        value = torch.randn_like(p) * spread + (1 if "norm" in name else 0)
+        value = torch.randn_like(p) * spread + (p.data if "norm" in name else 0)
         p.data = value.bfloat16().float()
 
 

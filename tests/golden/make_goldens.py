@@ -7,7 +7,7 @@ behind every block, the loss, and the gradient of every weight, in f32 ("loss", 
 ("loss_bf16", "grad_bf16.<name>"; there all matrices are divided by 8, which is about the usual 0.02: with larger weights
 PyTorch's own bf16 gradients are 2 % away from its f32 ones, and nothing could be told from comparing). For single weights
 PyTorch's bf16 is still up to 1.4 % off, so the f32 gradients at those weights are there too ("grad_exact.<name>").
-curve.safetensors holds 200 AdamW steps of the first model. Run once; needs torch, safetensors and transformers 4, which nothing
+curve.safetensors holds 200 AdamW steps of the first model. Run once; needs torch, safetensors and transformers (4; gemma3: 5), which nothing
 else here does:
 
     python3 make_goldens.py             # all
@@ -51,6 +51,10 @@ ORIGINAL = {
     "qwen3-tied": dict(model_type="qwen3", head_dim=6, hidden_size=24, initializer_range=0.2, intermediate_size=40,
                        num_attention_heads=4, num_hidden_layers=2, num_key_value_heads=4, rms_norm_eps=1e-6,
                        rope_theta=10000.0, tie_word_embeddings=True, use_sliding_window=False, vocab_size=53),
+    "gemma3": dict(model_type="gemma3_text", final_logit_softcapping=10.0, head_dim=6, hidden_size=24,
+                   initializer_range=0.2, intermediate_size=40, num_attention_heads=4, num_hidden_layers=2, num_key_value_heads=2,
+                   pad_token_id=None, query_pre_attn_scalar=6, rms_norm_eps=1e-6, rope_local_base_freq=100.0, rope_theta=10000.0,
+                   sliding_window=5, sliding_window_pattern=2, tie_word_embeddings=True, vocab_size=53),
 }
 
 
@@ -91,7 +95,7 @@ def init_shapes(c, shapes):
     out = {}
     for name, shape in shapes.items():
         out[name] = torch.randn(shape) * c["initializer_range"]
-        if len(shape) == 1 and name.endswith("weight"):
+        if len(shape) == 1 and name.endswith("weight") and not c["model_type"].startswith("gemma"):
             out[name] += 1
         out[name] = out[name].bfloat16().float()  # so that both precisions start from the same numbers
     return out

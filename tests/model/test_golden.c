@@ -172,7 +172,7 @@ static void check_model(const golden_model *golden, sl_precision precision, int6
     if (f32)
         check_gradients(&it, tensors, "grad.", NULL, 1e-5, golden->row, 1e-5);
     else {
-        check_gradients(&it, tensors, "grad_exact.", "grad_bf16.", golden->bf16, INFINITY, 1e-2);
+        check_gradients(&it, tensors, "grad_exact.", "grad_bf16.", golden->bf16, INFINITY, golden->whole);
         check_gradients(&it, tensors, "grad_bf16.", NULL, INFINITY, INFINITY, golden->bf16);
     }
     interpret_destroy(&it);

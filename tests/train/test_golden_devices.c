@@ -247,7 +247,7 @@ static void check_model(const char *device, const golden_model *golden, sl_preci
     if (f32)
         check_gradients(&r, tensors, "grad.", NULL, 1e-5, golden->row, 1e-5);
     else
-        check_gradients(&r, tensors, "grad_exact.", "grad_bf16.", golden->bf16, INFINITY, 1e-2);
+        check_gradients(&r, tensors, "grad_exact.", "grad_bf16.", golden->bf16, INFINITY, golden->whole);
     rig_close(&r);
     sl_tensors_close(tensors);
 }
