@@ -82,11 +82,10 @@ sl_status sl_tied_head_resolve(const char *weights, sl_model *model)
     sl_tensors *tensors;
     if (!weights[0] || model->custom)
         return SL_OK;
-    if (sl_tensors_open(weights, &tensors) != SL_OK) {
-        sl_debug("%s", sl_error_message());
-        return SL_OK;
-    }
-    sl_status status = decide(tensors, model);
+    sl_status status = sl_tensors_open(weights, &tensors);
+    if (status != SL_OK)
+        return status == SL_E_MEMORY ? status : SL_OK;
+    status = decide(tensors, model);
     sl_tensors_close(tensors);
     return status;
 }
