@@ -388,11 +388,13 @@ sl_status sl_model_read_config(const char *path, sl_model *model)
     return status;
 }
 
-sl_status sl_model_config_text(const sl_model *model, sl_text *out)
+static sl_status write_text(const sl_model *model, const char *dtype, sl_text *out)
 {
     sl_json_writer w = {.indent = true};
     sl_json_begin_object(&w, NULL);
     model->family->write_config(model, &w);
+    if (dtype)
+        sl_json_put_string(&w, "torch_dtype", dtype);
     sl_status status = put_kept(model, &w);
     sl_json_end_object(&w);
     sl_text_append(&w.text, "\n", 1);
@@ -405,11 +407,21 @@ sl_status sl_model_config_text(const sl_model *model, sl_text *out)
     return status;
 }
 
-sl_status sl_model_write_config(const sl_model *model, const char *path)
+sl_status sl_model_config_text(const sl_model *model, sl_text *out)
+{
+    return write_text(model, NULL, out);
+}
+
+sl_status sl_model_write_config_with(const sl_model *model, const char *dtype, const char *path)
 {
     sl_text text;
-    SL_TRY(sl_model_config_text(model, &text));
+    SL_TRY(write_text(model, dtype, &text));
     sl_status status = sl_file_write_atomic(path, text.data, text.length);
     sl_text_free(&text);
     return status;
+}
+
+sl_status sl_model_write_config(const sl_model *model, const char *path)
+{
+    return sl_model_write_config_with(model, NULL, path);
 }

@@ -92,6 +92,8 @@ sl_status sl_model_check(const sl_model *model); /* dimensions that make sense; 
 sl_status sl_model_build(const sl_model *model, sl_graph *graph); /* ends with sl_graph_finish */
 sl_status sl_build_model(void *model, sl_graph *graph);           /* the same, as sl_program_create takes it */
 sl_status sl_model_write_config(const sl_model *model, const char *path);
+/* With the dtype of the weights beside it: "bfloat16". Readers that find none take float32, or choose float16. */
+sl_status sl_model_write_config_with(const sl_model *model, const char *dtype, const char *path);
 /* Of sl_job_set_model. */
 sl_status sl_model_of(const sl_model_def *def, sl_model *model);
 /* Builds a custom model once, for chunks of `tokens`, and counts its parameters. */

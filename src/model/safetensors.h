@@ -41,6 +41,8 @@ typedef enum sl_file_dtype {
 const char *sl_file_dtype_name(sl_file_dtype dtype);
 size_t sl_file_dtype_bytes(sl_file_dtype dtype);
 sl_file_dtype sl_file_dtype_of(sl_dtype dtype);
+const char *sl_file_dtype_config_name(
+    sl_file_dtype dtype); /* in config.json: "bfloat16"; NULL: weights do not have it */
 
 #define SL_FILE_MAX_RANK 8
 

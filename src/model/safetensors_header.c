@@ -42,6 +42,14 @@ sl_file_dtype sl_file_dtype_of(sl_dtype dtype)
     return (sl_file_dtype) file;
 }
 
+const char *sl_file_dtype_config_name(sl_file_dtype dtype)
+{
+    return dtype == SL_FILE_F32    ? "float32"
+           : dtype == SL_FILE_BF16 ? "bfloat16"
+           : dtype == SL_FILE_F16  ? "float16"
+                                   : NULL;
+}
+
 static sl_status bad_tensor(const char *path, const char *name, const char *what)
 {
     return sl_fail(SL_E_FORMAT, "%s: tensor \"%s\" %s; the file is damaged or no safetensors file", path, name, what);

@@ -106,10 +106,11 @@ static sl_status write_config(sl_store *store, const char *folder, const sl_setu
 {
     char path[1200];
     snprintf(path, sizeof path, "%s/%s", folder, file->name);
+    const sl_file_dtype dtype = sl_file_dtype_of(sl_store_dtype(store, SL_PART_WEIGHT));
     if (sl_checkpoint_has_adapters(store->program))
         SL_TRY(write_adapter_config(store, setup, path));
     else
-        SL_TRY(sl_model_write_config(&setup->model, path));
+        SL_TRY(sl_model_write_config_with(&setup->model, sl_file_dtype_config_name(dtype), path));
     return sl_checkpoint_file_hash(path, store->buffer, SL_PARAM_BUFFER_BYTES, &file->bytes, &file->hash);
 }
 
