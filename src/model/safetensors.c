@@ -237,6 +237,7 @@ sl_status sl_tensors_open(const char *path, sl_tensors **tensors)
     sl_status status;
     SL_TRY(sl_alloc(&set, 1, sizeof *set));
     set->block[0] = set->block[1] = 128;
+    sl_tensors_list_values(set);
     SL_TRY_GOTO(sl_region_create(&set->region), close);
     SL_TRY_GOTO(sl_alloc(&set->staging, SL_TENSORS_STAGING, 1), close);
     SL_TRY_GOTO(open_path(set, path), close);

@@ -20,35 +20,47 @@ sl_status sl_tensors_read_raw(sl_tensors *set, const sl_tensor *tensor, int64_t 
 
 /* ---- conversion ---- */
 
-/* One loop for each pair of types, so that each becomes vector code. Neither array needs to be aligned in the file. */
-#define CONVERT(type, load)                                       \
-    for (int64_t i = 0; i < count; i++) {                         \
-        const type x = ((const type *) raw)[i];                   \
-        const float value = load;                                 \
-        if (dtype == SL_F32)                                      \
-            ((float *) out)[i] = value * scale;                   \
-        else                                                      \
-            ((sl_bf16 *) out)[i] = sl_f32_to_bf16(value * scale); \
-    }                                                             \
-    return
+enum { STRIP = 256 };
 
-static void convert(sl_file_dtype from, const void *raw, sl_dtype dtype, void *out, int64_t count, float scale)
+static void widen(const sl_tensors *set, sl_file_dtype from, const void *raw, float *out, int64_t count)
 {
-    switch (from) {
-    case SL_FILE_F32:
-        CONVERT(float, x);
-    case SL_FILE_BF16:
-        CONVERT(sl_bf16, sl_bf16_to_f32(x));
-    case SL_FILE_F16:
-        CONVERT(uint16_t, sl_f16_to_f32(x));
-    case SL_FILE_F8_E4M3:
-        CONVERT(uint8_t, sl_e4m3_to_f32(x));
-    case SL_FILE_F8_E5M2:
-        CONVERT(uint8_t, sl_e5m2_to_f32(x));
-    case SL_FILE_F8_E8M0:
-        CONVERT(uint8_t, sl_e8m0_to_f32(x));
-    default:
-        SL_ASSERT(!"check_dtype has refused other types");
+    const float *table = set->values_of_8_bits[from == SL_FILE_F8_E4M3 ? 0 : from == SL_FILE_F8_E5M2 ? 1 : 2];
+    if (from == SL_FILE_F32)
+        memcpy(out, raw, (size_t) count * sizeof *out);
+    else if (from == SL_FILE_BF16)
+        for (int64_t i = 0; i < count; i++)
+            out[i] = sl_bf16_to_f32(((const sl_bf16 *) raw)[i]);
+    else if (from == SL_FILE_F16)
+        for (int64_t i = 0; i < count; i++)
+            out[i] = sl_f16_to_f32(((const uint16_t *) raw)[i]);
+    else
+        for (int64_t i = 0; i < count; i++)
+            out[i] = table[((const uint8_t *) raw)[i]];
+}
+
+void sl_tensors_list_values(sl_tensors *set)
+{
+    for (int i = 0; i < 256; i++) {
+        set->values_of_8_bits[0][i] = sl_e4m3_to_f32((uint8_t) i);
+        set->values_of_8_bits[1][i] = sl_e5m2_to_f32((uint8_t) i);
+        set->values_of_8_bits[2][i] = sl_e8m0_to_f32((uint8_t) i);
+    }
+}
+
+/* `scale` 1 changes nothing. */
+static void convert(const sl_tensors *set, sl_file_dtype from, const void *raw, sl_dtype dtype, void *out,
+                    int64_t count, float scale)
+{
+    const size_t size = sl_file_dtype_bytes(from);
+    for (int64_t done = 0; done < count; done += STRIP) {
+        float strip[STRIP];
+        const int64_t n = SL_MIN(count - done, (int64_t) STRIP);
+        float *values = dtype == SL_F32 ? (float *) out + done : strip;
+        widen(set, from, (const char *) raw + (size_t) done * size, values, n);
+        for (int64_t i = 0; i < n && scale != 1; i++)
+            values[i] *= scale;
+        for (int64_t i = 0; i < n && dtype != SL_F32; i++)
+            ((sl_bf16 *) out)[done + i] = sl_f32_to_bf16(values[i]);
     }
 }
 
@@ -87,7 +99,7 @@ static sl_status find_scale(sl_tensors *set, const sl_tensor *tensor, int64_t in
         int64_t count = SL_MIN(from->count - index, (int64_t) SL_TENSORS_SCALES);
         set->scaled = NULL;
         SL_TRY(sl_tensors_read_raw(set, from, index * size, raw, (size_t) (count * size)));
-        convert(from->dtype, raw, SL_F32, set->scales, count, 1);
+        convert(set, from->dtype, raw, SL_F32, set->scales, count, 1);
         set->scaled = tensor;
         set->first_scale = index;
     }
@@ -100,7 +112,7 @@ static sl_status convert_scaled(sl_tensors *set, const sl_tensor *tensor, int64_
                                 sl_dtype dtype, void *out, int64_t count)
 {
     if (!tensor->scale) {
-        convert(tensor->dtype, raw, dtype, out, count, 1);
+        convert(set, tensor->dtype, raw, dtype, out, count, 1);
         return SL_OK;
     }
     int64_t rows = tensor->rank ? tensor->dim[0] : 1, columns = tensor->count / rows;
@@ -115,8 +127,8 @@ static sl_status convert_scaled(sl_tensors *set, const sl_tensor *tensor, int64_
             piece = SL_MIN(count - done, SL_MIN(columns - column, at_once - column % at_once));
         SL_TRY(find_scale(set, tensor,
                           tensor->scale->count == 1 ? 0 : row / tensor->block[0] * across + column / at_once, &scale));
-        convert(tensor->dtype, (const char *) raw + (size_t) done * size, dtype, (char *) out + (size_t) done * width,
-                piece, scale);
+        convert(set, tensor->dtype, (const char *) raw + (size_t) done * size, dtype,
+                (char *) out + (size_t) done * width, piece, scale);
     }
     return SL_OK;
 }
@@ -144,7 +156,6 @@ sl_status sl_tensors_read(sl_tensors *set, const sl_tensor *tensor, int64_t firs
 static sl_status scatter(sl_tensors *set, const sl_tensor *tensor, int64_t first, const char *raw, sl_dtype dtype,
                          void *out, int64_t at, int64_t step, int64_t count)
 {
-    enum { STRIP = 256 };
     float strip[STRIP];
     for (int64_t done = 0; done < count; done += STRIP) {
         int64_t piece = SL_MIN(count - done, (int64_t) STRIP);

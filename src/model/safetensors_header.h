@@ -32,6 +32,9 @@ struct sl_tensors {
     const sl_tensor *scaled;
     int64_t first_scale;
     float scales[SL_TENSORS_SCALES];
+    float values_of_8_bits[3][256]; /* E4M3, E5M2, E8M0 */
 };
+
+void sl_tensors_list_values(sl_tensors *set);
 
 #endif
