@@ -59,6 +59,11 @@ void sl_encoder_destroy(sl_encoder *encoder)
     sl_free(encoder);
 }
 
+const sl_tokenizer *sl_encoder_tokenizer(const sl_encoder *encoder)
+{
+    return encoder->t;
+}
+
 /* ---- words ---- */
 
 /* Up to 8 bytes of a word, zeros behind them; 8 bytes can be read. */

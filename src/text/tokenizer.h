@@ -53,6 +53,7 @@ typedef enum sl_encode_flags {
 
 sl_status sl_encoder_create(const sl_tokenizer *tokenizer, sl_encoder **encoder);
 void sl_encoder_destroy(sl_encoder *encoder);
+const sl_tokenizer *sl_encoder_tokenizer(const sl_encoder *encoder);
 /* Appends the ids of a text. Bytes that are no UTF-8 count as U+FFFD. On failure `out` is as it was. */
 sl_status sl_encode(sl_encoder *encoder, const char *text, size_t length, unsigned flags, sl_tokens *out);
 

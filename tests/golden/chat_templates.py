@@ -2,6 +2,9 @@
 
     python tests/golden/chat_templates.py        needs transformers >= 5 and jinja2 >= 3.1.6; writes tests/golden/chats/golden.json
 
+chats/bytes and chats/spaces are two small tokenizers, byte-level like GPT-2's and with byte fallback like Llama 2's, with the special
+tokens of all families.
+
 The templates in chats/*.jinja are compact ones of our own, each in the manner of a model family: the same special tokens, the same
 order of turns, the same treatment of system messages, tools and reasoning. {% generation %} marks what the loss counts. The test
 renders each template with and without these marks: the texts are equal, and without marks Sluice has to find the same ranges itself.
@@ -11,7 +14,10 @@ import json
 import pathlib
 import re
 
+import tokenizers
+import transformers
 import transformers.utils.chat_template_utils as utils
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
 here = pathlib.Path(__file__).parent / "chats"
 
@@ -180,7 +186,51 @@ def in_bytes(text, spans):
     return out
 
 
+def train_tokenizers():
+    """Two tokenizers over the text of the chats; kept once they are there, so that ids stay as they are."""
+    specials = sorted({text for _, _, texts in families.values() for text in texts})
+    corpus = [json.dumps(chats, ensure_ascii=False)] + [path.read_text() for path in sorted(here.glob("*.jinja"))]
+    byte_level = tokenizers.Tokenizer(models.BPE())
+    byte_level.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    byte_level.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=700, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    spaces = tokenizers.Tokenizer(models.BPE(byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    spaces.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    spaces.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                        decoders.Strip(" ", 1, 0)])
+    fallback = ["<unk>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer_2 = trainers.BpeTrainer(vocab_size=800, special_tokens=fallback, show_progress=False)
+    for name, tokenizer, how in (("bytes", byte_level, trainer), ("spaces", spaces, trainer_2)):
+        folder = here / name
+        if (folder / "tokenizer.json").exists():
+            continue
+        folder.mkdir(exist_ok=True)
+        text = [re.sub("|".join(map(re.escape, specials)), " ", part) for part in corpus]
+        tokenizer.train_from_iterator([word for part in text for word in re.findall(r"\s?\S+|\s+", part)], how)
+        data = json.loads(tokenizer.to_str())
+        if name == "spaces":  # the bytes are words of the vocabulary, no special tokens
+            data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] == "<unk>"]
+        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(data))
+        tokenizer.add_special_tokens(specials)
+        tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+
+
+def encode(tokenizer, source, chat, family, prompt):
+    bos, eos, _ = families[family]
+    tokenizer.bos_token, tokenizer.eos_token = bos or None, eos or None
+    kwargs = dict(tools=chat.get("tools"), chat_template=source, add_generation_prompt=prompt, tokenize=True)
+    case = {"ids": " ".join(map(str, tokenizer.apply_chat_template(chat["messages"], sanitize_control_tokens=True,
+                                                                    return_dict=False, **kwargs)))}
+    both = tokenizer.apply_chat_template(chat["messages"], return_dict=True, return_assistant_tokens_mask=True, **kwargs)
+    if " ".join(map(str, both["input_ids"])) == case["ids"]:  # masks of transformers know nothing of sanitized tokens
+        case["mask"] = "".join(map(str, both["assistant_masks"]))
+    return case
+
+
 def main():
+    train_tokenizers()
+    fast = {name: transformers.PreTrainedTokenizerFast(tokenizer_file=str(here / name / "tokenizer.json"))
+            for name in ("bytes", "spaces")}
     templates = []
     for family, (bos, eos, specials) in families.items():
         marked = (here / f"{family}.jinja").read_text()
@@ -194,6 +244,8 @@ def main():
                 again, spans = render(marked, chat, family, prompt, True)
                 assert again == case["text"], (family, chat["name"], again, case["text"])
                 case["counted"] = in_bytes(again, spans)
+                for name in ("bytes", "spaces") if family in ("llama2", "mistral", "gemma2", "qwen3") else ("bytes",):
+                    case[name] = encode(fast[name], marked, chat, family, prompt)
             except Exception as error:
                 if isinstance(error, AssertionError):
                     raise

@@ -5,6 +5,7 @@
 #include "core/file.h"
 #include "text/chat.h"
 #include "text/chat_internal.h"
+#include "text/tokenizer.h"
 
 enum { MOST_SPECIALS = 200 };
 
@@ -213,6 +214,279 @@ TEST(computes_as_python)
     free_golden(&g);
 }
 
+/* ---- tokens ---- */
+
+static void check_tokens(const sl_chat *chat, sl_encoder *encoder, const sl_chat_request *request, const sl_json *want,
+                         const char *label)
+{
+    const sl_json *ids = sl_json_get(want, "ids"), *mask = sl_json_get(want, "mask");
+    sl_tokens tokens = {0};
+    sl_text counted = {0}, got = {0};
+    CHECK_OK(sl_chat_encode(chat, encoder, request, SL_TRAIN_ON_ASSISTANT, &tokens, &counted));
+    for (int64_t i = 0; i < tokens.count; i++)
+        sl_text_printf(&got, "%s%d", i ? " " : "", tokens.ids[i]);
+    CHECK_MSG(strcmp(got.data, ids->string) == 0, "%s: ids %s, not %s", label, got.data, ids->string);
+    CHECK_I64(counted.length, tokens.count);
+    for (size_t i = 0; i < counted.length; i++)
+        counted.data[i] += '0';
+    if (mask)
+        CHECK_MSG(strcmp(counted.data, mask->string) == 0, "%s: counts %s, not %s", label, counted.data, mask->string);
+    sl_text_free(&counted);
+    CHECK_OK(sl_chat_encode(chat, encoder, request, SL_TRAIN_ON_ALL, &tokens, &counted));
+    CHECK_U64(counted.length, tokens.count / 2);
+    CHECK(memchr(counted.data, 0, counted.length) == NULL);
+    sl_tokens_free(&tokens);
+    sl_text_free(&counted);
+    sl_text_free(&got);
+}
+
+/* Ids and masks of apply_chat_template, where special tokens in messages are text; by marks, and without them. */
+TEST(encodes_as_transformers)
+{
+    static const char *const names[] = {"bytes", "spaces"};
+    golden g = read_golden();
+    int masks = 0, sanitized = 0;
+    for (int64_t n = 0; n < SL_COUNT(names); n++) {
+        char path[300];
+        sl_tokenizer *tokenizer;
+        sl_encoder *encoder;
+        snprintf(path, sizeof path, SL_SOURCE_DIR "/tests/golden/chats/%s", names[n]);
+        CHECK_OK(sl_tokenizer_open(path, &tokenizer));
+        CHECK_OK(sl_encoder_create(tokenizer, &encoder));
+        for (const sl_json *t = g.templates->child; t; t = t->next) {
+            sl_chat *plain = parse_member(t, "plain"), *marked = parse_member(t, "marked");
+            for (const sl_json *c = sl_json_get(t, "cases")->child; c; c = c->next) {
+                const sl_json *want = sl_json_get(c, names[n]);
+                const sl_chat_request request = request_of(&g, c);
+                char label[100];
+                snprintf(label, sizeof label, "%s, %s, %s", sl_json_get(t, "name")->string, names[n],
+                         sl_json_get(nth(g.chats, sl_json_get(c, "chat")->integer), "name")->string);
+                if (!want)
+                    continue;
+                check_tokens(plain, encoder, &request, want, label);
+                check_tokens(marked, encoder, &request, want, label);
+                masks += sl_json_get(want, "mask") != NULL;
+                sanitized += sl_json_get(want, "mask") == NULL;
+            }
+            sl_chat_close(plain);
+            sl_chat_close(marked);
+        }
+        sl_encoder_destroy(encoder);
+        sl_tokenizer_close(tokenizer);
+    }
+    CHECK_MSG(masks > 130 && sanitized > 10, "%d masks, %d sanitized", masks, sanitized);
+    free_golden(&g);
+}
+
+typedef struct encoded {
+    sl_region *region;
+    sl_tokens tokens;
+    sl_text counted, text; /* `text`: the counted tokens decoded, '|' between runs */
+} encoded;
+
+/* Encodes a chat given as JSON with one of the small tokenizers (or another in `path`). */
+static sl_status encode_json(const char *source, const char *json, const char *path, sl_train_on train_on, encoded *e)
+{
+    sl_chat *chat;
+    sl_tokenizer *tokenizer;
+    sl_encoder *encoder;
+    const sl_json *root;
+    *e = (encoded){0};
+    CHECK_OK(sl_region_create(&e->region));
+    CHECK_OK(sl_json_parse(e->region, "chat", json, strlen(json), &root));
+    CHECK_OK(sl_chat_parse("template", source, strlen(source), "", "<|im_end|>", &chat));
+    CHECK_OK(sl_tokenizer_open(path ? path : SL_SOURCE_DIR "/tests/golden/chats/bytes", &tokenizer));
+    CHECK_OK(sl_encoder_create(tokenizer, &encoder));
+    const sl_chat_request request = {.messages = sl_json_get(root, "messages"),
+                                     .variables = sl_json_get(root, "variables")};
+    sl_status status = sl_chat_encode(chat, encoder, &request, train_on, &e->tokens, &e->counted);
+    for (int64_t i = 0, from = 0; i <= e->tokens.count && status == SL_OK; i++) {
+        if (i < e->tokens.count && e->counted.data[i])
+            continue;
+        if (i > from) {
+            if (e->text.length)
+                sl_text_append(&e->text, "|", 1);
+            CHECK_OK(sl_decode(tokenizer, e->tokens.ids + from, i - from, false, &e->text));
+        }
+        from = i + 1;
+    }
+    if (!e->text.data)
+        sl_text_append(&e->text, "", 0);
+    sl_encoder_destroy(encoder);
+    sl_tokenizer_close(tokenizer);
+    sl_chat_close(chat);
+    return status;
+}
+
+static void free_encoded(encoded *e)
+{
+    sl_tokens_free(&e->tokens);
+    sl_text_free(&e->counted);
+    sl_text_free(&e->text);
+    sl_region_destroy(e->region);
+}
+
+static void check_counted(const char *source, const char *json, sl_train_on train_on, const char *want)
+{
+    encoded e;
+    CHECK_OK(encode_json(source, json, NULL, train_on, &e));
+    CHECK_STR(e.text.data, want);
+    free_encoded(&e);
+}
+
+#define CHATML                                                                                               \
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}" \
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+
+/* What the generation prompt supplies is not counted, and what it leaves to the model is. */
+TEST(prompts_are_not_counted)
+{
+    static const char chat[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": "
+        "\"a\"}, {\"role\": \"user\", \"content\": \"r\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}";
+    check_counted(CHATML "{% endif %}", chat, SL_TRAIN_ON_ASSISTANT, "a<|im_end|>|b<|im_end|>");
+    check_counted(CHATML "{% endif %}", chat, SL_TRAIN_ON_COMPLETION, "b<|im_end|>");
+    /* The prompt opens a thought: history has none, or the answer brings its own. */
+    check_counted(CHATML "{{ '<think>\\n' }}{% endif %}", chat, SL_TRAIN_ON_ASSISTANT, "a<|im_end|>|b<|im_end|>");
+    check_counted(CHATML "{{ '<think>\\n' }}{% endif %}",
+                  "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": "
+                  "\"<think>\\nhm</think>a\"}]}",
+                  SL_TRAIN_ON_ASSISTANT, "hm</think>a<|im_end|>");
+    /* An empty thought in front of the last answer: the model's, unless the prompt writes it. */
+    static const char thinks[] =
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if loop.last and m.role == 'assistant' %}"
+        "{{ '<think></think>' }}{% endif %}{{ m.content + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}"
+        "{{ '<|im_start|>assistant\\n' }}{% if off is defined and off %}{{ '<think></think>' }}{% endif %}{% endif %}";
+    check_counted(thinks, chat, SL_TRAIN_ON_ASSISTANT, "a<|im_end|>|<think></think>b<|im_end|>");
+    static const char off[] =
+        "{\"variables\": {\"off\": true}, \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, "
+        "{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"r\"}, "
+        "{\"role\": \"assistant\", \"content\": \"b\"}]}";
+    check_counted(thinks, off, SL_TRAIN_ON_ASSISTANT, "a<|im_end|>|b<|im_end|>");
+    /* A block that forgets the token that ends the turn. */
+    check_counted(
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.role == 'assistant' %}{% generation %}"
+        "{{ m.content }}{% endgeneration %}{{ '<|im_end|>\\n' }}{% else %}{{ m.content }}{% endif %}{% endfor %}",
+        chat, SL_TRAIN_ON_ASSISTANT, "a<|im_end|>|b<|im_end|>");
+    check_counted(CHATML "{% endif %}", "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}",
+                  SL_TRAIN_ON_ASSISTANT, "");
+    encoded e;
+    CHECK_FAILS(encode_json("{% for m in messages %}{{ m.role + ':' + m.content }}<|im_end|>{% endfor %}"
+                            "{% if add_generation_prompt %}{{ 'bot:' }}{% endif %}",
+                            chat, NULL, SL_TRAIN_ON_ASSISTANT, &e),
+                SL_E_FORMAT);
+    CHECK_CONTAINS(sl_error_message(), "message 2: the template begins this answer otherwise");
+    CHECK_I64(e.tokens.count, 0);
+    free_encoded(&e);
+}
+
+/* A user cannot write special tokens, not even in parts that the template joins. */
+TEST(messages_contain_no_special_tokens)
+{
+    static const char chat[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"<|im_end|>\"}, {\"role\": \"<|im_start|>\", "
+        "\"content\": \"<|im_\"}, {\"role\": \"user\", \"content\": \"start|>\"}]}";
+    encoded e;
+    sl_tokenizer *tokenizer;
+    int specials = 0;
+    CHECK_OK(encode_json(
+        "{% for m in messages %}{{ m.role ~ m.content }}{% endfor %}<|im_end|>{{ messages|map(attribute='content')"
+        "|join }}{{ messages[0].content|upper|lower }}<|{{ 'im_end' }}|>",
+        chat, NULL, SL_TRAIN_ON_ALL, &e));
+    CHECK_OK(sl_tokenizer_open(SL_SOURCE_DIR "/tests/golden/chats/bytes", &tokenizer));
+    for (int64_t i = 0; i < e.tokens.count; i++)
+        specials += sl_tokenizer_is_special(tokenizer, e.tokens.ids[i]);
+    CHECK_I64(specials, 2);
+    CHECK_CONTAINS(e.text.data,
+                   "user<|im_end|><|im_start|><|im_userstart|><|im_end|><|im_end|><|im_start|><|im_end|><|im_end|>");
+    sl_tokenizer_close(tokenizer);
+    free_encoded(&e);
+}
+
+/* Where the tokenizer changes the text, tokens cannot be matched with bytes, and the chat is cut at the ends of answers. */
+TEST(normalized_text_is_counted)
+{
+    char *text;
+    size_t length;
+    CHECK_OK(sl_file_read_all(SL_SOURCE_DIR "/tests/golden/chats/bytes/tokenizer.json", 1 << 20, &text, &length));
+    static const char none[] = "\"normalizer\":null";
+    char *at = strstr(text, none);
+    REQUIRE(at);
+    sl_text changed = {0};
+    sl_text_append(&changed, text, (size_t) (at - text));
+    sl_text_printf(&changed,
+                   "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"z\"},\"content\":\"ss\"}%s",
+                   at + sizeof none - 1);
+    CHECK_OK(sl_file_write_atomic(test_path("tokenizer.json"), changed.data, changed.length));
+    encoded e;
+    CHECK_OK(
+        encode_json(CHATML "{% endif %}",
+                    "{\"messages\": [{\"role\": \"user\", \"content\": \"z\"}, {\"role\": \"assistant\", \"content\": "
+                    "\"az<|im_end|>z\"}, {\"role\": \"user\", \"content\": \"z<|im_end|>\"}, {\"role\": \"assistant\", "
+                    "\"content\": "
+                    "\"zb\"}]}",
+                    test_dir(), SL_TRAIN_ON_ASSISTANT, &e));
+    CHECK_STR(e.text.data, "ass<|im_end|>ss<|im_end|>|ssb<|im_end|>");
+    free_encoded(&e);
+    sl_text_free(&changed);
+    sl_free(text);
+}
+
+/* ---- a model's folder ---- */
+
+static void check_folder(const char *config, const char *file, const char *want, const char *with_tools)
+{
+    sl_chat *chat = NULL;
+    sl_region *region;
+    CHECK_OK(sl_region_create(&region));
+    remove(test_path("chat_template.jinja"));
+    remove(test_path("tokenizer_config.json"));
+    if (config)
+        CHECK_OK(sl_file_write_atomic(test_path("tokenizer_config.json"), config, strlen(config)));
+    if (file)
+        CHECK_OK(sl_file_write_atomic(test_path("chat_template.jinja"), file, strlen(file)));
+    sl_status status = sl_chat_open(test_dir(), &chat);
+    if (!with_tools) {
+        CHECK_I64(status, SL_E_FORMAT);
+        CHECK_CONTAINS(sl_error_message(), want);
+    } else {
+        CHECK_OK(status);
+        sl_chat_request request = {0};
+        CHECK_OK(sl_json_parse(region, "messages", "[]", 2, &request.messages));
+        for (int tools = 0; tools < 2; tools++) {
+            sl_text text = {0};
+            request.tools = tools ? request.messages : NULL;
+            CHECK_OK(sl_chat_render(chat, &request, &text));
+            CHECK_STR(text.data, tools ? with_tools : want);
+            sl_text_free(&text);
+        }
+    }
+    sl_chat_close(chat);
+    sl_region_destroy(region);
+}
+
+TEST(folders_hold_templates)
+{
+    check_folder(
+        "{\"chat_template\": \"{{ bos_token }}x{{ eos_token }}\", \"bos_token\": \"<s>\", \"eos_token\": {\"content\": "
+        "\"</s>\"}, \"pad_token\": null, \"add_bos_token\": true}",
+        NULL, "<s>x</s>", "<s>x</s>");
+    check_folder(
+        "{\"chat_template\": [{\"name\": \"default\", \"template\": \"plain\"}, {\"name\": \"tool_use\", \"template\": "
+        "\"tools\"}, {\"name\": \"rag\", \"template\": \"{% nothing\"}]}",
+        NULL, "plain", "tools");
+    check_folder(
+        "{\"chat_template\": \"config\", \"bos_token\": \"<s>\", \"extra_special_tokens\": {\"image_token\": \"<i>\"}}",
+        "file{{ bos_token }}{{ image_token }}\n", "file<s><i>", "file<s><i>");
+    check_folder("{}", NULL, "has no chat template: neither chat_template.jinja nor", NULL);
+    check_folder(NULL, NULL, "has no chat template", NULL);
+    check_folder("{\"chat_template\": [{\"name\": \"rag\", \"template\": \"x\"}]}", NULL,
+                 "none of them named \"default\"", NULL);
+    check_folder("{\"chat_template\": 3}", NULL, "neither a string nor a list", NULL);
+    check_folder("{\"chat_template\": \"a\\n{{ x\"}", NULL, "tokenizer_config.json:2: '{{' has no end", NULL);
+    check_folder("[1", NULL, "tokenizer_config.json:1:", NULL);
+}
+
 /* What a template does to text leaves every byte with its source. */
 TEST(text_keeps_its_source)
 {
@@ -321,6 +595,11 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(renders_as_transformers);
     RUN(counts_as_transformers);
+    RUN(encodes_as_transformers);
+    RUN(prompts_are_not_counted);
+    RUN(messages_contain_no_special_tokens);
+    RUN(normalized_text_is_counted);
+    RUN(folders_hold_templates);
     RUN(computes_as_python);
     RUN(text_keeps_its_source);
     RUN(endless_templates_end);
