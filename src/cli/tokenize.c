@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/cli.h"
 #include "cli/tokenize_files.h"
@@ -238,6 +239,7 @@ typedef struct run {
     int32_t separator; /* -1: none */
     int64_t tokens, documents, bytes;
     double start_s, shown_s;
+    double *encode_s; /* processor time of each thread inside the tokenizer */
 } run;
 
 static void encode_record(void *context, int64_t tile, int thread)
@@ -245,11 +247,15 @@ static void encode_record(void *context, int64_t tile, int thread)
     run *r = context;
     const sl_record *record = &r->batch->records[tile];
     sl_tokens *tokens = &r->batch->tokens[tile];
+    struct timespec before, behind;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
     tokens->count = 0;
     sl_status status = sl_encode(r->encoders[thread], record->text, record->length, r->flags, tokens);
     if (status == SL_OK && record->kind == SL_RECORD_COMPLETION)
         status = sl_encode(r->encoders[thread], record->completion, record->completion_length, r->flags, tokens);
     r->batch->status[tile] = status;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &behind);
+    r->encode_s[thread] += (double) (behind.tv_sec - before.tv_sec) + 1e-9 * (double) (behind.tv_nsec - before.tv_nsec);
 }
 
 static sl_status read_batch(run *r, sl_cli_files *files)
@@ -326,9 +332,12 @@ static sl_status print_summary(const run *r, const sl_cli_files *files, const sl
 {
     const sl_record_counts *c = &files->counts;
     double elapsed = sl_clock_s() - r->start_s;
+    double encode_s = 0;
     int64_t skipped = 0;
     char tokens[32], documents[32];
     sl_json_writer w = {0};
+    for (int i = 0; i < sl_pool_threads(r->pool); i++)
+        encode_s += r->encode_s[i];
     for (int i = 0; i < SL_RECORD_SKIPS; i++)
         skipped += c->skipped[i];
     if (sl_options_flag(options, "json")) {
@@ -342,6 +351,7 @@ static sl_status print_summary(const run *r, const sl_cli_files *files, const sl
         sl_json_put_i64(&w, "skipped_entries", files->skipped);
         sl_json_put_i64(&w, "separator", r->separator);
         sl_json_put_f64(&w, "seconds", elapsed);
+        sl_json_put_f64(&w, "encode_cpu_seconds", encode_s);
         sl_json_end_object(&w);
         sl_text_append(&w.text, "\n", 1);
         return sl_cli_write(&w.text, NULL);
@@ -388,6 +398,7 @@ static sl_status tokenize(const sl_options *options, const sl_tokenizer *t)
     SL_TRY_GOTO(sl_pool_create((int) sl_options_i64(options, "threads"), &r.pool), done);
     SL_TRY_GOTO(sl_alloc(&r.batch, 1, sizeof *r.batch), done);
     SL_TRY_GOTO(sl_alloc(&r.encoders, sl_pool_threads(r.pool), sizeof *r.encoders), done);
+    SL_TRY_GOTO(sl_alloc(&r.encode_s, sl_pool_threads(r.pool), sizeof *r.encode_s), done);
     for (; threads < sl_pool_threads(r.pool); threads++)
         SL_TRY_GOTO(sl_encoder_create(t, &r.encoders[threads]), done);
     SL_TRY_GOTO(sl_shard_writer_open(sl_options_string(options, "out"), sl_tokenizer_size(t), r.separator,
@@ -404,6 +415,7 @@ done:
     for (int64_t i = 0; r.batch && i < BATCH_RECORDS; i++)
         sl_tokens_free(&r.batch->tokens[i]);
     sl_free(r.encoders);
+    sl_free(r.encode_s);
     sl_free(r.batch);
     sl_pool_destroy(r.pool);
     sl_cli_files_close(&files);

@@ -44,7 +44,7 @@ sl_status sl_matcher_build(sl_tokenizer *t, bool normalized)
         matcher->first[first] = true;
         matcher->count++;
     }
-    return SL_OK;
+    return sl_trie_pack(&matcher->trie, NULL);
 }
 
 static unsigned class_at(const sl_tokenizer *t, const char *at)
@@ -83,7 +83,7 @@ sl_added_match sl_matcher_find(const sl_tokenizer *t, const sl_matcher *matcher,
         } else if (!matcher->first[(unsigned char) *at]) {
             continue;
         }
-        int32_t index = sl_trie_longest(&matcher->trie, NULL, at, end, &stop);
+        int32_t index = sl_trie_longest(&matcher->trie, at, end, &stop);
         if (index < 0)
             continue;
         const sl_added *a = &t->added[index];

@@ -20,8 +20,6 @@
 
 #include "text/unicode.h"
 
-static const char mark[] = "\xe2\x96\x81"; /* U+2581, which stands for a space */
-
 /* ---- the table of merges ---- */
 
 static uint64_t pair_key(int32_t left, int32_t right)
@@ -51,7 +49,7 @@ uint32_t sl_bpe_rank(const sl_bpe *bpe, int32_t left, int32_t right, int32_t *id
 static sl_status grow_pairs(sl_bpe *bpe)
 {
     sl_pair *old = bpe->pairs, *pairs;
-    uint64_t old_slots = bpe->n_pair_slots, n_slots = SL_MAX(1024, old_slots * 4);
+    uint64_t old_slots = bpe->n_pair_slots, n_slots = SL_MAX(1024, old_slots * 2);
     SL_TRY(sl_alloc(&pairs, n_slots, sizeof *pairs));
     bpe->pairs = pairs, bpe->n_pair_slots = n_slots;
     bpe->pair_shift = 64 - __builtin_ctzll(n_slots);
@@ -230,18 +228,22 @@ static sl_status derive(sl_bpe *bpe)
     return status;
 }
 
-static bool mark_inside(const char *bytes, size_t length)
+static void note_joins(sl_bpe *bpe, const char *bytes, size_t length)
 {
-    for (size_t i = 1; i + 3 <= length; i++)
-        if (memcmp(bytes + i, mark, 3) == 0 && (i < 3 || memcmp(bytes + i - 3, mark, 3) != 0))
-            return true;
-    return false;
+    const char *end = bytes + length;
+    int before = -1;
+    while (bytes < end) {
+        uint32_t code = sl_utf8_next(&bytes);
+        int now = code < 0x80 ? (int) code : code == 0x2581 ? SL_CUT_MARK : SL_CUT_OTHER;
+        if (before >= 0)
+            bpe->joins[before][now] = true;
+        before = now;
+    }
 }
 
 /* The trie of all tokens, and for each the longest reachable one that it begins with. */
 static sl_status build_trie(sl_bpe *bpe, char *buffer)
 {
-    bpe->marks_begin = !bpe->byte_level;
     for (int64_t id = 0; id < bpe->vocab.size; id++) {
         const char *bytes;
         size_t length;
@@ -249,16 +251,17 @@ static sl_status build_trie(sl_bpe *bpe, char *buffer)
         if (!bytes || !length)
             continue;
         SL_TRY(sl_trie_add(&bpe->trie, bytes, length, (int32_t) id));
-        bool reachable = bpe->flags[id] & SL_BPE_REACHABLE;
-        bpe->marks_begin = bpe->marks_begin && !(reachable && mark_inside(bytes, length));
+        if (!bpe->byte_level && (bpe->flags[id] & SL_BPE_REACHABLE))
+            note_joins(bpe, bytes, length);
     }
+    SL_TRY(sl_trie_pack(&bpe->trie, bpe->flags));
     for (int64_t id = 0; id < bpe->vocab.size; id++) {
         const char *bytes;
         size_t length;
         bpe->shorter[id] = -1;
         into_alphabet_or_not(bpe, id, buffer, &bytes, &length);
         if (bytes && length)
-            bpe->shorter[id] = sl_trie_longest(&bpe->trie, bpe->flags, bytes, bytes + length - 1, &bytes);
+            bpe->shorter[id] = sl_trie_longest(&bpe->trie, bytes, bytes + length - 1, &bytes);
     }
     return SL_OK;
 }

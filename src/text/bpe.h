@@ -36,26 +36,41 @@ int32_t sl_vocab_find(const sl_vocab *vocab, const char *text, size_t length); /
 const char *sl_vocab_text(const sl_vocab *vocab, int64_t id, size_t *length);
 void sl_vocab_free(sl_vocab *vocab);
 
-/* Words over bytes, for longest matches. */
+/*
+ * Words over bytes, for longest matches. Words are added to a hash table of edges; packing lays the nodes out breadth first, so that the
+ * children of a node stand side by side and a node needs only its first child and their bytes.
+ */
 typedef struct sl_trie_edge {
     uint32_t key; /* node << 8 | byte, + 1; 0: empty */
     uint32_t child;
 } sl_trie_edge;
+typedef struct sl_trie_node {
+    uint32_t first, children;
+    int32_t token; /* of the word that ends here and counts for longest matches, -1 */
+    int32_t whole; /* of any word that ends here, -1 */
+} sl_trie_node;
 typedef struct sl_trie {
+    /* while words are added */
     sl_trie_edge *edges;
     uint64_t n_slots, used;
     int shift;
     int32_t *token; /* at each node; -1: none */
     uint32_t nodes, capacity;
-    uint32_t root[256]; /* children of the root; 0: none */
+    /* packed */
+    sl_trie_node *packed; /* 0 is the root */
+    uint8_t *labels;      /* the byte that leads to each node */
+    uint32_t *pairs;      /* the node of each two first bytes, 0: none */
+    uint32_t one[256];    /* the node of each first byte */
 } sl_trie;
 sl_status sl_trie_add(sl_trie *trie, const char *text, size_t length, int32_t token);
-void sl_trie_free(sl_trie *trie);
-uint32_t sl_trie_child(const sl_trie *trie, uint32_t node, unsigned char byte); /* 0: none */
-/* The token of the longest word at `at`, -1 for none, and where it ends. With `flags`, only tokens whose flags have bit 0. */
-int32_t sl_trie_longest(const sl_trie *trie, const uint8_t *flags, const char *at, const char *end, const char **stop);
+uint32_t sl_trie_child(const sl_trie *trie, uint32_t node, unsigned char byte); /* 0: none. Not once it is packed */
+/* Ends adding. With `flags`, only tokens whose flags have bit 0 count for longest matches. */
+sl_status sl_trie_pack(sl_trie *trie, const uint8_t *flags);
+/* The token of the longest word at `at`, -1 for none, and where it ends. */
+int32_t sl_trie_longest(const sl_trie *trie, const char *at, const char *end, const char **stop);
 /* The token of this very word, -1 for none. */
 int32_t sl_trie_find(const sl_trie *trie, const char *text, size_t length);
+void sl_trie_free(sl_trie *trie);
 
 typedef struct sl_pair {
     uint64_t key; /* left << 32 | right, + 1; 0: empty */
@@ -71,6 +86,9 @@ typedef struct sl_made {
 
 /* Its text encodes to it; its merges come in order of rank; it stands for unknown characters. */
 enum { SL_BPE_REACHABLE = 1, SL_BPE_REGULAR = 2, SL_BPE_UNKNOWN = 4 };
+
+/* Classes for sl_bpe.joins: each ASCII character, the mark U+2581, all others. */
+enum { SL_CUT_MARK = 128, SL_CUT_OTHER = 129, SL_CUT_CLASSES = 130 };
 
 typedef struct sl_bpe {
     /* set by who reads the file */
@@ -93,7 +111,9 @@ typedef struct sl_bpe {
     int32_t fallback[256]; /* <0xNN>, -1 */
     bool all_bytes;        /* byte level, and each byte is a symbol */
     bool by_heap;          /* what stands for unknown characters takes part in merges: only the heap follows that */
-    bool marks_begin;      /* U+2581 stands in tokens only at their beginnings: words can be cut before it */
+    /* Whether some reachable token has a character of one class before one of another: where none has, words can be cut. Not at byte
+     * level. */
+    bool joins[SL_CUT_CLASSES][SL_CUT_CLASSES];
 } sl_bpe;
 
 /* Adds a merge. The vocabulary is complete. */
@@ -104,7 +124,7 @@ void sl_bpe_free(sl_bpe *bpe);
 /* The rank of a merge, UINT32_MAX where there is none. */
 uint32_t sl_bpe_rank(const sl_bpe *bpe, int32_t left, int32_t right, int32_t *id);
 
-/* Memory of the heap, the search and its memo; zero-initialise. Belongs to one thread. */
+/* Memory of the heap, the search and its memo; zero-initialise. Belongs to one thread and one table. */
 typedef struct sl_bpe_scratch {
     struct sl_heap_item *heap;
     int64_t heap_count, heap_capacity;
@@ -115,7 +135,8 @@ typedef struct sl_bpe_scratch {
     int32_t ban_left, ban_right;
     uint64_t *dead; /* one bit for each position of a word: nothing valid goes on from there */
     int64_t dead_capacity;
-    char *known; /* a word without the characters that are dropped */
+    uint64_t *memo; /* whether two tokens go together, for the last pairs asked for */
+    char *known;    /* a word without the characters that are dropped */
     size_t known_capacity;
 } sl_bpe_scratch;
 void sl_bpe_scratch_free(sl_bpe_scratch *scratch);

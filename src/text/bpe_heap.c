@@ -97,6 +97,7 @@ void sl_bpe_scratch_free(sl_bpe_scratch *scratch)
     sl_tokens_free(&scratch->symbols);
     sl_tokens_free(&scratch->stack);
     sl_free(scratch->dead);
+    sl_free(scratch->memo);
     sl_free(scratch->known);
     *scratch = (sl_bpe_scratch){.heap = NULL};
 }

@@ -10,7 +10,7 @@
 #include "text/bpe.h"
 #include "text/unicode.h"
 
-enum { WORK_PER_BYTE = 64, FREE_WORK = 4096 };
+enum { WORK_PER_BYTE = 64, FREE_WORK = 4096, MEMO_BITS = 15 };
 
 static bool is_dead(const sl_bpe_scratch *s, int64_t at)
 {
@@ -29,13 +29,30 @@ static sl_status clear_dead(sl_bpe_scratch *s, int64_t length)
     return SL_OK;
 }
 
+/* sl_bpe_fits for tokens that often stand side by side. The lowest bit of an entry is the answer. */
+static sl_status fits_behind(const sl_bpe *bpe, sl_bpe_scratch *s, int32_t left, int32_t right, bool *fits,
+                             int64_t *work)
+{
+    if (!s->memo)
+        SL_TRY(sl_alloc(&s->memo, 1 << MEMO_BITS, sizeof *s->memo));
+    uint64_t key = ((uint64_t) (uint32_t) left << 32 | (uint32_t) right) + 1;
+    uint64_t *entry = &s->memo[key * 0x9e3779b97f4a7c15u >> (64 - MEMO_BITS)];
+    if (*entry >> 1 == key) {
+        *fits = *entry & 1;
+        return SL_OK;
+    }
+    SL_TRY(sl_bpe_fits(bpe, s, left, right, false, fits, work));
+    *entry = key << 1 | *fits;
+    return SL_OK;
+}
+
 /* A text all of whose characters are symbols. `done` false: it took too much work, `out` is as before. */
 static sl_status search(const sl_bpe *bpe, sl_bpe_scratch *s, const char *text, int64_t length, sl_tokens *out,
                         bool *done)
 {
     const char *stop = text;
     int64_t at = 0, first = out->count, work = -(WORK_PER_BYTE * length + FREE_WORK);
-    int32_t token = sl_trie_longest(&bpe->trie, bpe->flags, text, text + length, &stop);
+    int32_t token = sl_trie_longest(&bpe->trie, text, text + length, &stop);
     *done = true;
     if (stop == text + length)
         return sl_tokens_append(out, &token, 1);
@@ -47,12 +64,12 @@ static sl_status search(const sl_bpe *bpe, sl_bpe_scratch *s, const char *text, 
         if (token >= 0 && !is_dead(s, next)) {
             fits = true;
             if (out->count > first)
-                SL_TRY(sl_bpe_fits(bpe, s, out->ids[out->count - 1], token, false, &fits, &work));
+                SL_TRY(fits_behind(bpe, s, out->ids[out->count - 1], token, &fits, &work));
         }
         if (fits) {
             SL_TRY(sl_tokens_append(out, &token, 1));
             at = next;
-            token = sl_trie_longest(&bpe->trie, bpe->flags, text + at, text + length, &stop);
+            token = sl_trie_longest(&bpe->trie, text + at, text + length, &stop);
         } else if (token >= 0) {
             token = bpe->shorter[token];
         } else if (out->count == first) {

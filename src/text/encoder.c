@@ -9,7 +9,7 @@
 #include "text/internal.h"
 #include "text/unicode.h"
 
-enum { CACHE_BITS = 16, KEY_BYTES = 32, KEPT_IDS = 7 };
+enum { CACHE_BITS = 16, KEY_BYTES = 32, KEPT_IDS = 7, WAITING = 8 };
 
 typedef struct kept_word {
     uint64_t key[KEY_BYTES / 8]; /* its bytes, then zeros */
@@ -18,9 +18,18 @@ typedef struct kept_word {
     uint8_t unused[2];
 } kept_word;
 
+typedef struct waiting_word {
+    const char *begin;
+    size_t length;
+    uint64_t key[KEY_BYTES / 8];
+    kept_word *kept;
+} waiting_word;
+
 struct sl_encoder {
     const sl_tokenizer *t;
     kept_word *cache;
+    waiting_word waiting[WAITING]; /* in order: their lines are on the way from memory */
+    uint64_t first, last;
     sl_bpe_scratch scratch;
     sl_tokens *out;
     const char *origin; /* the text's first byte, where a piece begins with it */
@@ -97,16 +106,13 @@ static inline uint64_t key_hash(const uint64_t key[4], size_t length)
     return h >> (64 - CACHE_BITS);
 }
 
-static sl_status word(sl_encoder *e, const char *begin, const char *end)
+/* The oldest word that waits. */
+static sl_status resolve(sl_encoder *e)
 {
-    size_t length = (size_t) (end - begin);
-    if (length > KEY_BYTES || !length)
-        return length ? sl_bpe_word(&e->t->bpe, &e->scratch, begin, length, e->out) : SL_OK;
-    uint64_t key[4];
-    make_key(begin, length, e->limit, key);
-    kept_word *kept = &e->cache[key_hash(key, length)];
-    if (kept->length == length && kept->key[0] == key[0] && kept->key[1] == key[1] &&
-        (length <= 16 || (kept->key[2] == key[2] && kept->key[3] == key[3]))) {
+    const waiting_word *w = &e->waiting[e->first++ % WAITING];
+    kept_word *kept = w->kept;
+    if (kept->length == w->length && kept->key[0] == w->key[0] && kept->key[1] == w->key[1] &&
+        kept->key[2] == w->key[2] && kept->key[3] == w->key[3]) {
         if (e->out->capacity - e->out->count < KEPT_IDS)
             SL_TRY(sl_tokens_reserve(e->out, KEPT_IDS));
         memcpy(e->out->ids + e->out->count, kept->ids, sizeof kept->ids);
@@ -114,14 +120,38 @@ static sl_status word(sl_encoder *e, const char *begin, const char *end)
         return SL_OK;
     }
     int64_t first = e->out->count;
-    SL_TRY(sl_bpe_word(&e->t->bpe, &e->scratch, begin, length, e->out));
+    SL_TRY(sl_bpe_word(&e->t->bpe, &e->scratch, w->begin, w->length, e->out));
     int64_t count = e->out->count - first;
     if (count <= KEPT_IDS) {
-        memcpy(kept->key, key, sizeof key);
+        memcpy(kept->key, w->key, sizeof w->key);
         if (count)
             memcpy(kept->ids, e->out->ids + first, (size_t) count * sizeof *kept->ids);
-        kept->length = (uint8_t) length, kept->count = (uint8_t) count;
+        kept->length = (uint8_t) w->length, kept->count = (uint8_t) count;
     }
+    return SL_OK;
+}
+
+static sl_status resolve_all(sl_encoder *e)
+{
+    while (e->first != e->last)
+        SL_TRY(resolve(e));
+    return SL_OK;
+}
+
+static sl_status word(sl_encoder *e, const char *begin, const char *end)
+{
+    size_t length = (size_t) (end - begin);
+    if (length > KEY_BYTES || !length) {
+        SL_TRY(resolve_all(e));
+        return length ? sl_bpe_word(&e->t->bpe, &e->scratch, begin, length, e->out) : SL_OK;
+    }
+    if (e->last - e->first == WAITING)
+        SL_TRY(resolve(e));
+    waiting_word *w = &e->waiting[e->last++ % WAITING];
+    w->begin = begin, w->length = length;
+    make_key(begin, length, e->limit, w->key);
+    w->kept = &e->cache[key_hash(w->key, length)];
+    __builtin_prefetch(w->kept);
     return SL_OK;
 }
 
@@ -136,6 +166,8 @@ static sl_status changed_piece(sl_encoder *e, int64_t stage, sl_text *buffer)
     SL_TRY(sl_text_status(buffer));
     e->limit = buffer->data + buffer->length;
     sl_status status = pieces(e, stage + 1, buffer->data, e->limit);
+    if (status == SL_OK)
+        status = resolve_all(e); /* the buffer may be used again */
     e->limit = limit;
     return status;
 }
@@ -171,20 +203,23 @@ static sl_status prefix_space(sl_encoder *e, int64_t stage, const char *begin, c
     return changed_piece(e, stage, buffer);
 }
 
-static sl_status before_marks(sl_encoder *e, int64_t stage, const char *begin, const char *end)
+/* The last stage, where it is there. */
+static sl_status cut_words(sl_encoder *e, const char *begin, const char *end)
 {
-    const char *at = begin, *mark;
-    bool last = stage + 1 == e->t->n_stages;
-    while (end - at >= 3 && (mark = memchr(at, '\xe2', (size_t) (end - at))) != NULL) {
-        bool is = end - mark >= 3 && mark[1] == '\x96' && mark[2] == '\x81';
-        bool after = is && mark - begin >= 3 && memcmp(mark - 3, "\xe2\x96\x81", 3) == 0;
-        if (is && !after && mark > begin) {
-            SL_TRY(last ? word(e, begin, mark) : pieces(e, stage + 1, begin, mark));
-            begin = mark;
+    const bool(*joins)[SL_CUT_CLASSES] = e->t->bpe.joins;
+    int before = -1;
+    for (const char *at = begin; at < end;) {
+        const char *behind = at;
+        uint32_t code = sl_utf8_next(&behind);
+        int now = code < 0x80 ? (int) code : code == 0x2581 ? SL_CUT_MARK : SL_CUT_OTHER;
+        if (before >= 0 && !joins[before][now]) {
+            SL_TRY(word(e, begin, at));
+            begin = at;
         }
-        at = mark + (is ? 3 : 1);
+        before = now;
+        at = behind;
     }
-    return last ? word(e, begin, end) : pieces(e, stage + 1, begin, end);
+    return word(e, begin, end);
 }
 
 static sl_status by_lexer(sl_encoder *e, int64_t stage, const char *begin, const char *end)
@@ -211,8 +246,8 @@ static sl_status pieces(sl_encoder *e, int64_t stage, const char *begin, const c
         return replace_spaces(e, stage, begin, end);
     if (s->kind == SL_STAGE_SPACE)
         return prefix_space(e, stage, begin, end);
-    if (s->kind == SL_STAGE_BEFORE_MARK)
-        return before_marks(e, stage, begin, end);
+    if (s->kind == SL_STAGE_CUT)
+        return cut_words(e, begin, end);
     if (s->kind == SL_STAGE_LEXER && s->behavior == SL_ISOLATED)
         return by_lexer(e, stage, begin, end);
     sl_splits *splits = &e->splits[stage];
@@ -246,7 +281,8 @@ static sl_status around_added(sl_encoder *e, const sl_matcher *matcher, const ch
 
 static sl_status cut(sl_encoder *e, const char *begin, const char *end)
 {
-    return pieces(e, 0, begin, end);
+    SL_TRY(pieces(e, 0, begin, end));
+    return resolve_all(e);
 }
 
 static sl_status normalize(sl_encoder *e, const char *begin, const char *end)
@@ -324,6 +360,7 @@ sl_status sl_encode(sl_encoder *e, const char *text, size_t length, unsigned fla
         SL_TRY(sl_text_status(&e->clean));
         text = e->clean.data, length = e->clean.length;
     }
+    e->first = e->last = 0;
     e->out = out, e->origin = text, e->limit = text + length, e->special = (flags & SL_ENCODE_SPECIAL) != 0;
     if (flags & SL_ENCODE_AROUND)
         SL_TRY_GOTO(sl_tokens_append(out, t->before.ids, t->before.count), done);

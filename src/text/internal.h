@@ -56,11 +56,11 @@ typedef enum sl_stage_kind {
     SL_STAGE_LEXER,
     SL_STAGE_REGEX,
     SL_STAGE_STRING,
-    SL_STAGE_CLASS,      /* runs of characters inside and outside a set of classes */
-    SL_STAGE_WORDS,      /* \w+|[^\w\s]+ */
-    SL_STAGE_REPLACE,    /* Metaspace: spaces become a mark, one may be put in front */
-    SL_STAGE_SPACE,      /* ByteLevel with add_prefix_space */
-    SL_STAGE_BEFORE_MARK /* cuts before U+2581 where no token goes across: changes no id, makes words that repeat */
+    SL_STAGE_CLASS,   /* runs of characters inside and outside a set of classes */
+    SL_STAGE_WORDS,   /* \w+|[^\w\s]+ */
+    SL_STAGE_REPLACE, /* Metaspace: spaces become a mark, one may be put in front */
+    SL_STAGE_SPACE,   /* ByteLevel with add_prefix_space */
+    SL_STAGE_CUT      /* cuts where no token goes across (sl_bpe.joins): changes no id, makes words that repeat */
 } sl_stage_kind;
 typedef enum sl_behavior {
     SL_REMOVED,

@@ -78,12 +78,21 @@ static sl_status read_line(sl_tokenizer *t, sl_trie *trie, const char *name, int
     return status == SL_OK ? SL_OK : sl_fail_at(status, "%s:%lld", name, (long long) line);
 }
 
+static int32_t find_word(const sl_trie *trie, const char *bytes, size_t length)
+{
+    uint32_t node = 0;
+    for (size_t i = 0; i < length; i++)
+        if ((node = sl_trie_child(trie, node, (unsigned char) bytes[i])) == 0)
+            return -1;
+    return trie->token[node];
+}
+
 static sl_status add_merges(sl_tokenizer *t, const sl_trie *trie, const char *bytes, size_t length, int32_t id)
 {
     uint32_t node = 0;
     for (size_t i = 0; i + 1 < length; i++) {
         node = sl_trie_child(trie, node, (unsigned char) bytes[i]);
-        int32_t left = trie->token[node], right = left < 0 ? -1 : sl_trie_find(trie, bytes + i + 1, length - i - 1);
+        int32_t left = trie->token[node], right = left < 0 ? -1 : find_word(trie, bytes + i + 1, length - i - 1);
         if (right >= 0)
             SL_TRY(sl_bpe_add_merge(&t->bpe, left, right, id, (uint32_t) id));
     }

@@ -20,16 +20,15 @@ sl_status sl_keep(sl_tokenizer *t, const char *text, size_t length, const char *
     return SL_OK;
 }
 
-/* Where no token goes on across a mark and every character has its tokens, words can be cut before marks. */
-static bool cuts_before_marks(const sl_tokenizer *t)
+/* Where every character has tokens of its own, none is dropped or joined to another as unknown: then a word may be cut wherever no token
+ * goes across. Words of the byte level are cut already. */
+static bool may_cut(const sl_tokenizer *t)
 {
     const sl_bpe *bpe = &t->bpe;
-    int32_t mark = sl_vocab_find(&bpe->vocab, "\xe2\x96\x81", 3);
-    bool drops = bpe->unk < 0 && !bpe->byte_fallback;
-    for (int i = 0; i < 256 && bpe->unk < 0 && !drops; i++)
-        drops = bpe->fallback[i] < 0;
-    return mark >= 0 && bpe->marks_begin && !bpe->by_heap && !bpe->ignore_merges && !drops &&
-           t->n_stages < SL_MOST_COMPONENTS;
+    bool all = bpe->byte_fallback && !bpe->byte_level && !bpe->by_heap && !bpe->ignore_merges;
+    for (int i = 0; i < 256; i++)
+        all = all && bpe->fallback[i] >= 0;
+    return all && t->n_stages < SL_MOST_COMPONENTS;
 }
 
 sl_status sl_tokenizer_finish(sl_tokenizer *t)
@@ -43,8 +42,8 @@ sl_status sl_tokenizer_finish(sl_tokenizer *t)
         t->added_of[t->added[i].id] = (int32_t) i;
     SL_TRY(sl_matcher_build(t, false));
     SL_TRY(sl_matcher_build(t, true));
-    if (cuts_before_marks(t))
-        t->stages[t->n_stages++] = (sl_cut){.kind = SL_STAGE_BEFORE_MARK};
+    if (may_cut(t))
+        t->stages[t->n_stages++] = (sl_cut){.kind = SL_STAGE_CUT};
     if (t->bos < 0 && t->before.count)
         t->bos = t->before.ids[0];
     if (t->eos < 0 && t->behind.count)

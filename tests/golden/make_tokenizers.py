@@ -136,7 +136,8 @@ def train(family, corpus, vocab):
     changed = t.normalizer
     if pieces and name != "words":
         t.normalizer = normalizers.Replace(" ", "▁")
-        t.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+        words = Regex(r"▁*\p{L}+|▁*\p{N}|▁+|\n+|[^\p{L}\p{N}▁\n]+")
+        t.pre_tokenizer = pre_tokenizers.Split(words, "isolated")
         specials = specials + ["<0x%02X>" % b for b in range(256)]
     alphabet = {"limit_alphabet": 1000} if pieces else {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
     trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=specials, show_progress=False, **alphabet)

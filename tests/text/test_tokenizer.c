@@ -128,9 +128,9 @@ static void random_bpe(sl_bpe *bpe, bool several)
 
 TEST(search_follows_the_rule)
 {
-    sl_bpe_scratch scratch = {.heap = NULL};
     for (int round = 0; round < 3000; round++) {
         sl_bpe bpe = {.unk = -1};
+        sl_bpe_scratch scratch = {.heap = NULL};
         sl_tokens found = {NULL, 0, 0}, rule = {NULL, 0, 0};
         state = (uint32_t) round * 7919u;
         random_bpe(&bpe, round & 1);
@@ -149,9 +149,9 @@ TEST(search_follows_the_rule)
         }
         sl_tokens_free(&found);
         sl_tokens_free(&rule);
+        sl_bpe_scratch_free(&scratch);
         sl_bpe_free(&bpe);
     }
-    sl_bpe_scratch_free(&scratch);
 }
 
 /* ---- files ---- */
