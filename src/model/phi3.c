@@ -13,17 +13,20 @@ static const sl_decoder_keys keys = {.architecture = "Phi3ForCausalLM",
                                      .norm_eps = 1e-5f,
                                      .rope = {.original_context = 4096, .partial = true, .yarn_is_long = true}};
 
-/* Published files name the code that came with them before transformers had it: the same model. Other code may be another one. */
+/* Published files name the code that came with them before transformers had it: the same model. Other code may be another one. Code of
+ * tokenizers does not matter. */
 static sl_status check_code(const char *file, const sl_json *root)
 {
     const sl_json *map = sl_json_get(root, "auto_map");
-    for (const sl_json *item = map ? map->child : NULL; item; item = item->next)
-        if (item->kind != SL_JSON_STRING ||
-            (strncmp(item->string, "configuration_phi3.", 19) != 0 && strncmp(item->string, "modeling_phi3.", 14) != 0))
+    for (const sl_json *item = map ? map->child : NULL; item; item = item->next) {
+        const bool text = item->kind == SL_JSON_STRING,
+                   tokenizer = item->key && strcmp(item->key, "AutoTokenizer") == 0;
+        if (!tokenizer && (!text || (strncmp(item->string, "configuration_phi3.", 19) != 0 &&
+                                     strncmp(item->string, "modeling_phi3.", 14) != 0)))
             return sl_fail(SL_E_UNSUPPORTED,
-                           "%s:%d: \"auto_map\" names code other than Phi-3's own, which may compute "
-                           "something else",
+                           "%s:%d: \"auto_map\" names code other than Phi-3's own, which may compute something else",
                            file, item->line);
+    }
     return SL_OK;
 }
 

@@ -240,6 +240,8 @@ static sl_status read_object(const rope_reader *r, const sl_json *object, const 
                            r->file, (double) rope->partial, (long long) r->head_dim);
         rope->rotary = rotary < r->head_dim ? rotary : 0;
     }
+    if (r->keys->rope.original_context) /* for readers that want it whatever the type */
+        SL_TRY(read_original(r, object, rope));
     return object ? read_type(r, type, object, rope) : SL_OK;
 }
 
@@ -362,7 +364,7 @@ void sl_rope_write_config(const sl_model *model, const sl_decoder_keys *keys, sl
         sl_config_put(w, "rope_local_base_freq", model->local_rope.theta);
     if (rope->rotary)
         sl_config_put(w, "partial_rotary_factor", rope->partial);
-    if (keys->rope.original_context && rope->scaling == SL_ROPE_LONG)
+    if (keys->rope.original_context)
         sl_json_put_i64(w, "original_max_position_embeddings", rope->original_context);
     if (rope->factor > 0 || rope->scaling == SL_ROPE_LONG) {
         sl_json_begin_object(w, "rope_scaling");

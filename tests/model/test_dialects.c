@@ -69,6 +69,34 @@ TEST(published)
     }
 }
 
+/* Phi-4-mini with every factor 1: its lists are long. llama.cpp's converter looks for the original context in every Phi-3. */
+TEST(phi4_mini)
+{
+    char text[2048], ones[256] = "1";
+    sl_model model;
+    sl_text written;
+    for (int i = 1; i < 48; i++)
+        snprintf(ones + strlen(ones), sizeof ones - strlen(ones), ", 1");
+    snprintf(
+        text, sizeof text,
+        "{\"model_type\": \"phi3\", " SIZES(
+            3072, 8192, 32, 24, 8,
+            200064) "\"auto_map\": {\"AutoConfig\": \"configuration_phi3.Phi3Config\", \"AutoTokenizer\": "
+                    "\"Xenova/gpt-4o\"}, "
+                    "\"partial_rotary_factor\": 0.75, \"max_position_embeddings\": 131072, \"tie_word_embeddings\": "
+                    "true, "
+                    "\"original_max_position_embeddings\": 4096, \"sliding_window\": 262144, \"rope_theta\": 10000.0, "
+                    "\"rope_scaling\": {\"long_factor\": [%s], \"short_factor\": [%s], \"type\": \"longrope\"}}",
+        ones, ones);
+    CHECK_OK(parse(text, &model));
+    CHECK_I64(sl_model_parameters(&model), 3836021760);
+    CHECK(model.rope.rotary == 96 && model.head_dim == 128);
+    CHECK_OK(parse(phi3, &model));
+    CHECK_OK(sl_model_config_text(&model, &written));
+    CHECK_CONTAINS(written.data, "\"original_max_position_embeddings\": 4096");
+    sl_text_free(&written);
+}
+
 TEST(layers)
 {
     sl_model model;
@@ -220,6 +248,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(published);
+    RUN(phi4_mini);
     RUN(layers);
     RUN(step_flops);
     RUN(magnitudes);
