@@ -172,6 +172,26 @@ TEST(interleaved_biases)
     sl_tensors_close(tensors);
 }
 
+/* Forward, backward and recomputed, in chunks of both lengths: every rotation gets the factors, and nothing else does. */
+TEST(constants_of_every_task)
+{
+    sl_model model;
+    CHECK_OK(sl_model_find(golden("llama-long"), &model));
+    interpreter it = open_model(&model, 5);
+    int64_t rotations = 0;
+    for (int32_t t = 0; t < it.program->n_tasks; t++) {
+        const sl_task *task = &it.program->tasks[t];
+        const bool rotates = task->op == SL_OP_ROPE || task->op == SL_OP_ROPE_BWD;
+        CHECK((task->constants != NULL) == rotates);
+        for (int i = 0; i < 3 && rotates; i++)
+            CHECK(task->constants[i] == model.rope.short_factors[i] &&
+                  task->constants[3 + i] == model.rope.long_factors[i]);
+        rotations += rotates;
+    }
+    CHECK_I64(rotations, 2 * model.layers * it.program->n_chunks);
+    interpret_destroy(&it);
+}
+
 TEST(what_is_written)
 {
     for (int64_t i = 0; i < SL_COUNT(golden_families); i++)
@@ -183,6 +203,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(families);
     RUN(interleaved_biases);
+    RUN(constants_of_every_task);
     RUN(what_is_written);
     sl_isa best;
     CHECK_OK(sl_isa_detect(&best));

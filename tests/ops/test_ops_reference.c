@@ -189,6 +189,45 @@ TEST(rope_frequencies)
         CHECK_NEAR(sl_rope_frequency(&attrs, NULL, table[i].j), table[i].want, 1e-12 * table[i].want);
 }
 
+/* Frequencies that transformers computes, in f32, for head_dim 128. */
+TEST(scaled_rope_frequencies)
+{
+    static const int64_t pairs[] = {0, 1, 20, 24, 30, 40, 63};
+    static const struct {
+        struct sl_rope_attrs attrs;
+        double want[7];
+    } table[] = {{{.scaling = SL_ROPE_LINEAR, .theta = 1e6f, .factor = 8},
+                  {0.125, 0.100730278, 0.00166690187, 0.000702926656, 0.000192490814, 2.22284925e-05, 1.5511722e-07}},
+                 {{.scaling = SL_ROPE_DYNAMIC, .theta = 1e4f, .factor = 2, .original_context = 4096, .seqlen = 8192},
+                  {1, 0.850994289, 0.0396764651, 0.0208084397, 0.00790313538, 0.00157422165, 3.84927334e-05}},
+                 {{.scaling = SL_ROPE_YARN,
+                   .theta = 1e6f,
+                   .factor = 4,
+                   .low_freq_factor = 1,
+                   .high_freq_factor = 32,
+                   .original_context = 32768},
+                  {1, 0.805842221, 0.0133352149, 0.00537532149, 0.00106436096, 4.44569851e-05, 3.10234441e-07}},
+                 {{.scaling = SL_ROPE_YARN,
+                   .theta = 150000,
+                   .factor = 32,
+                   .low_freq_factor = 1,
+                   .high_freq_factor = 32,
+                   .original_context = 4096,
+                   .exact_ramp = 1},
+                  {1, 0.830086946, 0.0193349998, 0.00679495931, 0.00105260219, 1.8188337e-05, 2.50977735e-07}}};
+    for (int64_t t = 0; t < SL_COUNT(table); t++) {
+        sl_attrs attrs = {0};
+        *sl_rope_set(&attrs) = table[t].attrs;
+        sl_rope_set(&attrs)->head_dim = 128;
+        for (int64_t i = 0; i < SL_COUNT(pairs); i++)
+            CHECK_NEAR(sl_rope_frequency(&attrs, NULL, pairs[i]), table[t].want[i], 5e-6 * table[t].want[i]);
+        if (table[t].attrs.scaling == SL_ROPE_DYNAMIC) { /* nothing changes within the original context */
+            sl_rope_set(&attrs)->seqlen = 4096;
+            CHECK_NEAR(sl_rope_frequency(&attrs, NULL, 20), pow(1e4, -40.0 / 128), 1e-12);
+        }
+    }
+}
+
 /* ---- properties ---- */
 
 /* Position 1 turns the first pair by one radian; which elements are the pair is the style. */
@@ -425,6 +464,7 @@ int main(int argc, char **argv)
     RUN(adamw_values);
     RUN(sgd_values);
     RUN(rope_frequencies);
+    RUN(scaled_rope_frequencies);
     RUN(rope_styles);
     RUN(attention_slices);
     RUN(attention_packed);
