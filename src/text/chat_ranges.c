@@ -135,40 +135,6 @@ static sl_status render_first(ranger *r, int64_t count, bool prompt, sl_jinja_ou
     return SL_OK;
 }
 
-/* Where the counted text of message i begins. */
-static sl_status find_start(ranger *r, int64_t i, size_t *start)
-{
-    const sl_jinja_output *full = r->full;
-    const content_place *content = &r->contents[i];
-    size_t gap = anchor_before(full, content->first, i), length;
-    const char *text = full->text + gap;
-    const seen_tail *seen = find_seen(r->starts, text, content->begin - gap);
-    *start = content->begin;
-    if (seen) {
-        *start = gap + seen->counted;
-        return SL_OK;
-    }
-    sl_jinja_output before;
-    bool refused;
-    SL_TRY(render_first(r, i, true, &before, &refused));
-    if (refused)
-        return SL_OK;
-    const char *prompt = tail_of(&before, &length);
-    size_t common = common_prefix(text, full->length - gap, prompt, length);
-    if (common < length && gap + common < content->begin)
-        return sl_fail(
-            SL_E_FORMAT,
-            "message %lld: the template begins this answer otherwise than its generation prompt does, so that what to "
-            "train on is unclear. Mark it with {%% generation %%} in the template, or train on all",
-            (long long) i + 1);
-    if (common < length) /* a prompt that says more than history does: the answer alone */
-        return SL_OK;
-    *start = gap + common;
-    if (*start > content->begin) /* the answer repeats what the prompt supplies, which depends on the answer */
-        return SL_OK;
-    return remember(r, &r->starts, text, content->begin - gap, common);
-}
-
 /* The first special token that ends behind `to`. */
 static int64_t special_behind(const ranger *r, size_t to)
 {
@@ -190,6 +156,84 @@ static size_t last_special(const ranger *r, size_t from, size_t to)
     return behind > 0 && r->specials[behind - 1].begin >= from ? r->specials[behind - 1].end : 0;
 }
 
+/* Behind the special token that begins at `at`; `otherwise`: none does. */
+static size_t special_at(const ranger *r, size_t at, size_t otherwise)
+{
+    int64_t next = special_behind(r, at);
+    return next < r->special_count && r->specials[next].begin == at ? r->specials[next].end : otherwise;
+}
+
+/* `at`, or the beginning of the special token that it would divide. */
+static size_t before_special(const ranger *r, size_t at)
+{
+    int64_t next = special_behind(r, at);
+    return next < r->special_count && r->specials[next].begin < at ? r->specials[next].begin : at;
+}
+
+static size_t skip_blanks(const ranger *r, size_t at)
+{
+    while (at < r->full->length && r->full->text[at] && strchr(" \t\r\n", r->full->text[at]))
+        at++;
+    return at;
+}
+
+/* Where the answer begins with other text of the template than the prompt does, as with a call of a tool where the prompt opens a
+ * thought: behind the last special token, or line, that both have. One has to be the prompt's own. `end`: of what both have. */
+static sl_status find_header(ranger *r, int64_t i, const char *text, size_t end, size_t *start)
+{
+    sl_jinja_output before;
+    bool refused;
+    size_t gap = (size_t) (text - r->full->text), length, header = 0;
+    SL_TRY(render_first(r, i, false, &before, &refused));
+    if (!refused) {
+        const char *tail = tail_of(&before, &length);
+        header = common_prefix(text, end - gap, tail, length);
+    }
+    size_t special = last_special(r, gap + header, end), line = before_special(r, end);
+    while (line > gap + header && r->full->text[line - 1] != '\n')
+        line--;
+    *start = SL_MAX(special, line);
+    if (*start > gap + header)
+        return SL_OK;
+    return sl_fail(SL_E_FORMAT,
+                   "message %lld: the template begins this answer otherwise than its generation prompt does, so that "
+                   "what to train "
+                   "on is unclear. Mark it with {%% generation %%} in the template, or train on all",
+                   (long long) i + 1);
+}
+
+/* Where the counted text of message i begins. */
+static sl_status find_start(ranger *r, int64_t i, size_t *start)
+{
+    const sl_jinja_output *full = r->full;
+    const content_place *content = &r->contents[i];
+    size_t gap = anchor_before(full, content->first, i), length;
+    const char *text = full->text + gap;
+    const seen_tail *seen = find_seen(r->starts, text, content->begin - gap);
+    *start = content->begin;
+    if (seen) {
+        *start = gap + seen->counted;
+        return SL_OK;
+    }
+    sl_jinja_output before;
+    bool refused;
+    SL_TRY(render_first(r, i, true, &before, &refused));
+    if (refused)
+        return SL_OK;
+    const char *prompt = tail_of(&before, &length);
+    size_t common = common_prefix(text, full->length - gap, prompt, length);
+    if (common < length && gap + common < content->begin) {
+        SL_TRY(find_header(r, i, text, gap + common, start));
+        return remember(r, &r->starts, text, content->begin - gap, *start - gap);
+    }
+    if (common < length) /* a prompt that says more than history does: the answer alone */
+        return SL_OK;
+    *start = gap + common;
+    if (*start > content->begin) /* the answer repeats what the prompt supplies, which depends on the answer */
+        return SL_OK;
+    return remember(r, &r->starts, text, content->begin - gap, common);
+}
+
 /* The end of an answer without content, whose frame history may shorten: its first special token. */
 static size_t end_of_empty(const ranger *r, int64_t i, size_t begin)
 {
@@ -198,18 +242,31 @@ static size_t end_of_empty(const ranger *r, int64_t i, size_t begin)
     return inside ? r->specials[next].end : begin;
 }
 
-/* How much of the text behind an answer is there with this ending, too. */
-static sl_status agree(ranger *r, int64_t count, bool prompt, const char *text, size_t *length)
+/* How much of the text behind an answer is there at the end of another rendering, too. */
+static size_t agreement(const char *text, size_t length, const sl_jinja_output *other)
 {
-    sl_jinja_output output;
-    bool refused;
     size_t tail_length;
-    SL_TRY(render_first(r, count, prompt, &output, &refused));
-    if (refused)
-        return SL_OK;
-    const char *tail = tail_of(&output, &tail_length);
-    *length = common_prefix(text, *length, tail, tail_length);
-    return SL_OK;
+    const char *tail = tail_of(other, &tail_length);
+    return common_prefix(text, length, tail, tail_length);
+}
+
+/* Some templates write the name of a call again with its result. Where the chat that ends with message i agrees with the whole through
+ * the token that ends the turn, the answer ends there: *end, else 0. */
+static void end_of_repeated(const ranger *r, int64_t i, const sl_jinja_output *alone, size_t *end)
+{
+    const content_place *content = &r->contents[i];
+    size_t length, begin = 0, whole = r->full->length - content->begin;
+    *end = 0;
+    for (int64_t s = 0; s < alone->span_count && begin == 0; s++)
+        if (sl_jinja_source(alone->spans[s].mark) == (uint32_t) i + CHAT_MESSAGE &&
+            !(alone->spans[s].mark & SL_JINJA_TRUSTED))
+            begin = span_begin(alone, s);
+    tail_of(alone, &length);
+    size_t size = alone->length - length - begin; /* of the content */
+    if (begin == 0 || alone->length - length <= begin || size >= content->end - content->begin)
+        return;
+    size_t same = common_prefix(r->full->text + content->begin, whole, alone->text + begin, alone->length - begin);
+    *end = last_special(r, content->begin + size, content->begin + same);
 }
 
 static sl_status find_end(ranger *r, int64_t i, size_t *end)
@@ -221,15 +278,26 @@ static sl_status find_end(ranger *r, int64_t i, size_t *end)
         *end = from + seen->counted;
         return SL_OK;
     }
+    sl_jinja_output alone, prompt;
+    bool refused;
     size_t own = length, both;
-    SL_TRY(agree(r, i + 1, false, text, &own));
-    both = own;
-    SL_TRY(agree(r, i + 1, true, text, &both));
+    SL_TRY(render_first(r, i + 1, false, &alone, &refused));
+    if (!refused) {
+        end_of_repeated(r, i, &alone, end);
+        if (*end > 0)
+            return SL_OK;
+        own = agreement(text, length, &alone);
+    }
+    SL_TRY(render_first(r, i + 1, true, &prompt, &refused));
+    both = refused ? own : agreement(text, own, &prompt);
     *end = last_special(r, from, from + both);
     if (*end == 0)
         *end = last_special(r, from, from + own);
-    if (*end == 0)
-        *end = from + own;
+    if (*end == 0) { /* no token of its own: the one that begins the next turn ends this one */
+        int64_t token = special_behind(r, before_special(r, from + own));
+        bool inside = token < r->special_count && r->specials[token].end <= from + length;
+        *end = inside ? r->specials[token].end : from + own;
+    }
     return remember(r, &r->ends, text, length, *end - from);
 }
 
@@ -257,6 +325,18 @@ static sl_status add_empty(ranger *r, int64_t i)
     return SL_OK;
 }
 
+/* Whether data from elsewhere stands between the content of message i and `end`. */
+static bool is_interrupted(const ranger *r, int64_t i, size_t end)
+{
+    const sl_jinja_output *o = r->full;
+    for (int64_t s = r->contents[i].first; s < o->span_count && span_begin(o, s) < end; s++) {
+        uint32_t source = sl_jinja_source(o->spans[s].mark);
+        if (source != 0 && source != (uint32_t) i + CHAT_MESSAGE)
+            return true;
+    }
+    return false;
+}
+
 static sl_status add_turn(ranger *r, int64_t i)
 {
     size_t begin, end;
@@ -267,7 +347,7 @@ static sl_status add_turn(ranger *r, int64_t i)
         end = end_of_empty(r, i, begin);
     else
         SL_TRY(find_end(r, i, &end));
-    if (anchor_before(r->full, r->contents[i].last, i) > begin)
+    if (is_interrupted(r, i, end))
         return sl_fail(
             SL_E_FORMAT,
             "message %lld: the template puts text of another message into this answer. Mark what to train on with "
@@ -288,13 +368,10 @@ static bool is_assistant(const sl_json *message)
 /* A block that leaves out the token that ends its turn, which then follows at once or behind white space: the token belongs to it. */
 static size_t with_end(const ranger *r, chat_range range)
 {
-    if (last_special(r, range.begin, range.end) == range.end)
+    size_t own = last_special(r, range.begin, range.end);
+    if (own > 0 && skip_blanks(r, own) >= range.end)
         return range.end;
-    size_t at = range.end;
-    while (at < r->full->length && r->full->text[at] && strchr(" \t\r\n", r->full->text[at]))
-        at++;
-    int64_t next = special_behind(r, range.end);
-    return next < r->special_count && r->specials[next].begin == at ? r->specials[next].end : range.end;
+    return special_at(r, skip_blanks(r, range.end), range.end);
 }
 
 /* With `last`, of message `last` alone. A block before its content that ends with a special token ends another turn. */

@@ -363,6 +363,26 @@ TEST(prompts_are_not_counted)
         "{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"r\"}, "
         "{\"role\": \"assistant\", \"content\": \"b\"}]}";
     check_counted(thinks, off, SL_TRAIN_ON_ASSISTANT, "a<|im_end|>|b<|im_end|>");
+    /* The prompt opens a thought, the answer begins with other text of the template. */
+    check_counted("{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.role == 'assistant' %}{{ 'call: "
+                  "' }}{% endif %}"
+                  "{{ m.content + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}"
+                  "{{ '<|im_start|>assistant\\n<think>' }}{% endif %}",
+                  chat, SL_TRAIN_ON_ASSISTANT, "call: a<|im_end|>|call: b<|im_end|>");
+    /* A result repeats a part of the call. */
+    check_counted("{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.role == 'tool' %}"
+                  "{{ 'of ' + messages[loop.index0 - 1].call + ': ' }}{% elif m.call %}{{ m.call }}{% endif %}"
+                  "{{ m.content + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ "
+                  "'<|im_start|>assistant\\n' }}{% endif %}",
+                  "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": "
+                  "\"\", \"call\": "
+                  "\"f\"}, {\"role\": \"tool\", \"content\": \"r\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+                  SL_TRAIN_ON_ASSISTANT, "f<|im_end|>|a<|im_end|>");
+    /* Nothing ends a turn but the beginning of the next. */
+    check_counted(
+        "{% for m in messages %}{{ '<|im_start|>' + m.content }}{% endfor %}{% if add_generation_prompt %}<|im_start|>"
+        "{% endif %}",
+        chat, SL_TRAIN_ON_ASSISTANT, "a<|im_start|>|b");
     /* A block that forgets the token that ends the turn. */
     check_counted(
         "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}{% if m.role == 'assistant' %}{% generation %}"
