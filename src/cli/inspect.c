@@ -22,7 +22,8 @@ static const char usage[] = "usage: sluice inspect MODEL [--seqlen S] [--hw NAME
                             "that goes with it. Reads no weights.";
 
 static const sl_option table[] = {
-    {"seqlen", "TOKENS", SL_OPT_I64, "2048", "Training", "sequence length to plan for"},
+    {"seqlen", "TOKENS", SL_OPT_I64, NULL, "Training",
+     "sequence length to plan for. Default: 2048, or the model's positions where it has fewer"},
     {"hw", "NAME|FILE", SL_OPT_STRING, "h200", "Training", "hardware profile to plan for"},
     {"json", NULL, SL_OPT_FLAG, "false", "Output", "print one JSON object instead of text"},
 };
@@ -360,6 +361,12 @@ static sl_status look_at_folder(inspected *x)
     return status;
 }
 
+static int64_t default_seqlen(const sl_model *model)
+{
+    const int64_t positions = model->max_seqlen ? model->max_seqlen : model->max_positions;
+    return positions ? SL_MIN(positions, (int64_t) 2048) : 2048;
+}
+
 static sl_status inspect(const sl_options *options, const char *const *operands, int64_t n_operands)
 {
     if (n_operands != 1)
@@ -367,9 +374,11 @@ static sl_status inspect(const sl_options *options, const char *const *operands,
     inspected *x;
     SL_TRY(sl_alloc(&x, 1, sizeof *x));
     x->name = operands[0];
-    x->seqlen = sl_options_i64(options, "seqlen");
     x->hardware = sl_options_string(options, "hw");
     sl_status status = sl_model_find(x->name, &x->model);
+    if (status == SL_OK)
+        x->seqlen =
+            sl_options_is_set(options, "seqlen") ? sl_options_i64(options, "seqlen") : default_seqlen(&x->model);
     if (status == SL_OK && x->seqlen < 1)
         status = sl_fail(SL_E_USAGE, "--seqlen %lld is too small: give at least 1", (long long) x->seqlen);
     if (status == SL_OK)
