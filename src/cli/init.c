@@ -95,7 +95,8 @@ static sl_status init(const sl_options *options, const char *const *operands, in
     if (weights)
         SL_TRY(target(options, "model.safetensors", tensors));
     SL_TRY(sl_dir_create(out));
-    SL_TRY(sl_model_write_config(&model, config));
+    const char *dtype = strcmp(sl_options_string(options, "precision"), "bf16") == 0 ? "bfloat16" : "float32";
+    SL_TRY(sl_model_write_config_with(&model, weights ? dtype : NULL, config));
     if (weights)
         SL_TRY(write_weights(options, &model, tensors));
     printf("%s%s%s: %s, %s parameters\ntrain it with: sluice train --model %s --data ... --seqlen ... --steps ...\n",

@@ -3,6 +3,7 @@
  * encoded by all threads, each into an array of its own, and written in the order of the files. So the shard does not depend on the
  * number of threads, and memory holds one batch.
  */
+#include "model/model.h"
 #include "text/tokenizer.h"
 
 #include <stdio.h>
@@ -27,7 +28,7 @@ static const char usage[] =
 
 static const sl_option table[] = {
     {"tokenizer", "DIR|FILE", SL_OPT_STRING, NULL, "Tokenizer",
-     "a model's folder, a tokenizer.json or a tiktoken file"},
+     "a model's folder, a tokenizer.json, a tiktoken file, or ORG/NAME in the local Hugging Face cache"},
     {"data", "PATHS", SL_OPT_STRING, NULL, "Input",
      "files and folders, separated by commas: text, JSON lines, .gz, .zst"},
     {"text", "TEXT", SL_OPT_STRING, NULL, "Input", "the text itself; with --decode the ids, as \"1 2 3\" or JSON"},
@@ -426,6 +427,7 @@ static sl_status run_tokenize(const sl_options *options, const char *const *oper
 {
     (void) operands, (void) n_operands;
     const char *path = sl_options_string(options, "tokenizer"), *text = sl_options_string(options, "text");
+    char folder[SL_MODEL_PATH_BYTES];
     const char *data = sl_options_string(options, "data");
     bool out = sl_options_string(options, "out") != NULL, decodes = sl_options_flag(options, "decode");
     sl_tokenizer *t;
@@ -435,7 +437,8 @@ static sl_status run_tokenize(const sl_options *options, const char *const *oper
                        "my-model --data texts --out tokens.bin");
     if (out && text && !decodes)
         return sl_fail(SL_E_USAGE, "--out writes a shard of --data; --text is only printed");
-    SL_TRY(sl_tokenizer_open(path, &t));
+    SL_TRY(sl_model_locate(path, folder));
+    SL_TRY(sl_tokenizer_open(folder, &t));
     sl_status status = decodes ? decode(options, t) : out ? tokenize(options, t) : print(options, t);
     sl_tokenizer_close(t);
     return status;

@@ -16,6 +16,7 @@
 #include "core/bf16.h"
 #include "core/file.h"
 #include "core/small_float.h"
+#include "model/lora.h"
 #include "program/program.h"
 #include "train/checkpoint.h"
 #include "train/companions.h"
@@ -36,6 +37,17 @@ typedef struct exporting {
 
 /* ---- what to read ---- */
 
+static sl_status no_model(const char *path)
+{
+    char adapter[1100];
+    snprintf(adapter, sizeof adapter, "%s/" SL_LORA_CONFIG, path);
+    if (sl_file_exists(adapter))
+        return sl_fail(SL_E_USAGE,
+                       "%s holds an adapter, not a whole model: `sluice merge --model BASE --adapter %s --out DIR`",
+                       path, path);
+    return sl_fail(SL_E_FORMAT, "%s holds no config.json, so no whole model", path);
+}
+
 static sl_status find_source(const char *from, char path[1024])
 {
     char config[1100];
@@ -49,13 +61,16 @@ static sl_status find_source(const char *from, char path[1024])
     if (strlen(path) > 900)
         return sl_fail(SL_E_USAGE, "the path of the run has %zu bytes: use one of at most 900", strlen(path));
     SL_TRY(sl_checkpoint_newest(path, &newest));
+    snprintf(config, sizeof config, "%s/" SL_LORA_CONFIG, path);
+    if (newest < 0 && sl_file_exists(config))
+        return no_model(path);
     if (newest < 0)
         return sl_fail(
             SL_E_USAGE,
             "%s holds neither a config.json nor checkpoints: name a run, a checkpoint or a Hugging Face folder", from);
     snprintf(path + strlen(path), 1024 - strlen(path), "/checkpoints/step-%08" PRId64, newest);
     snprintf(config, sizeof config, "%s/config.json", path);
-    return sl_file_exists(config) ? SL_OK : sl_fail(SL_E_FORMAT, "%s holds no config.json, so no whole model", path);
+    return sl_file_exists(config) ? SL_OK : no_model(path);
 }
 
 static sl_status open_source(exporting *x)

@@ -75,9 +75,9 @@ static sl_status check_shapes(const merging *m, const sl_tensor *w, const change
             sl_tensors_file(m->adapter, c->a), c->a->name, (long long) rank, w->name);
     if (w->dtype != SL_FILE_F32 && w->dtype != SL_FILE_F16 && w->dtype != SL_FILE_BF16)
         return sl_fail(SL_E_UNSUPPORTED,
-                       "%s: tensor \"%s\" is %s, and merging writes F32, F16 or BF16: convert the model "
-                       "first",
-                       sl_tensors_file(m->model, w), w->name, sl_file_dtype_name(w->dtype));
+                       "%s: tensor \"%s\" is %s, and merging writes F32, F16 or BF16: `sluice export %s --out DIR` "
+                       "converts it",
+                       sl_tensors_file(m->model, w), w->name, sl_file_dtype_name(w->dtype), m->model_folder);
     return SL_OK;
 }
 

@@ -152,6 +152,15 @@ TEST(refusals)
     refused(test_dir(), other, SL_E_USAGE, "neither a config.json nor checkpoints");
     refused("no/such", other, SL_E_USAGE, "hf download no/such");
     refused(run, "", SL_E_USAGE, "--out");
+    /* An adapter is no model. */
+    char options[900], adapter[400];
+    outcome adapted;
+    snprintf(adapter, sizeof adapter, "%s", test_path("adapter"));
+    snprintf(options, sizeof options, "model '%s' lora-rank 2 steps 1 out '%s'", out, adapter);
+    run_job(options, 100, &adapted);
+    refused(adapter, other, SL_E_USAGE, "sluice merge --model BASE --adapter");
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000001", adapter);
+    refused(path, other, SL_E_USAGE, "sluice merge --model BASE --adapter");
     /* A weight beyond the range of f16. */
     sl_tensors_writer *writer;
     static float values[MOST];
