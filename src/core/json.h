@@ -65,6 +65,8 @@ void sl_json_end_array(sl_json_writer *w);
 void sl_json_put_i64(sl_json_writer *w, const char *key, int64_t value);
 void sl_json_put_bytes(sl_json_writer *w, const char *key, size_t bytes); /* SIZE_MAX, not limited: null */
 void sl_json_put_f64(sl_json_writer *w, const char *key, double value);   /* shortest form that reads back the same */
+/* The same, never as an integer: 30.0, for readers that tell them apart. */
+void sl_json_put_real(sl_json_writer *w, const char *key, double value);
 void sl_json_put_bool(sl_json_writer *w, const char *key, bool value);
 void sl_json_put_string(sl_json_writer *w, const char *key, const char *value);
 void sl_json_put_null(sl_json_writer *w, const char *key);

@@ -121,6 +121,17 @@ void sl_json_put_f64(sl_json_writer *w, const char *key, double value)
         sl_text_append(&w->text, ".0", 2); /* "-0" is an integer, which has no sign when it is read */
 }
 
+void sl_json_put_real(sl_json_writer *w, const char *key, double value)
+{
+    char digits[32];
+    sl_json_put_f64(w, key, value);
+    if (!isfinite(value) || (value == 0 && signbit(value)))
+        return;
+    sl_format_f64(value, digits);
+    if (!strpbrk(digits, ".eE"))
+        sl_text_append(&w->text, ".0", 2);
+}
+
 void sl_json_put_bool(sl_json_writer *w, const char *key, bool value)
 {
     put_key(w, key);
@@ -160,7 +171,7 @@ void sl_json_put_value(sl_json_writer *w, const char *key, const sl_json *value)
         if (value->is_integer && (value->integer || !signbit(value->number))) /* -0 keeps its sign */
             sl_json_put_i64(w, key, value->integer);
         else
-            sl_json_put_f64(w, key, value->number);
+            sl_json_put_real(w, key, value->number);
         return;
     default:
         (object ? sl_json_begin_object : sl_json_begin_array)(w, key);

@@ -316,7 +316,7 @@ double sl_config_decimal(float value)
 
 void sl_config_put(sl_json_writer *w, const char *key, float value)
 {
-    sl_json_put_f64(w, key, sl_config_decimal(value));
+    sl_json_put_real(w, key, sl_config_decimal(value)); /* transformers 5 refuses 30 where it expects 30.0 */
 }
 
 void sl_config_put_family(sl_json_writer *w, const sl_model *model, const char *architecture)

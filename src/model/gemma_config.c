@@ -77,7 +77,10 @@ void sl_gemma_write_config(const sl_model *model, const sl_gemma_keys *keys, sl_
     sl_decoder_write_config(model, &decoder, w);
     sl_decoder_write_biases(model, false, w);
     sl_json_put_string(w, "hidden_activation", gelu);
-    sl_config_put(w, "query_pre_attn_scalar", model->query_scale);
+    if (model->query_scale == floorf(model->query_scale)) /* transformers has an integer here, as published files do */
+        sl_json_put_i64(w, "query_pre_attn_scalar", (int64_t) model->query_scale);
+    else
+        sl_config_put(w, "query_pre_attn_scalar", model->query_scale);
     put_cap(w, "attn_logit_softcapping", model->attention_cap);
     put_cap(w, "final_logit_softcapping", model->logit_cap);
     if (model->window)

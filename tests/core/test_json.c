@@ -257,6 +257,27 @@ TEST(written_reads_back)
     sl_text_free(&w.text);
 }
 
+/* A number that is read as no integer is none when it is written, so that typed readers take both alike. */
+TEST(reals_stay_reals)
+{
+    static const double numbers[] = {30, -0.0, 0, 1e-5, 1e20, NAN, 0.5};
+    const sl_json *root;
+    sl_json_writer w = {.depth = 0}, again = {.depth = 0};
+    sl_json_begin_array(&w, NULL);
+    for (int64_t i = 0; i < SL_COUNT(numbers); i++)
+        sl_json_put_real(&w, NULL, numbers[i]);
+    sl_json_put_i64(&w, NULL, 30);
+    sl_json_end_array(&w);
+    CHECK_OK(sl_text_status(&w.text));
+    CHECK_STR(w.text.data, "[30.0,-0.0,0.0,1e-05,1e+20,null,0.5,30]");
+    CHECK_OK(parse(w.text.data, &root));
+    sl_json_put_value(&again, NULL, root);
+    CHECK_OK(sl_text_status(&again.text));
+    CHECK_STR(again.text.data, w.text.data);
+    sl_text_free(&again.text);
+    sl_text_free(&w.text);
+}
+
 /* A path may hold any bytes; what was written must be readable all the same. */
 TEST(other_bytes_are_replaced)
 {
@@ -319,6 +340,7 @@ int main(int argc, char **argv)
     RUN(typed_lookups);
     RUN(many_keys);
     RUN(written_reads_back);
+    RUN(reals_stay_reals);
     RUN(indented);
     RUN(other_bytes_are_replaced);
     RUN(every_failed_allocation);
