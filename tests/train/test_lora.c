@@ -247,6 +247,47 @@ TEST(another_model_below)
     sl_tensors_close(g.file);
 }
 
+/* A is uniform between -1 and 1 over the root of its columns and another one in every layer, B is zero; both can be read and are trained. */
+TEST(new_adapters)
+{
+    static float values[1 << 14], other[1 << 14];
+    sl_job *job = make_job("model byte-nano lora-rank 16 from-scratch true");
+    sl_trainer *t;
+    int64_t adapters = 0;
+    CHECK_OK(sl_trainer_create(job, &t));
+    for (int64_t i = 0; i < sl_trainer_parameter_count(t); i++) {
+        sl_parameter_info info = SL_SIZED(sl_parameter_info);
+        double sum = 0, squares = 0, largest = 0;
+        CHECK_OK(sl_trainer_parameter(t, i, &info));
+        CHECK(info.trainable == (strncmp(info.name, "base_model.model.model.layers.", 30) == 0));
+        if (!info.trainable)
+            continue;
+        adapters++;
+        REQUIRE(info.count <= SL_COUNT(values));
+        CHECK_OK(
+            sl_trainer_read_parameter(t, info.name, SL_PARAMETER_F32, values, (size_t) info.count * sizeof *values));
+        for (int64_t e = 0; e < info.count; e++) {
+            sum += (double) values[e];
+            squares += (double) values[e] * (double) values[e];
+            largest = fmax(largest, fabs((double) values[e]));
+        }
+        if (strstr(info.name, "lora_B")) {
+            CHECK(largest == 0);
+            continue;
+        }
+        const double bound = 1 / sqrt((double) info.columns), n = (double) info.count;
+        CHECK_I64(info.rows, 16);
+        CHECK(largest <= bound * 1.000001 && largest > 0.98 * bound);
+        CHECK_NEAR(sum / n / bound, 0, 3 / sqrt(n));
+        CHECK_NEAR(squares / n / (bound * bound), 1.0 / 3, 2 / sqrt(n));
+        CHECK(memcmp(values, other, 64 * sizeof *values) != 0);
+        memcpy(other, values, sizeof other);
+    }
+    CHECK_I64(adapters, 4 * 7 * 2);
+    sl_trainer_destroy(t);
+    sl_job_destroy(job);
+}
+
 static size_t bytes_of_class(const sl_program *p, sl_object_class class)
 {
     size_t bytes = 0;
@@ -351,6 +392,7 @@ int main(int argc, char **argv)
     RUN(as_peft);
     RUN(a_checkpoint_is_an_adapter);
     RUN(another_model_below);
+    RUN(new_adapters);
     RUN(the_model_is_only_read);
     RUN(options_that_cannot_be_meant);
     RUN(dropout);
