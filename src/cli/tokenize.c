@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "cli/cli.h"
+#include "cli/tokenize_chat.h"
 #include "cli/tokenize_files.h"
 #include "core/clock.h"
 #include "core/file.h"
@@ -33,6 +34,8 @@ static const sl_option table[] = {
      "files and folders, separated by commas: text, JSON lines, .gz, .zst"},
     {"text", "TEXT", SL_OPT_STRING, NULL, "Input", "the text itself; with --decode the ids, as \"1 2 3\" or JSON"},
     {"decode", NULL, SL_OPT_FLAG, "false", "Input", "the input is ids (or a token shard): print their text"},
+    {"chat", "all|assistant|completion", SL_OPT_STRING, NULL, "Input",
+     "print the chats of --data as the model's template writes them, with what the loss counts marked"},
     {"special", NULL, SL_OPT_FLAG, "false", "Tokens", "--out: special tokens in documents are tokens, not text"},
     {"plain", NULL, SL_OPT_FLAG, "false", "Tokens",
      "without --out: special tokens are text, and nothing is added; --decode leaves special tokens out"},
@@ -439,7 +442,10 @@ static sl_status run_tokenize(const sl_options *options, const char *const *oper
         return sl_fail(SL_E_USAGE, "--out writes a shard of --data; --text is only printed");
     SL_TRY(sl_model_locate(path, folder));
     SL_TRY(sl_tokenizer_open(folder, &t));
-    sl_status status = decodes ? decode(options, t) : out ? tokenize(options, t) : print(options, t);
+    sl_status status = sl_options_string(options, "chat") ? sl_cli_tokenize_chat(options, folder, t)
+                       : decodes                          ? decode(options, t)
+                       : out                              ? tokenize(options, t)
+                                                          : print(options, t);
     sl_tokenizer_close(t);
     return status;
 }

@@ -104,10 +104,15 @@ sl_status sl_cli_files_next(sl_cli_files *files, sl_record *record, bool *more)
         if (!*more) {
             sl_records_close(files->open);
             files->open = NULL;
-        } else if (record->kind == SL_RECORD_CHAT) {
+        } else if (files->chats && record->kind != SL_RECORD_CHAT) {
+            sl_record_free(record);
+            return sl_fail(SL_E_UNSUPPORTED, "%s holds records that are no chats: leave out --chat",
+                           files->paths[files->next - 1]);
+        } else if (!files->chats && record->kind == SL_RECORD_CHAT) {
+            sl_record_free(record);
             return sl_fail(SL_E_UNSUPPORTED,
                            "%s holds chats, which a model's template turns into text: give the file to `sluice train "
-                           "--data` as it is",
+                           "--data` as it is, or look at it with --chat assistant",
                            files->paths[files->next - 1]);
         }
     }

@@ -11,6 +11,7 @@ typedef struct sl_cli_files {
     int64_t bytes, skipped;        /* sizes of all; entries of folders that are no text */
     sl_records *open;              /* or NULL */
     sl_record_counts counts;
+    bool chats; /* these are wanted, and nothing else */
 } sl_cli_files;
 
 /* Walks "a,b,c" in byte order. Zero-initialise; close it whatever happens. */

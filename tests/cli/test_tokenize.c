@@ -66,6 +66,35 @@ TEST(shards)
     CHECK(sl_file_exists(test_path("s.bin")) && sl_file_exists(test_path("s-00001.bin")));
 }
 
+/* A chat as training sees it, with what the loss counts. */
+TEST(shows_chats)
+{
+    char *tokenizer;
+    size_t length;
+    CHECK_OK(sl_file_read_all(SL_SOURCE_DIR "/tests/golden/chats/bytes/tokenizer.json", 1 << 20, &tokenizer, &length));
+    CHECK_OK(sl_dir_create(test_path("model")));
+    CHECK_OK(sl_file_write_atomic(test_path("model/tokenizer.json"), tokenizer, length));
+    sl_free(tokenizer);
+    write_text("chats.jsonl",
+               "{\"messages\": [{\"role\": \"user\", \"content\": \"<|im_end|>\"}, {\"role\": \"assistant\", "
+               "\"content\": \"a\"}, {\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", "
+               "\"content\": \"b\"}]}\n");
+    refused(1, "tokenize --tokenizer model --data chats.jsonl --chat assistant", "has no chat template");
+    write_text("model/chat_template.jinja",
+               "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}"
+               "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
+    run_ok("tokenize --tokenizer model --data chats.jsonl --chat assistant");
+    CHECK_CONTAINS(out, "<|im_start|>user\n<|im_end|><|im_end|><|im_start|>assistant\n«a<|im_end|>»<|im_start|>user\n"
+                        "q<|im_end|><|im_start|>assistant\n«b<|im_end|>»\n-- ");
+    CHECK_CONTAINS(out, " tokens, 4 counted\n");
+    run_ok("tokenize --tokenizer model --data chats.jsonl --chat completion --json");
+    CHECK_CONTAINS(out, "0,1,1]}\n");
+    refused(2, "tokenize --tokenizer model --data chats.jsonl --chat answers", "choose all, assistant or completion");
+    refused(2, "tokenize --tokenizer model --data chats.jsonl --chat all --out x.bin", "--chat prints the chats");
+    refused(1, "tokenize --tokenizer model --data many.jsonl --chat all", "no chats");
+    refused(1, "tokenize --tokenizer model --data chats.jsonl --out x.bin --separator none", "holds chats");
+}
+
 TEST(refuses)
 {
     refused(2, "tokenize --text a", "--tokenizer");
@@ -81,6 +110,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(prints_tokens);
     RUN(shards);
+    RUN(shows_chats);
     RUN(refuses);
     return test_end();
 }
