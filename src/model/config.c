@@ -329,15 +329,13 @@ void sl_config_put_family(sl_json_writer *w, const sl_model *model, const char *
 
 /* ---- files ---- */
 
-static sl_status find_family(const char *file, const sl_json *root, const sl_model_family **out)
+static sl_status find_family(const char *file, const char *type, const sl_model_family **out)
 {
     static const sl_model_family *const families[] = {
 #define SL_FAMILY(name) &sl_family_##name,
 #include "model/families.def"
 #undef SL_FAMILY
     };
-    const char *type;
-    SL_TRY(sl_json_string_or(file, root, "model_type", "", &type));
     for (int64_t i = 0; i < SL_COUNT(families); i++)
         if (strcmp(families[i]->name, type) == 0) {
             *out = families[i];
@@ -355,6 +353,7 @@ sl_status sl_model_parse_config(const char *file, const char *text, size_t lengt
 {
     sl_region *region;
     const sl_json *root;
+    const char *type;
     sl_model fresh = {0};
     sl_status status;
     SL_TRY(sl_region_create(&region));
@@ -364,7 +363,8 @@ sl_status sl_model_parse_config(const char *file, const char *text, size_t lengt
         status = sl_fail(SL_E_FORMAT, "%s: a model's configuration is a JSON object", file);
         goto destroy_region;
     }
-    SL_TRY_GOTO(find_family(file, root, &fresh.family), destroy_region);
+    SL_TRY_GOTO(sl_config_enter_text(file, &root, &type), destroy_region);
+    SL_TRY_GOTO(find_family(file, type, &fresh.family), destroy_region);
     SL_TRY_GOTO(fresh.family->read_config(file, root, &fresh), destroy_region);
     SL_TRY_GOTO(keep_members(file, root, &fresh), destroy_region);
     snprintf(fresh.name, sizeof fresh.name, "%s", fresh.family->name);

@@ -42,11 +42,12 @@ static sl_status read_head_dim(const char *file, const sl_json *root, int64_t ot
                            SL_MODEL_MAX_DIM, &model->head_dim);
 }
 
-static sl_status read_kv_heads(const char *file, const sl_json *root, bool required, sl_model *model)
+static sl_status read_kv_heads(const char *file, const sl_json *root, const sl_decoder_keys *keys, sl_model *model)
 {
     const bool absent = !sl_json_get(root, "num_key_value_heads"); /* null: as many as heads, in every family */
-    return sl_config_count(file, root, "num_key_value_heads", required && absent ? 0 : model->heads, SL_MODEL_MAX_DIM,
-                           &model->kv_heads);
+    const int64_t otherwise = absent && keys->kv_heads ? keys->kv_heads : model->heads;
+    return sl_config_count(file, root, "num_key_value_heads", keys->kv_heads_required && absent ? 0 : otherwise,
+                           SL_MODEL_MAX_DIM, &model->kv_heads);
 }
 
 sl_status sl_decoder_read_config(const char *file, const sl_json *root, const sl_decoder_keys *keys, sl_model *model)
@@ -56,10 +57,10 @@ sl_status sl_decoder_read_config(const char *file, const sl_json *root, const sl
     SL_TRY(sl_config_count(file, root, "hidden_size", 0, SL_MODEL_MAX_DIM, &model->dim));
     SL_TRY(sl_config_count(file, root, "intermediate_size", 0, SL_MODEL_MAX_DIM, &model->ffn));
     SL_TRY(sl_config_count(file, root, "num_hidden_layers", 0, SL_MODEL_MAX_LAYERS, &model->layers));
-    SL_TRY(sl_config_count(file, root, "num_attention_heads", 0, SL_MODEL_MAX_DIM, &model->heads));
-    SL_TRY(read_kv_heads(file, root, keys->kv_heads_required, model));
+    SL_TRY(sl_config_count(file, root, "num_attention_heads", keys->heads, SL_MODEL_MAX_DIM, &model->heads));
+    SL_TRY(read_kv_heads(file, root, keys, model));
     SL_TRY(read_head_dim(file, root, keys->head_dim, model));
-    SL_TRY(sl_config_count(file, root, "vocab_size", 0, SL_MODEL_MAX_DIM, &model->vocab));
+    SL_TRY(sl_config_count(file, root, "vocab_size", keys->vocab, SL_MODEL_MAX_DIM, &model->vocab));
     SL_TRY(sl_config_count(file, root, "max_position_embeddings",
                            keys->max_positions ? keys->max_positions : SL_DECODER_POSITIONS, INT32_MAX, &positions));
     if (sl_json_get(root, "max_position_embeddings"))

@@ -37,7 +37,7 @@ static const char *const own_keys[] = {
     "attention_bias", "hidden_activation",      "query_pre_attn_scalar",   "sliding_window",
     "layer_types",    "attn_logit_softcapping", "final_logit_softcapping", NULL};
 static const sl_gemma_keys keys = {
-    .decoder = {.architecture = "Gemma2ForCausalLM", .own = own_keys, .max_positions = 8192},
+    .decoder = {.architecture = "Gemma2ForCausalLM", .own = own_keys, .vocab = 256000, .max_positions = 8192},
     .attention_cap = 50,
     .logit_cap = 30,
     .pattern = 2,

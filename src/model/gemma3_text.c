@@ -1,5 +1,5 @@
 /*
- * Gemma 3, the language model: Gemma 2's layer (gemma2.c) with a norm of every query and key head in front of the rotation, and without
+ * Gemma 3, the language model (also that of "gemma3", wrapper_config.c): Gemma 2's layer (gemma2.c) with a norm of every query and key head in front of the rotation, and without
  * soft caps, unless one on logits is given. Five of six layers see a window, and rotate by a theta of their own:
  *
  *     h = rmsnorm(x)         qkv = qk_norm(h Wqkv^T)          q, kv = rope(qkv)
@@ -41,6 +41,7 @@ static const char *const own_keys[] = {"attention_bias",          "hidden_activa
 static const sl_gemma_keys keys = {
     .decoder = {.architecture = "Gemma3ForCausalLM",
                 .own = own_keys,
+                .vocab = 262208,
                 .max_positions = 131072,
                 .rope = {.theta = 1e6, .local_theta = 1e4}},
     .pattern = 6,

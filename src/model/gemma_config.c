@@ -13,7 +13,8 @@ static sl_decoder_keys decoder_keys(const sl_gemma_keys *keys)
     all.activation = gelu;
     all.head_dim = 256;
     all.tied = true;
-    all.kv_heads_required = true;
+    all.heads = 8;
+    all.kv_heads = 4;
     return all;
 }
 

@@ -98,6 +98,8 @@ sl_status sl_llama_build(const sl_model *model, sl_graph *graph, sl_value *loss)
 typedef struct sl_decoder_keys {
     const char *architecture; /* of transformers */
     const char *const *own;   /* keys that the family reads itself; ends with NULL */
+    int64_t heads, vocab;     /* 0: they must be given */
+    int64_t kv_heads;         /* 0: as many as heads */
     int64_t head_dim;         /* 0: hidden_size / num_attention_heads */
     int64_t max_positions;    /* 0: SL_DECODER_POSITIONS */
     float norm_eps;           /* 0: 1e-6 */
@@ -164,6 +166,8 @@ sl_status sl_config_check_keys(const char *file, const sl_json *object, const ch
                                const char *const *own);
 /* The value of "quantization_config": weights that can be read, or an error that names what they are. */
 sl_status sl_config_check_quantization(const char *file, const sl_json *member);
+/* Of a multimodal model, *root becomes its language model's object (wrapper_config.c). */
+sl_status sl_config_enter_text(const char *file, const sl_json **root, const char **model_type);
 /* "architectures" and "model_type", which begin every config.json. */
 void sl_config_put_family(sl_json_writer *w, const sl_model *model, const char *architecture);
 /* Integer in [1, limit]; with `otherwise` > 0 it may be absent. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/bf16.h"
+#include "core/log.h"
 #include "model/safetensors.h"
 
 enum { NAME_BYTES = 256 };
@@ -22,7 +23,11 @@ static int64_t columns_of(const sl_param *param)
     return param->type.rank == 2 ? param->type.dim[1] : 1;
 }
 
-/* Under its name, or without the leading "transformer." or "model." that some files leave out. */
+/* In front of a multimodal model's tensors of the language model; the others have their own. */
+static const char language_model[] = "language_model.";
+static const char *const other_parts[] = {"vision_tower.", "multi_modal_projector."};
+
+/* Under its name, without the leading "transformer." or "model." that some files leave out, or as a part of a multimodal model. */
 static const sl_tensor *find_part(const sl_tensors *tensors, const char *prefix, const char *name)
 {
     static const char *const optional[] = {"transformer.", "model."};
@@ -32,6 +37,10 @@ static const sl_tensor *find_part(const sl_tensors *tensors, const char *prefix,
     for (int64_t i = 0; i < SL_COUNT(optional) && !tensor && !prefix[0]; i++)
         if (strncmp(name, optional[i], strlen(optional[i])) == 0)
             tensor = sl_tensors_find(tensors, name + strlen(optional[i]));
+    if (!tensor && !prefix[0]) {
+        snprintf(full, sizeof full, "%s%s", language_model, name);
+        tensor = sl_tensors_find(tensors, full);
+    }
     return tensor;
 }
 
@@ -370,6 +379,23 @@ static bool is_known_buffer(const char *name)
     return false;
 }
 
+/* Of a multimodal model, but not of its language model. */
+static bool is_other_part(const char *name)
+{
+    for (int64_t i = 0; i < SL_COUNT(other_parts); i++)
+        if (strncmp(name, other_parts[i], strlen(other_parts[i])) == 0)
+            return true;
+    return false;
+}
+
+static bool is_multimodal(const sl_tensors *tensors)
+{
+    for (int64_t i = 0; i < sl_tensors_count(tensors); i++)
+        if (strncmp(sl_tensors_at(tensors, i)->name, language_model, strlen(language_model)) == 0)
+            return true;
+    return false;
+}
+
 static sl_status mark_used(const sl_tensors *tensors, const sl_param *params, int32_t n_params, uint8_t **used)
 {
     SL_TRY(sl_alloc(used, sl_tensors_count(tensors), 1));
@@ -387,14 +413,21 @@ static sl_status mark_used(const sl_tensors *tensors, const sl_param *params, in
 sl_status sl_params_check_unused(const sl_tensors *tensors, const sl_param *params, int32_t n_params)
 {
     sl_status status = SL_OK;
+    const bool multimodal = is_multimodal(tensors);
+    int64_t left_out = 0;
     uint8_t *used;
     SL_TRY(mark_used(tensors, params, n_params, &used));
     for (int64_t i = 0; i < sl_tensors_count(tensors) && status == SL_OK; i++) {
         const sl_tensor *tensor = sl_tensors_at(tensors, i);
-        if (!used[i] && !is_known_buffer(tensor->name))
+        if (!used[i] && multimodal && is_other_part(tensor->name))
+            left_out++;
+        else if (!used[i] && !is_known_buffer(tensor->name))
             status = sl_fail(SL_E_FORMAT, "%s: the model has no place for tensor \"%s\"; is this another model's file?",
                              sl_tensors_file(tensors, tensor), tensor->name);
     }
+    if (left_out && status == SL_OK)
+        sl_warn("%s: %lld tensors of the image encoder are left out: checkpoints hold the language model alone",
+                sl_tensors_file(tensors, sl_tensors_at(tensors, 0)), (long long) left_out);
     sl_free(used);
     return status;
 }

@@ -120,6 +120,29 @@ TEST(step_flops)
     }
 }
 
+/* Gemma 3 4B, as it is published: sizes that are transformers' defaults are left away. */
+static const char wrapper[] =
+    "{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"boi_token_index\": 255999, \"eoi_token_index\": "
+    "256000, "
+    "\"eos_token_id\": [1, 106], \"image_token_index\": 262144, \"initializer_range\": 0.02, "
+    "\"mm_tokens_per_image\": 256, \"model_type\": \"gemma3\", \"text_config\": {\"hidden_size\": 2560, "
+    "\"intermediate_size\": 10240, \"model_type\": \"gemma3_text\", \"num_hidden_layers\": 34, \"rope_scaling\": "
+    "{\"factor\": 8.0, \"rope_type\": \"linear\"}, \"sliding_window\": 1024}, \"torch_dtype\": \"bfloat16\", "
+    "\"transformers_version\": \"4.50.0.dev0\", \"vision_config\": {\"hidden_size\": 1152}}";
+
+TEST(language_model_of_a_multimodal_one)
+{
+    sl_model model;
+    sl_text text;
+    CHECK_OK(parse(wrapper, &model));
+    CHECK_I64(sl_model_parameters(&model), 3880263168);
+    CHECK(model.heads == 8 && model.kv_heads == 4 && model.vocab == 262208 && model.rope.factor == 8);
+    CHECK(sl_model_window(&model, 4) == 1024 && sl_model_window(&model, 5) == 0);
+    CHECK_OK(sl_model_config_text(&model, &text));
+    CHECK_CONTAINS(text.data, "\"model_type\": \"gemma3_text\"");
+    sl_text_free(&text);
+}
+
 static void check_refused(const char *text, const char *message)
 {
     sl_model model;
@@ -140,7 +163,6 @@ TEST(refused)
                   "final_logit_softcapping");
     check_refused(with(gemma2, "\"use_cache\": true", "\"rope_local_base_freq\": 1000"), "rope_local_base_freq");
     check_refused(with(gemma2, "\"use_cache\": true", "\"sliding_window_pattern\": 3"), "sliding_window_pattern");
-    check_refused(with(gemma2, "\"num_key_value_heads\": 4, ", ""), "num_key_value_heads");
     check_refused(with(gemma3, "\"attn_logit_softcapping\": null", "\"attn_logit_softcapping\": 50.0"),
                   "attn_logit_softcapping");
     check_refused(with(gemma3, "\"use_cache\": true", "\"use_bidirectional_attention\": true"),
@@ -152,6 +174,10 @@ TEST(refused)
                        "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}, "
                        "\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2}}"),
                   "sliding_attention");
+    check_refused(with(wrapper, "\"text_config\": {", "\"text_configs\": {"), "text_config");
+    check_refused(with(wrapper, "\"torch_dtype\"", "\"tie_word_embeddings\": false, \"torch_dtype\""),
+                  "tie_word_embeddings");
+    check_refused(with(wrapper, "\"gemma3_text\"", "\"llama\""), "model_type");
     check_refused(with(olmo2, "\"rope_scaling\": null", "\"clip_qkv\": 8"), "clip_qkv");
 }
 
@@ -162,6 +188,7 @@ int main(int argc, char **argv)
     RUN(layers);
     RUN(absent_keys);
     RUN(step_flops);
+    RUN(language_model_of_a_multimodal_one);
     RUN(refused);
     return test_end();
 }

@@ -26,17 +26,27 @@ static sl_status load_all(interpreter *it, const char *path)
     return status;
 }
 
-static void save_all(const interpreter *it, const char *path)
+/* With a further tensor of one number, unless `extra` is NULL. */
+static void save_prefixed(const interpreter *it, const char *prefix, const char *extra, const char *path)
 {
     sl_tensors_writer *writer;
     CHECK_OK(sl_tensors_writer_open(path, &writer));
     for (int32_t p = 0; p < it->program->n_params; p++)
-        CHECK_OK(sl_param_declare(writer, "", &it->program->params[p], it->program->params[p].type.dtype));
+        CHECK_OK(sl_param_declare(writer, prefix, &it->program->params[p], it->program->params[p].type.dtype));
+    if (extra)
+        CHECK_OK(sl_tensors_writer_declare(writer, extra, SL_FILE_F32, 1, (const int64_t[]){1}));
     for (int32_t p = 0; p < it->program->n_params; p++)
         CHECK_OK(sl_param_save(writer, &it->program->params[p], it->program->params[p].type.dtype, buffer,
                                sizeof buffer, interpret_read, interpret_param(it, p)));
+    if (extra)
+        CHECK_OK(sl_tensors_writer_write(writer, &(float){1}, sizeof(float)));
     CHECK_OK(sl_tensors_writer_commit(writer, NULL));
     sl_tensors_writer_destroy(writer);
+}
+
+static void save_all(const interpreter *it, const char *path)
+{
+    save_prefixed(it, "", NULL, path);
 }
 
 static interpreter open_model(sl_model *model)
@@ -314,6 +324,55 @@ TEST(weights_must_be_finite)
     interpret_destroy(&g);
 }
 
+/* ---- multimodal models ---- */
+
+static char heard[512];
+
+static void hear(void *user, sl_log_level level, const char *text)
+{
+    (void) user;
+    if (level == SL_LOG_WARN)
+        snprintf(heard, sizeof heard, "%s", text);
+}
+
+static sl_status check_unused(const interpreter *it, const char *path)
+{
+    sl_tensors *tensors;
+    CHECK_OK(sl_tensors_open(path, &tensors));
+    heard[0] = 0;
+    sl_log_set(hear, NULL, SL_LOG_WARN);
+    sl_status status = sl_params_check_unused(tensors, it->program->params, it->program->n_params);
+    sl_log_set(test_on_log, NULL, SL_LOG_WARN);
+    sl_tensors_close(tensors);
+    return status;
+}
+
+/* Its language model is read, and the rest is left out with a warning; alone, the same names are another model's. */
+TEST(language_model_of_a_multimodal_one)
+{
+    char path[512];
+    sl_model model;
+    snprintf(path, sizeof path, "%s", test_path("multimodal.safetensors"));
+    CHECK_OK(sl_model_find(golden("gemma3"), &model));
+    interpreter from = open_model(&model), to = open_model(&model);
+    interpret_init(&from, 1, 0.1f);
+    interpret_init(&to, 2, 0.1f);
+    save_prefixed(&from, "language_model.", "vision_tower.probe", path);
+    CHECK(loss_of(&from) != loss_of(&to));
+    CHECK_OK(load_all(&to, path));
+    CHECK(loss_of(&from) == loss_of(&to));
+    CHECK_OK(check_unused(&to, path));
+    CHECK_CONTAINS(heard, "1 tensors of the image encoder are left out");
+    save_prefixed(&from, "language_model.", "audio_tower.probe", path);
+    CHECK_FAILS(check_unused(&to, path), SL_E_FORMAT);
+    CHECK_CONTAINS(sl_error_message(), "no place for tensor \"audio_tower.probe\"");
+    save_prefixed(&from, "", "vision_tower.probe", path);
+    CHECK_FAILS(check_unused(&to, path), SL_E_FORMAT);
+    CHECK_CONTAINS(sl_error_message(), "no place for tensor \"vision_tower.probe\"");
+    interpret_destroy(&from);
+    interpret_destroy(&to);
+}
+
 /* ---- epsilon ---- */
 
 /* The first norm of a step against its formula in double. */
@@ -376,6 +435,7 @@ int main(int argc, char **argv)
     RUN(order_of_rows);
     RUN(every_dimension_must_agree);
     RUN(weights_must_be_finite);
+    RUN(language_model_of_a_multimodal_one);
     RUN(epsilon_of_the_config);
     return test_end();
 }
