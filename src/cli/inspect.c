@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "train/companions.h"
 #include "train/prediction.h"
 #include "train/tied_head.h"
@@ -383,6 +384,7 @@ static sl_status inspect(const sl_options *options, const char *const *operands,
         status = sl_fail(SL_E_USAGE, "--seqlen %lld is too small: give at least 1", (long long) x->seqlen);
     if (status == SL_OK)
         status = look_at_folder(x);
+    sl_log_set(NULL, NULL, SL_LOG_ERROR); /* every plan would repeat what has been said of the files */
     for (int i = 0; i < PRECISIONS && status == SL_OK; i++)
         status = find_needs(x, precisions[i], &x->needs[i]);
     if (status == SL_OK && sl_options_flag(options, "json"))

@@ -102,6 +102,21 @@ TEST(problems)
     CHECK_CONTAINS(text(inspect("bad"), "problem"), "bad/model.safetensors");
     CHECK_I64(sluice("inspect bad"), 0);
     CHECK_CONTAINS(out, "problem ");
+    /* A tied model's weights under a config.json that unties them: said once, not by every plan. */
+    CHECK_I64(sluice("init --model byte-test --out headless --weights"), 0);
+    static char text_of_config[4096];
+    read_text(test_path("headless/config.json"), text_of_config, sizeof text_of_config);
+    char *tied = strstr(text_of_config, "\"tie_word_embeddings\": false");
+    REQUIRE(tied != NULL);
+    memcpy(tied, "\"tie_word_embeddings\": true ", 28);
+    write_text("headless/config.json", text_of_config);
+    CHECK_I64(sluice("init --model headless --out headless --weights --force"), 0);
+    memcpy(tied, "\"tie_word_embeddings\": false", 28);
+    write_text("headless/config.json", text_of_config);
+    CHECK_I64(sluice("inspect headless"), 0);
+    CHECK_CONTAINS(out, "head tied to the embedding");
+    const char *warning = strstr(err, "has no lm_head.weight");
+    CHECK(warning && !strstr(warning + 1, "has no lm_head.weight"));
     refused(2, "inspect", "inspect needs a model");
     refused(2, "inspect nosuch", "no model \"nosuch\"");
     refused(2, "inspect no/such", "hf download no/such");
