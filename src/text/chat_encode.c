@@ -188,8 +188,14 @@ static sl_status is_faithful(const coder *c, const chat_part *part, sl_text *tex
 static sl_status ids_for(const coder *c, const chat_part *part, size_t byte, size_t skip, sl_text *text, int64_t *out,
                          bool *exact)
 {
-    int64_t low = 0, high = part->count;
-    size_t bytes;
+    int64_t low = 0, high = 1; /* most borders are near the beginning of a part: each step decodes all ids before it */
+    size_t bytes = 0;
+    for (; byte > 0 && high < part->count; low = high + 1, high = SL_MIN(2 * high, part->count)) {
+        SL_TRY(covered(c, part, high, skip, text, &bytes));
+        if (bytes >= byte)
+            break;
+    }
+    high = byte > 0 ? SL_MIN(high, part->count) : 0;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         SL_TRY(covered(c, part, middle, skip, text, &bytes));
@@ -218,7 +224,7 @@ static sl_status mark_part(const coder *c, const chat_part *part, chat_range ran
         if (status == SL_OK && faithful)
             status = ids_for(c, part, begin - part->begin, skip, &text, &first, &exact);
         first -= !exact; /* an id that stands for both sides of the border counts */
-        if (status == SL_OK && faithful) {
+        if (status == SL_OK && faithful && end < part->end) {
             status = ids_for(c, part, end - part->begin, skip, &text, &last, &exact);
             last--;
         }

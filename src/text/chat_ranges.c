@@ -38,6 +38,7 @@ typedef struct ranger {
     const chat_range *specials;
     int64_t special_count;
     sl_region *region;
+    sl_region *scratch;      /* of one turn: further renderings */
     content_place *contents; /* of each message */
     chat_range *ranges;
     int64_t count;
@@ -123,7 +124,7 @@ static sl_status remember(ranger *r, seen_tail **list, const char *text, size_t 
 /* The first messages rendered. *refused: the template refuses a chat that ends here. */
 static sl_status render_first(ranger *r, int64_t count, bool prompt, sl_jinja_output *out, bool *refused)
 {
-    sl_status status = sl_chat_render_part(r->chat, r->request, count, prompt, r->region, out);
+    sl_status status = sl_chat_render_part(r->chat, r->request, count, prompt, r->scratch, out);
     *refused = status == SL_E_FORMAT;
     if (*refused)
         return SL_OK;
@@ -357,6 +358,14 @@ static sl_status add_turn(ranger *r, int64_t i)
     return SL_OK;
 }
 
+static sl_status add_turn_alone(ranger *r, int64_t i)
+{
+    SL_TRY(sl_region_create(&r->scratch));
+    sl_status status = add_turn(r, i);
+    sl_region_destroy(r->scratch);
+    return status;
+}
+
 static bool is_assistant(const sl_json *message)
 {
     const sl_json *role = sl_json_get(message, "role");
@@ -426,7 +435,7 @@ sl_status sl_chat_ranges(const sl_chat *chat, const sl_chat_request *request, co
         i = 0;
         for (const sl_json *m = request->messages->child; m; m = m->next, i++)
             if (is_assistant(m) && (train_on == SL_TRAIN_ON_ASSISTANT || i == last))
-                SL_TRY(add_turn(&r, i));
+                SL_TRY(add_turn_alone(&r, i));
     }
     *ranges = r.ranges;
     *count = r.count;
