@@ -92,16 +92,34 @@ static sl_status eval_slice(sl_jinja_run *run, const jinja_node *node, jinja_val
     return sl_jinja_slice(run, &of, bounds, out);
 }
 
-/* Arguments take more of the stack than all else: in functions of their own, so that only calls pay for them. */
-static __attribute__((noinline)) sl_status eval_call(sl_jinja_run *run, const jinja_node *node, jinja_value *out)
+/* Arguments are too large for a stack that a template may make deep, and for memory that is freed only with the rendering. */
+static sl_status take_arguments(sl_jinja_run *run, const jinja_node *list, jinja_arguments **out)
+{
+    if (run->unused) {
+        *out = run->unused;
+        run->unused = run->unused->next;
+    } else {
+        SL_TRY(sl_jinja_alloc(run, out, 1, sizeof **out));
+    }
+    return sl_jinja_arguments(run, list, *out);
+}
+
+static void give_arguments(sl_jinja_run *run, jinja_arguments *arguments)
+{
+    arguments->next = run->unused;
+    run->unused = arguments;
+}
+
+static sl_status eval_call(sl_jinja_run *run, const jinja_node *node, jinja_value *out)
 {
     jinja_value callee;
     jinja_arguments *arguments;
-    SL_TRY(sl_jinja_alloc(run, &arguments, 1, sizeof *arguments));
     SL_TRY(sl_jinja_eval(run, node->a, &callee));
-    SL_TRY(sl_jinja_arguments(run, node->list, arguments));
+    SL_TRY(take_arguments(run, node->list, &arguments));
     run->line = node->line;
-    return sl_jinja_call(run, &callee, arguments, out);
+    SL_TRY(sl_jinja_call(run, &callee, arguments, out));
+    give_arguments(run, arguments);
+    return SL_OK;
 }
 
 static sl_status eval_filter(sl_jinja_run *run, const jinja_node *node, jinja_value *out)
@@ -110,11 +128,12 @@ static sl_status eval_filter(sl_jinja_run *run, const jinja_node *node, jinja_va
     jinja_arguments *arguments;
     if (!node->filter)
         return sl_jinja_fail(run, "filter '%s' is not supported", node->name);
-    SL_TRY(sl_jinja_alloc(run, &arguments, 1, sizeof *arguments));
     SL_TRY(sl_jinja_eval(run, node->a, &value));
-    SL_TRY(sl_jinja_arguments(run, node->list, arguments));
+    SL_TRY(take_arguments(run, node->list, &arguments));
     run->line = node->line;
-    return sl_jinja_apply_filter(run, node->filter, &value, arguments, out);
+    SL_TRY(sl_jinja_apply_filter(run, node->filter, &value, arguments, out));
+    give_arguments(run, arguments);
+    return SL_OK;
 }
 
 static sl_status eval_test(sl_jinja_run *run, const jinja_node *node, jinja_value *out)
@@ -124,11 +143,11 @@ static sl_status eval_test(sl_jinja_run *run, const jinja_node *node, jinja_valu
     bool holds;
     if (!node->test)
         return sl_jinja_fail(run, "test '%s' is not supported", node->name);
-    SL_TRY(sl_jinja_alloc(run, &arguments, 1, sizeof *arguments));
     SL_TRY(sl_jinja_eval(run, node->a, &value));
-    SL_TRY(sl_jinja_arguments(run, node->list, arguments));
+    SL_TRY(take_arguments(run, node->list, &arguments));
     SL_TRY(sl_jinja_apply_test(run, node->test, &value, arguments, &holds));
     *out = sl_jinja_bool(holds);
+    give_arguments(run, arguments);
     return SL_OK;
 }
 

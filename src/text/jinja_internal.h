@@ -274,6 +274,8 @@ typedef struct jinja_scope {
 
 typedef enum jinja_flow { JINJA_GO_ON, JINJA_BREAK, JINJA_CONTINUE } jinja_flow;
 
+typedef struct jinja_arguments jinja_arguments;
+
 struct sl_jinja_run {
     const sl_jinja *template_;
     sl_region *region;
@@ -284,6 +286,7 @@ struct sl_jinja_run {
     sl_jinja_mark generated; /* SL_JINJA_GENERATED inside such a block */
     jinja_builder *out;
     jinja_scope *scope, globals;
+    jinja_arguments *unused; /* taken and given back by calls */
 };
 
 struct jinja_macro {
@@ -299,11 +302,12 @@ struct jinja_loop {
 };
 
 /* Arguments of a call, filter or test. */
-typedef struct jinja_arguments {
+struct jinja_arguments {
+    jinja_arguments *next; /* among those not in use */
     jinja_value values[JINJA_MOST_ARGUMENTS];
     const char *names[JINJA_MOST_ARGUMENTS]; /* of the keyword arguments, which come last */
     int count, plain;                        /* plain: without names */
-} jinja_arguments;
+};
 
 sl_status sl_jinja_fail(const sl_jinja_run *run, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 sl_status sl_jinja_spend(sl_jinja_run *run, int64_t steps);
