@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "core/clock.h"
 #include "core/file.h"
+#include "data/token_cache.h"
 #include "train/trainer.h"
 
 static const char usage[] = "usage: sluice train --model M --data D --seqlen S --steps N\n"
@@ -50,7 +51,7 @@ static void on_signal(int number)
 
 static void print_contents(const char *name, const sl_corpus_contents *contents, int64_t sequences, int64_t seqlen)
 {
-    char a[32], b[32], c[32], d[32], skipped[256];
+    char a[32], b[32], c[32], d[32], skipped[256], made[1024];
     int64_t files = sl_corpus_file_count(contents);
     printf("%-7s %s: %s file%s, %s tokens, %s sequence%s of %s\n", name, sl_corpus_kind(contents),
            sl_format_count(files, a), sl_cli_plural(files), sl_format_count(contents->tokens, b),
@@ -58,6 +59,10 @@ static void print_contents(const char *name, const sl_corpus_contents *contents,
     sl_corpus_skipped_text(contents, skipped, sizeof skipped);
     if (skipped[0])
         printf("        skipped: %s\n", skipped);
+    sl_corpus_made_text(contents, made, sizeof made);
+    if (made[0])
+        printf("        %s\n        %s by %s, %s %s\n", made, contents->packing ? "packed best-fit, tokens" : "tokens",
+               contents->encoding, contents->cache->reused ? "from the cache" : "now in", contents->cache->folder);
 }
 
 static void print_data(const sl_trainer_view *v)

@@ -1,8 +1,10 @@
 /* What a corpus consists of, in words and as JSON. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "data/corpus.h"
+#include "data/packed.h"
+#include "data/token_cache.h"
 
 static const struct {
     const char *one, *many; /* for people */
@@ -17,11 +19,17 @@ static const struct {
     [SL_SKIP_PACKED] = {"record file or archive", "record files or archives", "packed"},
     [SL_SKIP_BINARY] = {"binary", "binary", "binary"},
     [SL_SKIP_BESIDE_SHARDS] = {"text beside shards", "texts beside shards", "text_beside_shards"},
+    [SL_SKIP_BESIDE_RECORDS] = {"file of another kind", "files of another kind", "other_kind"},
 };
 
 const char *sl_corpus_kind(const sl_corpus_contents *c)
 {
-    if (c->files[SL_TOKENS_TEXT])
+    const bool text = c->files[SL_TOKENS_TEXT] || c->files[SL_TOKENS_CODED_TEXT];
+    if (c->files[SL_TOKENS_JSON])
+        return text ? "JSON records and text" : "JSON records";
+    if (c->cache)
+        return "text";
+    if (text)
         return "text as bytes";
     if (c->files[SL_TOKENS_U16] && c->files[SL_TOKENS_U32])
         return "uint16 and uint32 shards";
@@ -56,4 +64,37 @@ void sl_corpus_put(const sl_corpus_contents *c, sl_json_writer *w)
         if (c->skipped[i])
             sl_json_put_i64(w, skip_names[i].key, c->skipped[i]);
     sl_json_end_object(w);
+    if (!c->cache)
+        return;
+    sl_json_put_string(w, "encoding", c->encoding);
+    sl_json_put_string(w, "cache", c->cache->folder);
+    sl_json_put_bool(w, "cache_reused", c->cache->reused);
+    sl_token_cache_put(c->cache, w);
+    if (!c->packing)
+        return;
+    sl_json_begin_object(w, "packing");
+    sl_json_put_i64(w, "documents", c->packing->documents);
+    sl_json_put_i64(w, "sequences", c->packing->sequences);
+    sl_json_put_i64(w, "cropped", c->packing->cropped);
+    sl_json_put_i64(w, "cropped_tokens", c->packing->cropped_tokens);
+    sl_json_put_i64(w, "dropped", c->packing->dropped);
+    sl_json_put_i64(w, "padding", c->packing->padding);
+    sl_json_end_object(w);
+}
+
+void sl_corpus_made_text(const sl_corpus_contents *c, char *out, size_t size)
+{
+    char a[32], b[32];
+    out[0] = 0;
+    if (!c->cache)
+        return;
+    sl_token_cache_text(c->cache, out, size);
+    size_t length = strlen(out);
+    if (c->packing && c->packing->cropped)
+        length +=
+            (size_t) snprintf(out + length, size - length, "; %s cropped by %s tokens",
+                              sl_format_count(c->packing->cropped, a), sl_format_count(c->packing->cropped_tokens, b));
+    if (c->packing && c->packing->dropped && length < size)
+        snprintf(out + length, size - length, "; %s dropped, with nothing to learn in a sequence",
+                 sl_format_count(c->packing->dropped, a));
 }

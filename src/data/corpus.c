@@ -51,11 +51,34 @@ static const char *first_path(const sl_corpus *corpus, bool text)
     return "";
 }
 
+void sl_corpus_set_packing(sl_corpus *corpus, const struct sl_packing_counts *counts)
+{
+    corpus->contents.packing = counts;
+}
+
+bool sl_corpus_holds_records(const sl_corpus *corpus)
+{
+    const int64_t *files = corpus->contents.files;
+    return files[SL_TOKENS_JSON] || files[SL_TOKENS_CODED_TEXT] || (corpus->config.tokenize && files[SL_TOKENS_TEXT]);
+}
+
+static sl_status check_records(const sl_corpus *corpus)
+{
+    const int64_t *files = corpus->contents.files;
+    if (files[SL_TOKENS_U16] + files[SL_TOKENS_U32] == 0)
+        return SL_OK;
+    return sl_fail(SL_E_USAGE,
+                   "%s mixes token shards and files that are tokenized: give one kind, or --data-format shards",
+                   corpus->config.paths);
+}
+
 /* Whether the data is of one kind, and of the model's kind. */
 static sl_status check_kind(const sl_corpus *corpus)
 {
     const char *paths = corpus->config.paths;
     int64_t vocab = corpus->config.vocab, text = corpus->contents.files[SL_TOKENS_TEXT];
+    if (sl_corpus_holds_records(corpus))
+        return check_records(corpus);
     if (corpus->contents.tokens == 0)
         return sl_fail(SL_E_FORMAT, "%s holds no tokens: give files with something in them", paths);
     if (text && text < corpus->n_sources)
@@ -67,7 +90,7 @@ static sl_status check_kind(const sl_corpus *corpus)
         return sl_fail(SL_E_USAGE,
                        "%s is text, read as bytes, which needs a vocabulary of at least 256; the model's has %" PRId64,
                        paths, vocab);
-    if (text && vocab > 2 * BYTE_VALUES && !corpus->config.bytes)
+    if (text && vocab > 2 * BYTE_VALUES && corpus->config.format != SL_DATA_BYTES)
         return sl_fail(SL_E_USAGE,
                        "%s is text, read as bytes, which suits vocabularies of 256 to 512 tokens, but the model's has "
                        "%" PRId64 ": tokenize it into token shards, or force bytes with --data-format bytes",

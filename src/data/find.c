@@ -14,19 +14,27 @@
 #include "core/hash.h"
 #include "core/io_error.h"
 #include "data/internal.h"
+#include "data/stream.h"
 
 enum { SNIFF_BYTES = 8192, MAX_DEPTH = 64, SAMPLE_PIECE = 4096, SAMPLE_PIECES = 16 };
 
-typedef enum naming { NAMED_TEXT, NAMED_AMBIGUOUS, NAMED_RECORDS, NAMED_ARCHIVE } naming;
+typedef enum naming { NAMED_TEXT, NAMED_AMBIGUOUS, NAMED_JSON, NAMED_RECORDS, NAMED_ARCHIVE } naming;
 
-static naming naming_of(const char *path)
+/* Of the path's first `length` characters, as below. */
+static bool ends_with(const char *path, size_t length, const char *suffix)
+{
+    size_t n = strlen(suffix);
+    return length > n && strncasecmp(path + length - n, suffix, n) == 0;
+}
+
+static naming naming_of(const char *path, size_t length)
 {
     static const struct {
         const char *suffix;
         naming means;
     } table[] = {
         {".json", NAMED_AMBIGUOUS}, {".csv", NAMED_AMBIGUOUS},       {".tsv", NAMED_AMBIGUOUS},
-        {".jsonl", NAMED_RECORDS},  {".ndjson", NAMED_RECORDS},      {".parquet", NAMED_RECORDS},
+        {".jsonl", NAMED_JSON},     {".ndjson", NAMED_JSON},         {".parquet", NAMED_RECORDS},
         {".arrow", NAMED_RECORDS},  {".feather", NAMED_RECORDS},     {".avro", NAMED_RECORDS},
         {".orc", NAMED_RECORDS},    {".tfrecord", NAMED_RECORDS},    {".npy", NAMED_RECORDS},
         {".npz", NAMED_RECORDS},    {".safetensors", NAMED_RECORDS}, {".gz", NAMED_ARCHIVE},
@@ -34,12 +42,9 @@ static naming naming_of(const char *path)
         {".bz2", NAMED_ARCHIVE},    {".lz4", NAMED_ARCHIVE},         {".zip", NAMED_ARCHIVE},
         {".7z", NAMED_ARCHIVE},     {".tar", NAMED_ARCHIVE},
     };
-    size_t length = strlen(path);
-    for (int64_t i = 0; i < SL_COUNT(table); i++) {
-        size_t n = strlen(table[i].suffix);
-        if (length > n && strcasecmp(path + length - n, table[i].suffix) == 0)
+    for (int64_t i = 0; i < SL_COUNT(table); i++)
+        if (ends_with(path, length, table[i].suffix))
             return table[i].means;
-    }
     return NAMED_TEXT;
 }
 
@@ -95,6 +100,7 @@ typedef struct sniffed {
     unsigned char head[SNIFF_BYTES];
     size_t length; /* of head */
     int64_t bytes; /* of the file */
+    int64_t modified;
     uint64_t sample;
     bool is_file; /* false: anything else that a folder may hold, and nothing above is known */
 } sniffed;
@@ -118,6 +124,7 @@ static sl_status sniff(const char *path, sniffed *s)
         return sl_io_failed("read", path, error, 0);
     s->length = (size_t) got;
     s->bytes = info.st_size;
+    s->modified = (int64_t) info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
     return SL_OK;
 }
 
@@ -132,11 +139,33 @@ static sl_status refuse_packed(const char *path, naming means)
                    path);
 }
 
+/* The kind of a file that is to be tokenized; false: it is none. A .json file in a folder may be anything: it is decided on with the
+ * folder. */
+static bool is_records(const sl_corpus *corpus, const char *path, const sniffed *s, bool named, sl_token_kind *kind)
+{
+    const bool coded = sl_stream_codec(s->head, s->length) != NULL;
+    const sl_data_format format = corpus->config.format;
+    size_t length = strlen(path);
+    if (!corpus->config.records || format == SL_DATA_BYTES || format == SL_DATA_SHARDS)
+        return false;
+    if (coded && (ends_with(path, length, ".gz") || ends_with(path, length, ".zst")))
+        length = (size_t) (strrchr(path, '.') - path);
+    naming means = naming_of(path, length);
+    bool json = means == NAMED_JSON || (ends_with(path, length, ".json") && (named || coded));
+    if (format != SL_DATA_AUTO)
+        json = format == SL_DATA_JSON;
+    if (!json && !(coded && (means == NAMED_TEXT || format == SL_DATA_TEXT)))
+        return false;
+    *kind = json ? SL_TOKENS_JSON : SL_TOKENS_CODED_TEXT;
+    return true;
+}
+
 /* `named`: by the user, so skipping it silently would be wrong. */
 static sl_status add_file(sl_corpus *corpus, const char *path, const char *relative, bool named)
 {
     sniffed s = {0};
-    naming means = corpus->config.bytes ? NAMED_TEXT : naming_of(path);
+    const bool plain = corpus->config.format == SL_DATA_BYTES || corpus->config.format == SL_DATA_TEXT;
+    naming means = plain ? NAMED_TEXT : naming_of(path, strlen(path));
     sl_corpus_file found = {.path = path, .relative = relative, .kind = SL_TOKENS_TEXT};
     SL_TRY(sniff(path, &s));
     if (!s.is_file) {
@@ -150,7 +179,17 @@ static sl_status add_file(sl_corpus *corpus, const char *path, const char *relat
         found.kind = shard.kind, found.tokens = shard.tokens;
         if (corpus->document_token < 0)
             corpus->document_token = shard.document_token;
-    } else if (means == NAMED_RECORDS || means == NAMED_ARCHIVE || (means == NAMED_AMBIGUOUS && named)) {
+    } else if (s.bytes > 0 && is_records(corpus, path, &s, named, &found.kind)) {
+        found.tokens = 0;
+    } else if (corpus->config.format == SL_DATA_SHARDS) {
+        corpus->contents.skipped[SL_SKIP_BESIDE_SHARDS]++;
+        return named ? sl_fail(SL_E_FORMAT,
+                               "%s is no token shard (its first int32 is not 20240520 or 20240801), but "
+                               "--data-format asks for shards",
+                               path)
+                     : SL_OK;
+    } else if (means == NAMED_RECORDS || means == NAMED_JSON || means == NAMED_ARCHIVE ||
+               (means == NAMED_AMBIGUOUS && named)) {
         corpus->contents.skipped[SL_SKIP_PACKED]++;
         return named ? refuse_packed(path, means) : SL_OK;
     } else if (s.length && memchr(s.head, 0, s.length)) {
@@ -169,6 +208,7 @@ static sl_status add_file(sl_corpus *corpus, const char *path, const char *relat
     }
     found.bytes = s.bytes;
     found.sample = s.sample;
+    found.modified = s.modified;
     return add_source(corpus, &found);
 }
 
@@ -237,28 +277,68 @@ done:
     return status;
 }
 
+static bool is_shard(const sl_corpus_file *file)
+{
+    return file->kind == SL_TOKENS_U16 || file->kind == SL_TOKENS_U32;
+}
+
 /* Where a folder holds shards, the text beside them is their README. */
 static void drop_text_beside_shards(sl_corpus *corpus, int64_t first)
 {
     bool shards = false;
     for (int64_t i = first; i < corpus->n_sources; i++)
-        shards |= corpus->sources[i].kind != SL_TOKENS_TEXT;
+        shards |= is_shard(&corpus->sources[i]);
     if (!shards)
         return;
     int64_t kept = first;
     for (int64_t i = first; i < corpus->n_sources; i++)
-        if (corpus->sources[i].kind != SL_TOKENS_TEXT)
+        if (is_shard(&corpus->sources[i]))
             corpus->sources[kept++] = corpus->sources[i];
     corpus->contents.skipped[SL_SKIP_BESIDE_SHARDS] += corpus->n_sources - kept;
     corpus->n_sources = kept;
 }
 
-static sl_status check_folder(const sl_corpus *corpus, const char *path, int64_t first)
+static bool is_text(const sl_corpus_file *file)
+{
+    return file->kind == SL_TOKENS_TEXT || file->kind == SL_TOKENS_CODED_TEXT;
+}
+
+/* A README beside records, or a few records in a tree of text: what has more bytes is the data. */
+static void drop_lesser_kind(sl_corpus *corpus, int64_t first)
+{
+    int64_t text = 0, records = 0, kept = first;
+    for (int64_t i = first; i < corpus->n_sources; i++)
+        *(is_text(&corpus->sources[i]) ? &text : &records) += corpus->sources[i].bytes;
+    if (text == 0 || records == 0)
+        return;
+    for (int64_t i = first; i < corpus->n_sources; i++)
+        if (is_text(&corpus->sources[i]) == (text > records))
+            corpus->sources[kept++] = corpus->sources[i];
+    corpus->contents.skipped[SL_SKIP_BESIDE_RECORDS] += corpus->n_sources - kept;
+    corpus->n_sources = kept;
+}
+
+/* A folder of .json files alone is one of records. */
+static bool take_json(sl_corpus *corpus, int64_t first)
+{
+    if (!corpus->config.records)
+        return false;
+    for (int64_t i = first; i < corpus->n_sources; i++)
+        if (!ends_with(corpus->sources[i].path, strlen(corpus->sources[i].path), ".json"))
+            return false;
+    for (int64_t i = first; i < corpus->n_sources; i++) {
+        corpus->sources[i].kind = SL_TOKENS_JSON;
+        corpus->sources[i].tokens = 0;
+    }
+    return corpus->n_sources > first;
+}
+
+static sl_status check_folder(sl_corpus *corpus, const char *path, int64_t first)
 {
     bool plain = false;
     for (int64_t i = first; i < corpus->n_sources; i++)
         plain |= !corpus->sources[i].ambiguous;
-    if (plain)
+    if (plain || take_json(corpus, first))
         return SL_OK;
     if (corpus->n_sources > first)
         return refuse_packed(corpus->sources[first].path, NAMED_AMBIGUOUS);
@@ -288,6 +368,8 @@ static sl_status add_path(sl_corpus *corpus, const char *path)
     SL_TRY(sl_region_printf(corpus->region, &folder, "%.*s", (int) length, path));
     SL_TRY(walk(corpus, folder, length, 0));
     drop_text_beside_shards(corpus, first);
+    if (corpus->config.records)
+        drop_lesser_kind(corpus, first);
     return check_folder(corpus, path, first);
 }
 

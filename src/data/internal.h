@@ -6,6 +6,7 @@
 
 #include "core/mem.h"
 #include "data/corpus.h"
+#include "data/token_cache.h"
 
 enum { SL_CORPUS_OPEN_FILES = 8 };
 
@@ -13,7 +14,8 @@ typedef struct sl_corpus_file {
     const char *path;
     const char *relative; /* what the fingerprint knows it by */
     int64_t start, tokens, bytes;
-    uint64_t sample; /* of its bytes */
+    uint64_t sample;  /* of its bytes */
+    int64_t modified; /* when, in ns */
     sl_token_kind kind;
     bool ambiguous; /* text whose name says that it may be a table or records */
 } sl_corpus_file;
@@ -35,6 +37,8 @@ struct sl_corpus {
     struct stat left_out; /* a folder, or zero */
     size_t listing_bytes; /* of the folders being walked */
     size_t most_bytes;    /* held so far */
+    sl_token_cache cache; /* that it reads, where its contents say so */
+    char encoding[64];
     sl_open_file files[SL_CORPUS_OPEN_FILES];
     int64_t clock;
 };

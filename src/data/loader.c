@@ -14,6 +14,7 @@
 
 #include "core/hash.h"
 #include "core/mem.h"
+#include "data/packed.h"
 #include "data/permute.h"
 
 typedef struct sl_loader {
@@ -45,16 +46,20 @@ static sl_status too_little(const char *paths, int64_t tokens, int64_t seqlen, i
                    paths, tokens, sequences, sequences == 1 ? "" : "s", seqlen, sequences * seqlen + 1);
 }
 
-static sl_status open_corpus(const sl_loader_config *c, const char *paths, sl_corpus **corpus)
+sl_status sl_loader_open_corpus(const sl_loader_config *c, const char *paths, sl_corpus **corpus)
 {
-    sl_corpus_config config = {
-        .paths = paths, .leave_out = c->run, .vocab = c->vocab, .document_token = c->document_token, .bytes = c->bytes};
-    return sl_corpus_open(&config, corpus);
+    sl_corpus_config config = {.paths = paths,
+                               .leave_out = c->run,
+                               .vocab = c->vocab,
+                               .document_token = c->document_token,
+                               .format = c->format};
+    return sl_tokenized_open(&config, &c->tokenize, corpus);
 }
 
 static sl_status open_one(const sl_loader_config *c, const char *paths, sl_corpus **corpus, int64_t *sequences)
 {
-    SL_TRY(open_corpus(c, paths, corpus));
+    if (!*corpus)
+        SL_TRY(sl_loader_open_corpus(c, paths, corpus));
     *sequences = sequences_of(*corpus, c->seqlen);
     return *sequences < 1 ? too_little(paths, sl_corpus_tokens(*corpus), c->seqlen, 1) : SL_OK;
 }
@@ -269,10 +274,20 @@ sl_status sl_loader_open(const sl_loader_config *config, sl_source **out)
 {
     static const sl_source_class class = {.fill = fill, .close = close_loader};
     sl_loader *loader;
+    sl_corpus *train = NULL;
     sl_status status;
     SL_ASSERT(config->seqlen >= 1 && config->max_documents >= 1);
-    SL_TRY(sl_alloc(&loader, 1, sizeof *loader));
+    if (!config->callback.read)
+        SL_TRY(sl_loader_open_corpus(config, config->data, &train));
+    if (train && sl_packed_wanted(train))
+        return sl_packed_open(config, train, out);
+    status = sl_alloc(&loader, 1, sizeof *loader);
+    if (status != SL_OK) {
+        sl_corpus_close(train);
+        return status;
+    }
     loader->source.class = &class;
+    loader->train = train;
     loader->config = *config;
     loader->held = -1;
     SL_TRY_GOTO(open_splits(loader), fail);

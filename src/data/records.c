@@ -60,7 +60,7 @@ void sl_record_free(sl_record *record)
  * A document of any length, in pieces that end with a line whose next one does not begin with a blank. There a tokenizer that
  * splits texts into words has a boundary anyway, so pieces have the tokens of the whole.
  */
-enum { PIECE_BYTES = 4 << 20, HARD_PIECE_BYTES = 16 << 20 };
+enum { PIECE_BYTES = 1 << 20, HARD_PIECE_BYTES = 4 << 20 };
 
 typedef struct text_records {
     sl_records base;

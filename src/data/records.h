@@ -36,7 +36,8 @@ typedef enum sl_record_fault {
     SL_RECORD_MALFORMED, /* no JSON */
     SL_RECORD_NO_FIELD,  /* none of the fields above, or of another type */
     SL_RECORD_TOO_LONG,
-    SL_RECORD_REFUSED, /* by the chat template */
+    SL_RECORD_REFUSED,   /* by the chat template, or for want of one */
+    SL_RECORD_NO_TARGET, /* nothing in it is to be learned, such as a chat without a turn of the assistant */
     SL_RECORD_SKIPS
 } sl_record_fault;
 

@@ -22,7 +22,15 @@
 
 #define SL_SHARD_HEADER_BYTES 1024
 
-typedef enum sl_token_kind { SL_TOKENS_TEXT, SL_TOKENS_U16, SL_TOKENS_U32, SL_TOKEN_KINDS } sl_token_kind;
+/* What a file of a corpus holds: text, tokens, or records that become tokens (data/records.h). */
+typedef enum sl_token_kind {
+    SL_TOKENS_TEXT,
+    SL_TOKENS_U16,
+    SL_TOKENS_U32,
+    SL_TOKENS_CODED_TEXT, /* compressed */
+    SL_TOKENS_JSON,       /* a record a line, or an array of them */
+    SL_TOKEN_KINDS
+} sl_token_kind;
 
 typedef struct sl_shard {
     sl_token_kind kind;

@@ -49,6 +49,7 @@ struct sl_source {
     uint32_t kinds;                    /* bit k: it can fill inputs of kind k */
     int64_t sequences[SL_SPLIT_COUNT]; /* of an epoch; validation may have none. Positions may go beyond */
     size_t bytes;                      /* that it takes of the heap, at most */
+    int64_t most_segments;             /* of a sequence; 0: as many as its configuration says */
     char
         identity[128]; /* the same for another run that sees the same sequences in the same order: compared on resume */
     char sample[64];   /* of the content, where another one can hide behind the same identity; "": not known */

@@ -29,14 +29,23 @@ static const sl_option table[] = {
      "what "
      "the run begins with."},
     {"data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",
-     "Training data, of one kind. Text files and folders of them are read as bytes (tokens 0..255, each file a "
-     "document "
-     "that begins with token 0), for byte-level models: a vocabulary of 256 to 512 tokens. Token shards in llm.c's "
+     "Training data, of one kind. Text files, folders of them and JSON records (.jsonl, .json), compressed (.gz, .zst) "
+     "or not, become tokens in "
+     "--cache first, with --tokenizer. Without one, text is read as bytes (tokens 0..255, each file a document that "
+     "begins with token 0), for byte-level models: a vocabulary of 256 to 512 tokens. Token shards in llm.c's "
      "format (256-int32 header, uint16 or uint32 tokens) are taken as they are."},
-    {"data-format", "auto|bytes", SL_OPT_CHOICE, "auto", "Model and data",
-     "auto: text or shards, found from the content; text for byte-level models only; JSON, tables and archives are "
-     "refused, or skipped in folders. bytes: text files of any name as bytes, for any vocabulary of 256 or more (to "
-     "measure the speed of a model without its tokenizer)."},
+    {"data-format", "auto|bytes|text|jsonl|shards", SL_OPT_CHOICE, "auto", "Model and data",
+     "auto: found from content and names; where a folder holds text and records, what has more bytes is the data. "
+     "text, jsonl, shards: all files as this, whatever their names. bytes: text files of any name as bytes, for any "
+     "vocabulary of 256 or more (to measure the speed of a model without its tokenizer)."},
+    {"data-field", "NAME", SL_OPT_STRING, NULL, "Model and data",
+     "The field of the records to train on: a string, or a list of messages. Default: found by its name (messages, "
+     "conversations, prompt and completion, instruction and output, text, content)."},
+    {"tokenizer", "DIR|FILE", SL_OPT_STRING, NULL, "Model and data",
+     "The tokenizer for text and records: a folder with a tokenizer.json, that file, or a tiktoken file. Default: the "
+     "model's folder, where it holds one; else text is bytes, for byte-level models."},
+    {"cache", "DIR", SL_OPT_STRING, NULL, "Model and data",
+     "Where tokens that were made of records are kept. Default: $XDG_CACHE_HOME/sluice/tokens."},
     {"val-data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",
      "Validation data, in the same formats. Without it --val-every holds out the last --val-share of --data."},
     {"val-share", "SHARE", SL_OPT_F64, "0.02", "Model and data",
@@ -464,16 +473,11 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     setup.fixed_workspace = sl_options_is_set(o, "workspace-mem");
     setup.program.workspace_limit = setup.fixed_workspace ? SL_MAX(sl_options_bytes(o, "workspace-mem"), (size_t) 1)
                                                           : sl_plan_workspace_limit(setup.budget[SL_TIER_DEVICE]);
-    setup.data = sl_options_string(o, "data");
-    setup.val_data = sl_options_string(o, "val-data");
-    setup.bytes = is(o, "data-format", "bytes");
-    setup.val_every = sl_options_i64(o, "val-every");
-    setup.val_steps = sl_options_i64(o, "val-steps");
-    setup.val_share = setup.val_every && !setup.val_data ? sl_options_f64(o, "val-share") : 0;
     setup.out = sl_options_string(o, "out");
     setup.resume = sl_options_flag(o, "resume");
     setup.checkpoint_every = sl_options_i64(o, "checkpoint-every");
     setup.keep = sl_options_i64(o, "keep");
+    sl_job_resolve_data(o, &setup);
     setup.companions = sl_companions_present(&setup);
     *out = setup;
     return SL_OK;

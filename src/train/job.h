@@ -7,6 +7,7 @@
 
 #include "core/options.h"
 #include "data/source.h"
+#include "data/tokenized.h"
 #include "device/device.h"
 #include "model/model.h"
 #include "program/program.h"
@@ -55,7 +56,9 @@ typedef struct sl_setup {
     sl_on_nan on_nan;
     bool mask_documents;
     const char *data, *val_data; /* NULL when not given */
-    bool bytes;                  /* text as bytes whatever its name and the vocabulary */
+    sl_data_format data_format;
+    sl_tokenize_config tokenize; /* how text and records become tokens, but for the path that follows */
+    char tokenizer[1100];        /* a folder or file; "": they are bytes */
     double val_share;            /* of the sequences held out when validating without val_data */
     int64_t val_every, val_steps;
     int64_t max_documents;  /* kept apart per sequence; 1 without mask_documents */
@@ -80,6 +83,8 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *setup);
 
 /* ---- within the job's own files ---- */
 
+/* The formats of data, and what makes tokens of it. */
+void sl_job_resolve_data(const sl_options *o, sl_setup *setup);
 sl_status sl_job_between(const sl_options *o, const char *name, double low, double high);
 /* Choices and help of --optimizer. */
 void sl_job_describe_optimizers(sl_option *option);

@@ -49,9 +49,11 @@ static sl_status open_loader(sl_trainer *t)
         .vocab = s->model.vocab,
         .document_token = s->document_token,
         .max_documents = s->max_documents,
-        .bytes = s->bytes,
+        .format = s->data_format,
+        .tokenize = s->tokenize,
         .seed = s->seed,
     };
+    config.tokenize.tokenizer = s->tokenizer[0] ? s->tokenizer : NULL;
     return sl_loader_open(&config, &t->source);
 }
 
@@ -63,6 +65,10 @@ static sl_status open_data(sl_trainer *t)
     if (t->setup.val_every && !t->source->sequences[SL_SPLIT_VALIDATION])
         return sl_fail(SL_E_USAGE, "--val-every needs data to validate on, and there is none");
     t->setup.data_bytes = t->source->bytes;
+    if (t->source->most_segments) {
+        const sl_chunking *chunking = &t->setup.program.chunking;
+        t->setup.program.max_segments = SL_MAX(chunking->chunk_tokens / chunking->seqlen, 1) * t->source->most_segments;
+    }
     t->setup.program.token_weights = t->source->kinds >> SL_INPUT_TOKEN_WEIGHTS & 1u;
     warn_of_little_data(t);
     return SL_OK;

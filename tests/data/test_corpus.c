@@ -232,7 +232,8 @@ TEST(text_needs_a_byte_level_model)
     refused(test_path("words.txt"), 255, SL_E_USAGE, "at least 256");
     refused(test_path("words.txt"), 513, SL_E_USAGE, "but the model's has 513: tokenize it");
     refused(test_path("words.txt"), 4096, SL_E_USAGE, "--data-format bytes");
-    sl_corpus_config forced = {.paths = test_path("words.txt"), .vocab = 4096, .document_token = -1, .bytes = true};
+    sl_corpus_config forced = {
+        .paths = test_path("words.txt"), .vocab = 4096, .document_token = -1, .format = SL_DATA_BYTES};
     CHECK_OK(sl_corpus_open(&forced, &corpus));
     CHECK_I64(sl_corpus_tokens(corpus), 4);
     CHECK_I64(sl_corpus_document_token(corpus), 0);
@@ -259,7 +260,8 @@ TEST(records_and_archives_are_refused)
         put_text(name, "abc");
         refused(test_path(name), 256, SL_E_FORMAT, "unpack it");
     }
-    sl_corpus_config forced = {.paths = test_path("named/d.jsonl"), .vocab = 256, .document_token = -1, .bytes = true};
+    sl_corpus_config forced = {
+        .paths = test_path("named/d.jsonl"), .vocab = 256, .document_token = -1, .format = SL_DATA_BYTES};
     CHECK_OK(sl_corpus_open(&forced, &corpus));
     sl_corpus_close(corpus);
 

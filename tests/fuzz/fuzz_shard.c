@@ -11,7 +11,8 @@ int sl_fuzz_one(const uint8_t *data, size_t size)
     sl_corpus *corpus;
     int32_t tokens[256];
     int outcome = 0;
-    sl_corpus_config config = {.paths = sl_fuzz_file(data, size), .vocab = 50257, .document_token = -1, .bytes = true};
+    sl_corpus_config config = {
+        .paths = sl_fuzz_file(data, size), .vocab = 50257, .document_token = -1, .format = SL_DATA_BYTES};
     if (sl_corpus_open(&config, &corpus) != SL_OK) {
         FUZZ_REQUIRE(sl_error_message()[0]);
         return 1 + (int) (strlen(sl_error_message()) % 200);

@@ -89,7 +89,10 @@ static void check_changes(const char *name, const char *with, const change *chan
 static const change changes[] = {
     {"model", "model byte-nano", REFUSED, "model "},
     {"data", "data '%o'", REFUSED, "other data"},
-    {"data-format", "data-format bytes", SAME, NULL}, /* the same tokens of the same files */
+    {"data-format", "data-format bytes", SAME, NULL},                   /* the same tokens of the same files */
+    {"data-field", "data-field text", SAME, NULL},                      /* of records */
+    {"tokenizer", "tokenizer elsewhere data-format bytes", SAME, NULL}, /* bytes need none */
+    {"cache", "cache elsewhere", SAME, NULL},                           /* of records */
     {"val-data", "val-every 2 val-data '%o'", SAME, NULL},
     {"val-share", "val-every 2 val-share 0.1", REFUSED, "other data"},
     {"seqlen", "seqlen 64", REFUSED, "sequence length 32"},

@@ -1,0 +1,154 @@
+/*
+ * Records through a tokenizer.
+ *
+ *     text         <document token> text            [<eos> where it is another token]
+ *     completion   <bos, if texts begin with one> prompt completion <eos>      the loss counts the completion and its end
+ *
+ * What a text begins with is found by encoding an empty one: the bos that the tokenizer's own post-processor adds; else it is the eos,
+ * which then separates texts, as GPT-2 and Qwen have it. Prompt and completion are encoded together, as they are read later; a token
+ * that lies in both is counted.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "data/encoding.h"
+
+typedef struct token_encoding {
+    sl_encoding base;
+    sl_tokenizer *tokenizer;
+    int64_t begin, end; /* of a text; -1: none */
+} token_encoding;
+
+static sl_status put(sl_tokens *tokens, sl_text *counted, int64_t token, bool is_counted)
+{
+    if (token < 0)
+        return SL_OK;
+    SL_TRY(sl_encoding_reserve(tokens, 1));
+    tokens->ids[tokens->count++] = (int32_t) token;
+    sl_encoding_mark(counted, 1, is_counted);
+    return SL_OK;
+}
+
+static sl_status encode_text(const token_encoding *e, sl_encoder *encoder, const sl_record *r, sl_tokens *tokens,
+                             sl_text *counted)
+{
+    if (!r->continued)
+        SL_TRY(put(tokens, counted, e->base.document_token, true));
+    int64_t before = tokens->count;
+    SL_TRY(sl_encode(encoder, r->text, r->length, SL_ENCODE_PLAIN, tokens));
+    sl_encoding_mark(counted, tokens->count - before, true);
+    return SL_OK;
+}
+
+/* How many tokens of the whole are those of the prompt alone. */
+static int64_t common_prefix(const int32_t *whole, int64_t n_whole, const int32_t *prompt, int64_t n_prompt)
+{
+    int64_t n = 0;
+    while (n < n_whole && n < n_prompt && whole[n] == prompt[n])
+        n++;
+    return n;
+}
+
+static sl_status encode_completion(const token_encoding *e, sl_encoder *encoder, const sl_record *r, sl_tokens *tokens,
+                                   sl_text *counted)
+{
+    sl_text whole = {0};
+    sl_tokens prompt = {0};
+    sl_status status;
+    SL_TRY(put(tokens, counted, e->begin, false));
+    int64_t before = tokens->count;
+    sl_text_append(&whole, r->text, r->length);
+    sl_text_append(&whole, r->completion, r->completion_length);
+    SL_TRY_GOTO(sl_text_status(&whole), done);
+    SL_TRY_GOTO(sl_encode(encoder, whole.data, whole.length, SL_ENCODE_PLAIN, tokens), done);
+    SL_TRY_GOTO(sl_encode(encoder, r->text, r->length, SL_ENCODE_PLAIN, &prompt), done);
+    int64_t n = tokens->count - before, first = common_prefix(tokens->ids + before, n, prompt.ids, prompt.count);
+    sl_encoding_mark(counted, first, false);
+    sl_encoding_mark(counted, n - first, true);
+    status = put(tokens, counted, e->end, true);
+done:
+    sl_text_free(&whole);
+    sl_tokens_free(&prompt);
+    return status;
+}
+
+static sl_status encode(const sl_encoding *encoding, void *thread, const sl_record *r, sl_tokens *tokens,
+                        sl_text *counted)
+{
+    const token_encoding *e = (const token_encoding *) encoding;
+    sl_status status;
+    if (r->kind == SL_RECORD_CHAT)
+        status =
+            sl_fail(SL_E_UNSUPPORTED, "chats are not rendered by this version: give texts, or prompts and completions");
+    else if (r->kind == SL_RECORD_COMPLETION)
+        status = encode_completion(e, thread, r, tokens, counted);
+    else
+        status = encode_text(e, thread, r, tokens, counted);
+    return status == SL_OK ? sl_text_status(counted) : status;
+}
+
+static sl_status open_thread(const sl_encoding *encoding, void **thread)
+{
+    sl_encoder *encoder;
+    SL_TRY(sl_encoder_create(((const token_encoding *) encoding)->tokenizer, &encoder));
+    *thread = encoder;
+    return SL_OK;
+}
+
+static void close_thread(void *thread)
+{
+    sl_encoder_destroy(thread);
+}
+
+static void close_tokens(sl_encoding *encoding)
+{
+    token_encoding *e = (token_encoding *) encoding;
+    sl_tokenizer_close(e->tokenizer);
+    sl_free(e);
+}
+
+/* What surrounds a text by the tokenizer's own rules. */
+static sl_status find_ends(token_encoding *e, const sl_encoding_config *config)
+{
+    sl_encoder *encoder;
+    sl_tokens around = {0};
+    int64_t eos = sl_tokenizer_eos(e->tokenizer);
+    if (eos < 0) /* GPT-2's files do not name it */
+        eos = sl_tokenizer_find(e->tokenizer, "<|endoftext|>");
+    SL_TRY(sl_encoder_create(e->tokenizer, &encoder));
+    sl_status status = sl_encode(encoder, "", 0, SL_ENCODE_AROUND, &around);
+    e->begin = status == SL_OK && around.count ? around.ids[0] : -1;
+    if (e->begin == eos)
+        e->begin = -1; /* it only adds an end */
+    sl_tokens_free(&around);
+    sl_encoder_destroy(encoder);
+    SL_TRY(status);
+    e->end = eos;
+    e->base.document_token = config->document_token >= 0 ? config->document_token : e->begin >= 0 ? e->begin : eos;
+    if (e->base.document_token >= 0)
+        return SL_OK;
+    return sl_fail(SL_E_USAGE,
+                   "%s names neither a token that begins texts nor one that ends them: give "
+                   "--document-token N",
+                   config->tokenizer);
+}
+
+sl_status sl_encoding_open_tokenizer(const sl_encoding_config *config, sl_encoding **out)
+{
+    static const sl_encoding_class class = {open_thread, close_thread, encode, close_tokens};
+    token_encoding *e;
+    sl_status status;
+    SL_TRY(sl_alloc(&e, 1, sizeof *e));
+    e->base.class = &class;
+    SL_TRY_GOTO(sl_tokenizer_open(config->tokenizer, &e->tokenizer), fail);
+    e->base.size = sl_tokenizer_size(e->tokenizer);
+    SL_TRY_GOTO(find_ends(e, config), fail);
+    e->base.fingerprint = sl_tokenizer_fingerprint(e->tokenizer);
+    const char *slash = strrchr(config->tokenizer, '/');
+    snprintf(e->base.name, sizeof e->base.name, "%s", slash && slash[1] ? slash + 1 : config->tokenizer);
+    *out = &e->base;
+    return SL_OK;
+fail:
+    close_tokens(&e->base);
+    return status;
+}

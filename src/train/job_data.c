@@ -1,0 +1,45 @@
+/* The options about data: what the files hold, and what makes tokens of them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "train/job.h"
+
+static const struct {
+    const char *name;
+    sl_data_format format;
+} formats[] = {
+    {"auto", SL_DATA_AUTO},  {"bytes", SL_DATA_BYTES},   {"text", SL_DATA_TEXT},
+    {"jsonl", SL_DATA_JSON}, {"shards", SL_DATA_SHARDS},
+};
+
+/* A model's folder usually has the tokenizer that it was trained with. */
+static void find_tokenizer(const sl_options *o, sl_setup *setup)
+{
+    const char *given = sl_options_string(o, "tokenizer");
+    char path[1100];
+    setup->tokenizer[0] = 0;
+    snprintf(path, sizeof path, "%s/tokenizer.json", setup->model_folder);
+    if (given)
+        snprintf(setup->tokenizer, sizeof setup->tokenizer, "%s", given);
+    else if (setup->model_folder[0] && setup->data_format != SL_DATA_BYTES && sl_file_exists(path))
+        snprintf(setup->tokenizer, sizeof setup->tokenizer, "%s", setup->model_folder);
+}
+
+void sl_job_resolve_data(const sl_options *o, sl_setup *setup)
+{
+    const char *format = sl_options_string(o, "data-format");
+    setup->data = sl_options_string(o, "data");
+    setup->val_data = sl_options_string(o, "val-data");
+    setup->val_every = sl_options_i64(o, "val-every");
+    setup->val_steps = sl_options_i64(o, "val-steps");
+    setup->val_share = setup->val_every && !setup->val_data ? sl_options_f64(o, "val-share") : 0;
+    for (int64_t i = 0; i < SL_COUNT(formats); i++)
+        if (format && strcmp(format, formats[i].name) == 0)
+            setup->data_format = formats[i].format;
+    find_tokenizer(o, setup);
+    setup->tokenize = (sl_tokenize_config){.cache = sl_options_string(o, "cache"),
+                                           .field = sl_options_string(o, "data-field"),
+                                           .train_on = SL_TRAIN_ON_ASSISTANT,
+                                           .threads = setup->threads};
+}
