@@ -19,12 +19,14 @@ static const struct {
     [SL_SKIP_PACKED] = {"record file or archive", "record files or archives", "packed"},
     [SL_SKIP_BINARY] = {"binary", "binary", "binary"},
     [SL_SKIP_BESIDE_SHARDS] = {"text beside shards", "texts beside shards", "text_beside_shards"},
-    [SL_SKIP_BESIDE_RECORDS] = {"file of another kind", "files of another kind", "other_kind"},
+    [SL_SKIP_BESIDE_RECORDS] = {"text beside records", "texts beside records", "text_beside_records"},
 };
 
 const char *sl_corpus_kind(const sl_corpus_contents *c)
 {
     const bool text = c->files[SL_TOKENS_TEXT] || c->files[SL_TOKENS_CODED_TEXT];
+    if (c->files[SL_TOKENS_PARQUET])
+        return text || c->files[SL_TOKENS_JSON] ? "parquet and other records" : "parquet records";
     if (c->files[SL_TOKENS_JSON])
         return text ? "JSON records and text" : "JSON records";
     if (c->cache)

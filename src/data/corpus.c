@@ -59,7 +59,8 @@ void sl_corpus_set_packing(sl_corpus *corpus, const struct sl_packing_counts *co
 bool sl_corpus_holds_records(const sl_corpus *corpus)
 {
     const int64_t *files = corpus->contents.files;
-    return files[SL_TOKENS_JSON] || files[SL_TOKENS_CODED_TEXT] || (corpus->config.tokenize && files[SL_TOKENS_TEXT]);
+    return files[SL_TOKENS_JSON] || files[SL_TOKENS_PARQUET] || files[SL_TOKENS_CODED_TEXT] ||
+           (corpus->config.tokenize && files[SL_TOKENS_TEXT]);
 }
 
 static sl_status check_records(const sl_corpus *corpus)

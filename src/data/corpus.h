@@ -8,7 +8,7 @@
  * skipped there is counted by reason; where it holds shards, only those are taken. A file that is named itself is never skipped:
  * it is taken or refused.
  *
- * With `records`, a corpus may also be files that are tokenized first: JSON records, compressed text. Then its files are what the cache
+ * With `records`, a corpus may also be files that are tokenized first: records of JSON or parquet files, compressed text. Then its files are what the cache
  * of tokens is made from, and a second corpus reads that. In a folder that holds both text and records, what has more bytes is the data.
  */
 #ifndef SL_DATA_CORPUS_H
@@ -26,7 +26,14 @@ typedef struct sl_corpus sl_corpus;
 
 /* How files are read. AUTO: as their content and names say. BYTES: as text whatever their names, for any vocabulary of 256 or more. The
  * others: as this and nothing else. */
-typedef enum sl_data_format { SL_DATA_AUTO, SL_DATA_BYTES, SL_DATA_TEXT, SL_DATA_JSON, SL_DATA_SHARDS } sl_data_format;
+typedef enum sl_data_format {
+    SL_DATA_AUTO,
+    SL_DATA_BYTES,
+    SL_DATA_TEXT,
+    SL_DATA_JSON,
+    SL_DATA_PARQUET,
+    SL_DATA_SHARDS
+} sl_data_format;
 
 typedef struct sl_corpus_config {
     const char *paths;      /* a file, a folder, or several of them separated by commas */
@@ -52,7 +59,7 @@ typedef enum sl_skip {
     SL_SKIP_PACKED, /* records, tables and archives, by their names: .jsonl, .parquet, .gz, ... */
     SL_SKIP_BINARY,
     SL_SKIP_BESIDE_SHARDS,  /* text */
-    SL_SKIP_BESIDE_RECORDS, /* text in a folder that holds more records, or the other way round */
+    SL_SKIP_BESIDE_RECORDS, /* text, in a folder that holds more bytes of records */
     SL_SKIP_COUNT
 } sl_skip;
 

@@ -1,8 +1,9 @@
 /*
- * Records through a tokenizer.
+ * Records through a tokenizer, and chats through the template of its folder.
  *
  *     text         <document token> text            [<eos> where it is another token]
  *     completion   <bos, if texts begin with one> prompt completion <eos>      the loss counts the completion and its end
+ *     chat         as the template says; the loss counts by --train-on
  *
  * What a text begins with is found by encoding an empty one: the bos that the tokenizer's own post-processor adds; else it is the eos,
  * which then separates texts, as GPT-2 and Qwen have it. Prompt and completion are encoded together, as they are read later; a token
@@ -11,12 +12,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/file.h"
+#include "core/hash.h"
 #include "data/encoding.h"
 
 typedef struct token_encoding {
     sl_encoding base;
     sl_tokenizer *tokenizer;
+    sl_chat *chat; /* NULL: there is no template; `why` says where it was looked for */
+    char why[256];
     int64_t begin, end; /* of a text; -1: none */
+    sl_train_on train_on;
 } token_encoding;
 
 static sl_status put(sl_tokens *tokens, sl_text *counted, int64_t token, bool is_counted)
@@ -72,14 +78,23 @@ done:
     return status;
 }
 
+static sl_status encode_chat(const token_encoding *e, sl_encoder *encoder, const sl_record *r, sl_tokens *tokens,
+                             sl_text *counted)
+{
+    if (!e->chat)
+        return sl_fail(SL_E_USAGE, "a chat needs a chat template: %s", e->why);
+    sl_chat_request request = {.messages = r->messages, .tools = r->tools};
+    sl_train_on train_on = r->last_turn && e->train_on == SL_TRAIN_ON_ASSISTANT ? SL_TRAIN_ON_COMPLETION : e->train_on;
+    return sl_chat_encode(e->chat, encoder, &request, train_on, tokens, counted);
+}
+
 static sl_status encode(const sl_encoding *encoding, void *thread, const sl_record *r, sl_tokens *tokens,
                         sl_text *counted)
 {
     const token_encoding *e = (const token_encoding *) encoding;
     sl_status status;
     if (r->kind == SL_RECORD_CHAT)
-        status =
-            sl_fail(SL_E_UNSUPPORTED, "chats are not rendered by this version: give texts, or prompts and completions");
+        status = encode_chat(e, thread, r, tokens, counted);
     else if (r->kind == SL_RECORD_COMPLETION)
         status = encode_completion(e, thread, r, tokens, counted);
     else
@@ -103,6 +118,7 @@ static void close_thread(void *thread)
 static void close_tokens(sl_encoding *encoding)
 {
     token_encoding *e = (token_encoding *) encoding;
+    sl_chat_close(e->chat);
     sl_tokenizer_close(e->tokenizer);
     sl_free(e);
 }
@@ -133,6 +149,42 @@ static sl_status find_ends(token_encoding *e, const sl_encoding_config *config)
                    config->tokenizer);
 }
 
+/* A template is part of what a record becomes, so the key of a cache has it: the files that may hold it. */
+static sl_status add_template(const char *folder, sl_hasher *hasher)
+{
+    static const char *const names[] = {"chat_template.jinja", "tokenizer_config.json"};
+    for (int64_t i = 0; i < SL_COUNT(names); i++) {
+        char path[1200], *text;
+        size_t length;
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        if (!sl_file_exists(path))
+            continue;
+        SL_TRY(sl_file_read_all(path, (size_t) 64 << 20, &text, &length));
+        sl_hash_add(hasher, text, length);
+        sl_free(text);
+    }
+    return SL_OK;
+}
+
+static sl_status open_chat(token_encoding *e, const sl_encoding_config *config)
+{
+    int64_t parts[] = {(int64_t) sl_tokenizer_fingerprint(e->tokenizer), config->train_on};
+    sl_hasher hasher;
+    sl_hash_begin(&hasher, 0);
+    sl_hash_add(&hasher, parts, sizeof parts);
+    if (sl_dir_exists(config->tokenizer)) {
+        SL_TRY(add_template(config->tokenizer, &hasher));
+        if (sl_chat_open(config->tokenizer, &e->chat) != SL_OK) {
+            e->chat = NULL; /* an error once there is a chat */
+            snprintf(e->why, sizeof e->why, "%s", sl_error_message());
+        }
+    } else {
+        snprintf(e->why, sizeof e->why, "%.200s is a file: give its folder", config->tokenizer);
+    }
+    e->base.fingerprint = sl_hash_end(&hasher);
+    return SL_OK;
+}
+
 sl_status sl_encoding_open_tokenizer(const sl_encoding_config *config, sl_encoding **out)
 {
     static const sl_encoding_class class = {open_thread, close_thread, encode, close_tokens};
@@ -140,10 +192,11 @@ sl_status sl_encoding_open_tokenizer(const sl_encoding_config *config, sl_encodi
     sl_status status;
     SL_TRY(sl_alloc(&e, 1, sizeof *e));
     e->base.class = &class;
+    e->train_on = config->train_on;
     SL_TRY_GOTO(sl_tokenizer_open(config->tokenizer, &e->tokenizer), fail);
     e->base.size = sl_tokenizer_size(e->tokenizer);
     SL_TRY_GOTO(find_ends(e, config), fail);
-    e->base.fingerprint = sl_tokenizer_fingerprint(e->tokenizer);
+    SL_TRY_GOTO(open_chat(e, config), fail);
     const char *slash = strrchr(config->tokenizer, '/');
     snprintf(e->base.name, sizeof e->base.name, "%s", slash && slash[1] ? slash + 1 : config->tokenizer);
     *out = &e->base;

@@ -18,7 +18,7 @@
 
 enum { SNIFF_BYTES = 8192, MAX_DEPTH = 64, SAMPLE_PIECE = 4096, SAMPLE_PIECES = 16 };
 
-typedef enum naming { NAMED_TEXT, NAMED_AMBIGUOUS, NAMED_JSON, NAMED_RECORDS, NAMED_ARCHIVE } naming;
+typedef enum naming { NAMED_TEXT, NAMED_AMBIGUOUS, NAMED_JSON, NAMED_PARQUET, NAMED_RECORDS, NAMED_ARCHIVE } naming;
 
 /* Of the path's first `length` characters, as below. */
 static bool ends_with(const char *path, size_t length, const char *suffix)
@@ -34,7 +34,7 @@ static naming naming_of(const char *path, size_t length)
         naming means;
     } table[] = {
         {".json", NAMED_AMBIGUOUS}, {".csv", NAMED_AMBIGUOUS},       {".tsv", NAMED_AMBIGUOUS},
-        {".jsonl", NAMED_JSON},     {".ndjson", NAMED_JSON},         {".parquet", NAMED_RECORDS},
+        {".jsonl", NAMED_JSON},     {".ndjson", NAMED_JSON},         {".parquet", NAMED_PARQUET},
         {".arrow", NAMED_RECORDS},  {".feather", NAMED_RECORDS},     {".avro", NAMED_RECORDS},
         {".orc", NAMED_RECORDS},    {".tfrecord", NAMED_RECORDS},    {".npy", NAMED_RECORDS},
         {".npz", NAMED_RECORDS},    {".safetensors", NAMED_RECORDS}, {".gz", NAMED_ARCHIVE},
@@ -152,11 +152,14 @@ static bool is_records(const sl_corpus *corpus, const char *path, const sniffed 
         length = (size_t) (strrchr(path, '.') - path);
     naming means = naming_of(path, length);
     bool json = means == NAMED_JSON || (ends_with(path, length, ".json") && (named || coded));
-    if (format != SL_DATA_AUTO)
+    bool parquet = means == NAMED_PARQUET && !coded;
+    if (format != SL_DATA_AUTO) {
         json = format == SL_DATA_JSON;
-    if (!json && !(coded && (means == NAMED_TEXT || format == SL_DATA_TEXT)))
+        parquet = format == SL_DATA_PARQUET;
+    }
+    if (!json && !parquet && !(coded && (means == NAMED_TEXT || format == SL_DATA_TEXT)))
         return false;
-    *kind = json ? SL_TOKENS_JSON : SL_TOKENS_CODED_TEXT;
+    *kind = json ? SL_TOKENS_JSON : parquet ? SL_TOKENS_PARQUET : SL_TOKENS_CODED_TEXT;
     return true;
 }
 
@@ -188,7 +191,7 @@ static sl_status add_file(sl_corpus *corpus, const char *path, const char *relat
                                "--data-format asks for shards",
                                path)
                      : SL_OK;
-    } else if (means == NAMED_RECORDS || means == NAMED_JSON || means == NAMED_ARCHIVE ||
+    } else if (means == NAMED_RECORDS || means == NAMED_JSON || means == NAMED_PARQUET || means == NAMED_ARCHIVE ||
                (means == NAMED_AMBIGUOUS && named)) {
         corpus->contents.skipped[SL_SKIP_PACKED]++;
         return named ? refuse_packed(path, means) : SL_OK;
@@ -314,7 +317,7 @@ static void drop_lesser_kind(sl_corpus *corpus, int64_t first)
     for (int64_t i = first; i < corpus->n_sources; i++)
         if (is_text(&corpus->sources[i]) == (text > records))
             corpus->sources[kept++] = corpus->sources[i];
-    corpus->contents.skipped[SL_SKIP_BESIDE_RECORDS] += corpus->n_sources - kept;
+    corpus->contents.skipped[text > records ? SL_SKIP_PACKED : SL_SKIP_BESIDE_RECORDS] += corpus->n_sources - kept;
     corpus->n_sources = kept;
 }
 

@@ -26,8 +26,14 @@ void sl_record_skip_because(sl_record_counts *counts, sl_record_fault why, const
 
 sl_status sl_records_open(const sl_records_config *config, sl_records **records)
 {
-    return config->format == SL_FORMAT_JSON ? sl_json_records_open(config, records)
-                                            : sl_text_records_open(config, records);
+    switch (config->format) {
+    case SL_FORMAT_JSON:
+        return sl_json_records_open(config, records);
+    case SL_FORMAT_PARQUET:
+        return sl_parquet_records_open(config, records);
+    default:
+        return sl_text_records_open(config, records);
+    }
 }
 
 sl_status sl_records_next(sl_records *records, sl_record *record, bool *more)

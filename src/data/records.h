@@ -53,7 +53,7 @@ void sl_record_skip(sl_record_counts *counts, sl_record_fault why); /* with the 
 void sl_record_skip_because(sl_record_counts *counts, sl_record_fault why, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-typedef enum sl_record_format { SL_FORMAT_TEXT, SL_FORMAT_JSON } sl_record_format;
+typedef enum sl_record_format { SL_FORMAT_TEXT, SL_FORMAT_JSON, SL_FORMAT_PARQUET } sl_record_format;
 
 typedef struct sl_records sl_records;
 typedef struct sl_records_config {
@@ -83,6 +83,7 @@ void sl_record_free(sl_record *record);
 
 sl_status sl_text_records_open(const sl_records_config *config, sl_records **records);
 sl_status sl_json_records_open(const sl_records_config *config, sl_records **records);
+sl_status sl_parquet_records_open(const sl_records_config *config, sl_records **records);
 
 /* What an object's fields are, in the region of `record`. `used` false: it is left out, and counted. `name` is for messages. */
 sl_status sl_record_of(const sl_records_config *config, const char *name, const sl_json *object, sl_record *record,

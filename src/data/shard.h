@@ -29,6 +29,7 @@ typedef enum sl_token_kind {
     SL_TOKENS_U32,
     SL_TOKENS_CODED_TEXT, /* compressed */
     SL_TOKENS_JSON,       /* a record a line, or an array of them */
+    SL_TOKENS_PARQUET,
     SL_TOKEN_KINDS
 } sl_token_kind;
 

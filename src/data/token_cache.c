@@ -126,7 +126,9 @@ static sl_status check_filled(const sl_token_cache_config *c, const sl_token_cac
 {
     if (cache->tokens)
         return SL_OK;
-    return sl_fail(SL_E_FORMAT, "%s holds no record that can be used%s%s", c->files->config.paths,
+    char counts[400];
+    sl_token_cache_text(cache, counts, sizeof counts);
+    return sl_fail(SL_E_FORMAT, "%s holds no record that can be used (%s)%s%s", c->files->config.paths, counts,
                    cache->records.first[0] ? ": " : "", cache->records.first);
 }
 

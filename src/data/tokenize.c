@@ -88,7 +88,9 @@ static sl_status flush(tokenizing *t)
 
 static sl_record_format format_of(const sl_corpus_file *file)
 {
-    return file->kind == SL_TOKENS_JSON ? SL_FORMAT_JSON : SL_FORMAT_TEXT;
+    return file->kind == SL_TOKENS_JSON      ? SL_FORMAT_JSON
+           : file->kind == SL_TOKENS_PARQUET ? SL_FORMAT_PARQUET
+                                             : SL_FORMAT_TEXT;
 }
 
 static sl_status read_file(tokenizing *t, const sl_corpus_file *file)

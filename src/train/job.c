@@ -29,14 +29,16 @@ static const sl_option table[] = {
      "what "
      "the run begins with."},
     {"data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",
-     "Training data, of one kind. Text files, folders of them and JSON records (.jsonl, .json), compressed (.gz, .zst) "
+     "Training data, of one kind. Text files, folders of them and records (.jsonl, .json, .parquet), compressed (.gz, "
+     ".zst) "
      "or not, become tokens in "
      "--cache first, with --tokenizer. Without one, text is read as bytes (tokens 0..255, each file a document that "
      "begins with token 0), for byte-level models: a vocabulary of 256 to 512 tokens. Token shards in llm.c's "
      "format (256-int32 header, uint16 or uint32 tokens) are taken as they are."},
-    {"data-format", "auto|bytes|text|jsonl|shards", SL_OPT_CHOICE, "auto", "Model and data",
+    {"data-format", "auto|bytes|text|jsonl|parquet|shards", SL_OPT_CHOICE, "auto", "Model and data",
      "auto: found from content and names; where a folder holds text and records, what has more bytes is the data. "
-     "text, jsonl, shards: all files as this, whatever their names. bytes: text files of any name as bytes, for any "
+     "text, jsonl, parquet, shards: all files as this, whatever their names. bytes: text files of any name as bytes, "
+     "for any "
      "vocabulary of 256 or more (to measure the speed of a model without its tokenizer)."},
     {"data-field", "NAME", SL_OPT_STRING, NULL, "Model and data",
      "The field of the records to train on: a string, or a list of messages. Default: found by its name (messages, "
@@ -44,6 +46,9 @@ static const sl_option table[] = {
     {"tokenizer", "DIR|FILE", SL_OPT_STRING, NULL, "Model and data",
      "The tokenizer for text and records: a folder with a tokenizer.json, that file, or a tiktoken file. Default: the "
      "model's folder, where it holds one; else text is bytes, for byte-level models."},
+    {"train-on", "all|assistant|completion", SL_OPT_CHOICE, "assistant", "Model and data",
+     "What the loss of a chat counts: everything, every turn of the assistant with the token that ends it, or the last "
+     "such turn. Chats of a prompt and a completion count the completion, unless it is all."},
     {"cache", "DIR", SL_OPT_STRING, NULL, "Model and data",
      "Where tokens that were made of records are kept. Default: $XDG_CACHE_HOME/sluice/tokens."},
     {"val-data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",

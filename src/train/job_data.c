@@ -9,8 +9,8 @@ static const struct {
     const char *name;
     sl_data_format format;
 } formats[] = {
-    {"auto", SL_DATA_AUTO},  {"bytes", SL_DATA_BYTES},   {"text", SL_DATA_TEXT},
-    {"jsonl", SL_DATA_JSON}, {"shards", SL_DATA_SHARDS},
+    {"auto", SL_DATA_AUTO},  {"bytes", SL_DATA_BYTES},     {"text", SL_DATA_TEXT},
+    {"jsonl", SL_DATA_JSON}, {"parquet", SL_DATA_PARQUET}, {"shards", SL_DATA_SHARDS},
 };
 
 /* A model's folder usually has the tokenizer that it was trained with. */
@@ -24,6 +24,14 @@ static void find_tokenizer(const sl_options *o, sl_setup *setup)
         snprintf(setup->tokenizer, sizeof setup->tokenizer, "%s", given);
     else if (setup->model_folder[0] && setup->data_format != SL_DATA_BYTES && sl_file_exists(path))
         snprintf(setup->tokenizer, sizeof setup->tokenizer, "%s", setup->model_folder);
+}
+
+static sl_train_on train_on(const sl_options *o)
+{
+    const char *what = sl_options_string(o, "train-on");
+    return strcmp(what, "all") == 0          ? SL_TRAIN_ON_ALL
+           : strcmp(what, "completion") == 0 ? SL_TRAIN_ON_COMPLETION
+                                             : SL_TRAIN_ON_ASSISTANT;
 }
 
 void sl_job_resolve_data(const sl_options *o, sl_setup *setup)
@@ -40,6 +48,6 @@ void sl_job_resolve_data(const sl_options *o, sl_setup *setup)
     find_tokenizer(o, setup);
     setup->tokenize = (sl_tokenize_config){.cache = sl_options_string(o, "cache"),
                                            .field = sl_options_string(o, "data-field"),
-                                           .train_on = SL_TRAIN_ON_ASSISTANT,
+                                           .train_on = train_on(o),
                                            .threads = setup->threads};
 }

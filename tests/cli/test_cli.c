@@ -316,8 +316,8 @@ TEST(data_that_does_not_match)
 {
     write_text("d.jsonl", "{\"text\": \"abc\"}\n");
     write_text("tokenizer.json", "{}\n");
-    refused(1, "train " JOB "--data d.jsonl", "d.jsonl holds records");
-    refused(1, "train " JOB "--data tokenizer.json", "tokenizer.json holds records");
+    refused(2, "train " JOB "--cache tokens --data d.jsonl", "d.jsonl holds 4 tokens");
+    refused(1, "train " JOB "--cache tokens --data tokenizer.json", "tokenizer.json holds no record that can be used");
     refused(2, "train --model tiny --seqlen 32 --tokens-per-step 64 --data text.txt",
             "suits vocabularies of 256 to 512 tokens, but the model's has 10000");
     write_shard("half.bin", 1, 500, 500, -1);

@@ -241,7 +241,7 @@ static void refused(const char *lines, const char *message)
 TEST(refusals_say_why)
 {
     sl_source *source;
-    refused("{\"text\": 1}\n", "no record that can be used: ");
+    refused("{\"text\": 1}\n", "no record that can be used (1 record, 1 left out (without a known field)): ");
     refused("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]}\n", "needs a tokenizer");
     write_completions(test_path("c.jsonl"));
     sl_loader_config c = config(test_path("c.jsonl"), test_path("cache"), 1);

@@ -34,7 +34,10 @@ for file in "$source"/include/sluice/*.h "${documents[@]}"; do
     programs "$file" example.c || continue
     command -v cc > /dev/null || { echo "no compiler: $file is not tried"; continue; }
     libraries=(-lm -lpthread -ldl)
-    grep -q '^HWLOC_LIBRARY:FILEPATH=/' "$build/CMakeCache.txt" && grep -q '^SLUICE_HWLOC:BOOL=ON' "$build/CMakeCache.txt" && libraries+=(-lhwloc)
+    for name in HWLOC ZLIB ZSTD SNAPPY PCRE2 UTF8PROC; do
+        library=$(sed -n "s|^${name}_LIBRARY:FILEPATH=\(/.*\)|\1|p" "$build/CMakeCache.txt")
+        [ -n "$library" ] && grep -q "^SLUICE_$name:BOOL=ON" "$build/CMakeCache.txt" && libraries+=("$library")
+    done
     sanitize=$(sed -n 's/^SLUICE_SANITIZE:STRING=\(..*\)/\1/p' "$build/CMakeCache.txt")
     [ "$sanitize" = address ] && libraries+=(-fsanitize=address,undefined)
     [ "$sanitize" = thread ] && libraries+=(-fsanitize=thread)
@@ -94,6 +97,7 @@ try() { # one command line, without `sluice`
 }
 
 # Files that lines of the documents speak of.
+for i in 1 2 3 4 5 6 7 8 9; do printf '{"prompt": "question %d", "completion": "an answer to it"}\n' $i; done > records.jsonl
 printf '{"model": "byte-test", "data": "corpus", "seqlen": 32, "tokens-per-step": 64, "steps": 2}\n' > job.json
 "$sluice" init --model byte-test --out other --weights > /dev/null || fail "no folder with weights"
 "$sluice" plan --config job.json --costs roofline > /dev/null || fail "job.json does not plan"

@@ -92,6 +92,7 @@ static const change changes[] = {
     {"data-format", "data-format bytes", SAME, NULL},                   /* the same tokens of the same files */
     {"data-field", "data-field text", SAME, NULL},                      /* of records */
     {"tokenizer", "tokenizer elsewhere data-format bytes", SAME, NULL}, /* bytes need none */
+    {"train-on", "train-on all", SAME, NULL},                           /* of chats */
     {"cache", "cache elsewhere", SAME, NULL},                           /* of records */
     {"val-data", "val-every 2 val-data '%o'", SAME, NULL},
     {"val-share", "val-every 2 val-share 0.1", REFUSED, "other data"},
