@@ -3,6 +3,8 @@
 #include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/launch.h"
+#include "ops/norm.h"
+#include "ops/qk_norm.h"
 #include "ops/rope.h"
 #include "ops/slice.h"
 #include "optim/element.h"
@@ -146,6 +148,12 @@ TEST(wrong_attributes)
     sl_op_case changed = with_attrs(SL_OP_ATTENTION, 3, &attrs); /* 6 heads over 2 */
     sl_attention_set(&attrs)->kv_heads = 4;
     check_refused(SL_OP_ATTENTION, &changed, "heads that do not share", -1);
+    changed = with_attrs(SL_OP_LAYERNORM, 0, &attrs);
+    sl_norm_set(&attrs)->offset = 1;
+    check_refused(SL_OP_LAYERNORM, &changed, "an offset of its weights", -1);
+    changed = with_attrs(SL_OP_QK_NORM, 0, &attrs);
+    sl_qk_norm_set(&attrs)->whole = 1;
+    check_refused(SL_OP_QK_NORM, &changed, "weights of one head for all", -1);
     changed = with_attrs(SL_OP_ATTENTION, 0, &attrs);
     sl_attention_set(&attrs)->q_offset = 1;
     check_refused(SL_OP_ATTENTION, &changed, "queries past the context", -1);

@@ -5,6 +5,7 @@
 #include "ops/head_loss.h"
 #include "ops/norm.h"
 #include "ops/operands.h"
+#include "ops/qk_norm.h"
 #include "ops/reduce.h"
 #include "ops/rope.h"
 #include "ops/swiglu.h"
@@ -43,6 +44,28 @@ TEST(activations)
     sl_swiglu_set(&swiglu.attrs)->gelu = 1;
     run(&swiglu);
     check_values(y, (const float[]){0.6914280056f, -0.0165357255f}, 2, "geglu");
+}
+
+TEST(variants)
+{
+    float x[] = {0.5f, -1.25f, 2, 0.125f}, w[] = {0.25f, -0.5f, 0, 1}, y[8], rstd[2], loss[1], logits[2];
+    sl_launch rms = {.op = SL_OP_RMSNORM, .in = {f32(x, 1, 4), f32(w, 4, 0)}, .out = {f32(y, 1, 4), f32(rstd, 1, 0)}};
+    sl_norm_set(&rms.attrs)->offset = 1;
+    run(&rms);
+    const float r = 1 / sqrtf(5.828125f / 4), rq = 1 / sqrtf(27.0f / 4), rk = 1 / sqrtf(53.0f / 2);
+    check_values(y, (const float[]){0.625f * r, -0.625f * r, 2 * r, 0.25f * r}, 4, "rmsnorm with an offset");
+    float qkv[] = {3, 4, 1, -1, 2, 7, 5, 6}, wq[] = {1, 2, 3, 4}, wk[] = {0.5f, 2}; /* heads of 2: q q k v */
+    sl_launch qk = {.op = SL_OP_QK_NORM, .in = {f32(qkv, 1, 8), f32(wq, 4, 0), f32(wk, 2, 0)}};
+    qk.out[0] = f32(y, 1, 8), qk.out[1] = f32(rstd, 1, 2);
+    *sl_qk_norm_set(&qk.attrs) = *SL_ATTRS(qk_norm, .heads = 2, .kv_heads = 1, .head_dim = 2, .whole = 1);
+    run(&qk);
+    check_values(y, (const float[]){3 * rq, 8 * rq, 3 * rq, -4 * rq, rk, 14 * rk, 5, 6}, 8, "qk_norm of all heads");
+    sl_launch head = {.op = SL_OP_HEAD_LOSS, .in = {f32((float[]){1}, 1, 1), f32((float[]){0, 1000}, 2, 1)}};
+    head.out[0] = f32(loss, 1, 0), head.in[2] = i32((int32_t[]){0}, 1), head.workspace = logits,
+    head.workspace_bytes = sizeof logits;
+    sl_head_set(&head.attrs)->ignore = -100, sl_head_set(&head.attrs)->cap = 2;
+    run(&head);
+    check_values(loss, (const float[]){2.1269280110f}, 1, "log(1 + e^2)");
 }
 
 /* Where an op sums the columns of what it writes, or of what it finds there, it does what bias_grad does with that. */
@@ -458,6 +481,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(norms);
     RUN(activations);
+    RUN(variants);
     RUN(column_sums);
     RUN(attention_values);
     RUN(head_values);
