@@ -327,6 +327,20 @@ TEST(the_model_is_only_read)
     sl_job_destroy(job);
 }
 
+/* Little has to be in host memory, so that the search for the least of it comes to plans that recompute everything from everything: they
+ * must not take all memory to be found useless. */
+TEST(planning_takes_little_memory)
+{
+    sl_prediction_view view;
+    sl_heap_peak_reset();
+    prediction_job(
+        "model llama3-8b lora-rank 16 seqlen 2048 tokens-per-step 65536 chunk-tokens 8192 precision bf16 device cuda "
+        "hw h200 device-mem 6GiB",
+        &view);
+    CHECK(view.feasible && view.trained == 41943040);
+    CHECK_MSG(sl_heap_peak_bytes() < (size_t) 400 << 20, "planning took %zu MiB", sl_heap_peak_bytes() >> 20);
+}
+
 TEST(options_that_cannot_be_meant)
 {
     static const struct {
@@ -394,6 +408,7 @@ int main(int argc, char **argv)
     RUN(another_model_below);
     RUN(new_adapters);
     RUN(the_model_is_only_read);
+    RUN(planning_takes_little_memory);
     RUN(options_that_cannot_be_meant);
     RUN(dropout);
     RUN(budgets_and_resumes_keep_the_bits);

@@ -79,6 +79,7 @@ struct sl_sweep {
     int32_t *deps, *use_allocations;
     sl_fetch *fetches;
     int32_t n_residencies, n_actions, n_deps, n_use_allocations, n_fetches;
+    int64_t n_clones; /* recomputations of this walk */
     int32_t capacity_residencies, capacity_actions, capacity_deps, capacity_use_places, capacity_fetches;
     int32_t next_fetch;
     sl_fetch *again; /* fetches of objects that were evicted to make space */

@@ -98,6 +98,15 @@ static void after_clone(sl_sweep *s, int32_t o)
 
 /* ---- operands -------------------------------------------------------------------------------------------------- */
 
+/* Where each recomputation needs others that were dropped as well, their number can double from layer to layer. Such a walk ends early: its
+ * plan would be of no use, and finding that out could take all memory. */
+enum { FREE_CLONES = 4096, CLONES_PER_TASK = 8 };
+
+static bool too_many_clones(sl_sweep *s)
+{
+    return s->n_clones++ > FREE_CLONES + (int64_t) CLONES_PER_TASK * s->a->program->n_tasks;
+}
+
 /* Rematerializes content that is in no tier. */
 static sl_status materialize(sl_sweep *s, int32_t o, int depth)
 {
@@ -105,7 +114,7 @@ static sl_status materialize(sl_sweep *s, int32_t o, int depth)
     if (sl_state_resident(state) || sl_state_backed(state) || !state->defined)
         return SL_OK;
     int32_t producer = s->a->program->objects[o].producer;
-    if (producer < 0 || !s->a->can_clone[producer] || depth > MAX_CLONE_DEPTH) {
+    if (producer < 0 || !s->a->can_clone[producer] || depth > MAX_CLONE_DEPTH || too_many_clones(s)) {
         sl_sweep_stuck(s);
         return SL_OK;
     }

@@ -127,6 +127,7 @@ static sl_status empty_arenas(sl_sweep *s)
 
 static sl_status begin(sl_sweep *s)
 {
+    s->n_clones = 0;
     s->n_residencies = s->n_actions = s->n_deps = s->n_use_allocations = s->next_fetch = s->n_again = 0;
     s->now_s = s->live = 0;
     memset(s->need, 0xff, sizeof s->need);
