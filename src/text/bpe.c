@@ -27,9 +27,14 @@ static uint64_t pair_key(int32_t left, int32_t right)
     return ((uint64_t) (uint32_t) left << 32 | (uint32_t) right) + 1;
 }
 
+static uint64_t pair_hash(uint64_t key)
+{
+    return (key * 0x9e3779b97f4a7c15u ^ key >> 29) * 0xbf58476d1ce4e5b9u;
+}
+
 static sl_pair *pair_slot(const sl_bpe *bpe, uint64_t key)
 {
-    uint64_t i = (key * 0x9e3779b97f4a7c15u ^ key >> 29) * 0xbf58476d1ce4e5b9u >> bpe->pair_shift;
+    uint64_t i = pair_hash(key) >> bpe->pair_shift;
     while (bpe->pairs[i].key && bpe->pairs[i].key != key)
         i = (i + 1) & (bpe->n_pair_slots - 1);
     return &bpe->pairs[i];
@@ -37,13 +42,35 @@ static sl_pair *pair_slot(const sl_bpe *bpe, uint64_t key)
 
 uint32_t sl_bpe_rank(const sl_bpe *bpe, int32_t left, int32_t right, int32_t *id)
 {
-    if (!bpe->n_pairs)
+    uint64_t key = pair_key(left, right);
+    if (!bpe->filter)
         return UINT32_MAX;
-    const sl_pair *pair = pair_slot(bpe, pair_key(left, right));
+    uint64_t bit = pair_hash(key) >> bpe->filter_shift;
+    if (!(bpe->filter[bit >> 6] >> (bit & 63) & 1))
+        return UINT32_MAX;
+    const sl_pair *pair = pair_slot(bpe, key);
     if (!pair->key)
         return UINT32_MAX;
     *id = pair->id;
     return pair->rank;
+}
+
+/* 16 to 32 bits for each pair. */
+static sl_status build_filter(sl_bpe *bpe)
+{
+    int bits = 10;
+    if (!bpe->n_pairs)
+        return SL_OK;
+    while ((uint64_t) 1 << bits < 16 * bpe->n_pairs)
+        bits++;
+    bpe->filter_shift = 64 - bits;
+    SL_TRY(sl_alloc(&bpe->filter, (size_t) 1 << (bits - 6), sizeof *bpe->filter));
+    for (uint64_t i = 0; i < bpe->n_pair_slots; i++) {
+        uint64_t bit = pair_hash(bpe->pairs[i].key) >> bpe->filter_shift;
+        if (bpe->pairs[i].key)
+            bpe->filter[bit >> 6] |= (uint64_t) 1 << (bit & 63);
+    }
+    return SL_OK;
 }
 
 static sl_status grow_pairs(sl_bpe *bpe)
@@ -296,6 +323,7 @@ sl_status sl_bpe_finish(sl_bpe *bpe)
     SL_TRY(sl_alloc(&bpe->flags, size, sizeof *bpe->flags));
     SL_TRY(sl_alloc(&buffer, (size_t) longest + 1, 1));
     SL_TRY_GOTO(find_symbols(bpe, buffer), done);
+    SL_TRY_GOTO(build_filter(bpe), done);
     SL_TRY_GOTO(derive(bpe), done);
     SL_TRY_GOTO(build_trie(bpe, buffer), done);
     bpe->by_heap = merges_unknown(bpe);
@@ -309,6 +337,7 @@ void sl_bpe_free(sl_bpe *bpe)
     sl_vocab_free(&bpe->vocab);
     sl_trie_free(&bpe->trie);
     sl_free(bpe->pairs);
+    sl_free(bpe->filter);
     sl_free(bpe->made);
     sl_free(bpe->length);
     sl_free(bpe->shorter);

@@ -45,9 +45,8 @@ typedef struct sl_trie_edge {
     uint32_t child;
 } sl_trie_edge;
 typedef struct sl_trie_node {
-    uint32_t first, children;
-    int32_t token; /* of the word that ends here and counts for longest matches, -1 */
-    int32_t whole; /* of any word that ends here, -1 */
+    uint32_t first; /* child; the last one stands before the next node's first */
+    int32_t token;  /* of the word that ends here and counts for longest matches, -1 */
 } sl_trie_node;
 typedef struct sl_trie {
     /* while words are added */
@@ -58,6 +57,7 @@ typedef struct sl_trie {
     uint32_t nodes, capacity;
     /* packed */
     sl_trie_node *packed; /* 0 is the root */
+    int32_t *whole;       /* of any word that ends at each node, -1 */
     uint8_t *labels;      /* the byte that leads to each node */
     uint32_t *pairs;      /* the node of each two first bytes, 0: none */
     uint32_t one[256];    /* the node of each first byte */
@@ -100,6 +100,8 @@ typedef struct sl_bpe {
     sl_pair *pairs;
     uint64_t n_pair_slots, n_pairs;
     int pair_shift;
+    uint64_t *filter; /* bits by the hash of a pair: most pairs are none, and their bits say so in far less memory */
+    int filter_shift;
 
     /* made by sl_bpe_finish */
     sl_trie trie; /* all tokens, as bytes */

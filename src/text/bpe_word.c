@@ -10,7 +10,7 @@
 #include "text/bpe.h"
 #include "text/unicode.h"
 
-enum { WORK_PER_BYTE = 64, FREE_WORK = 4096, MEMO_BITS = 15 };
+enum { WORK_PER_BYTE = 24, FREE_WORK = 4096, MEMO_BITS = 13 };
 
 static bool is_dead(const sl_bpe_scratch *s, int64_t at)
 {

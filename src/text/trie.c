@@ -124,7 +124,8 @@ static void lay_out(sl_trie *trie, const packing *p, const uint8_t *flags)
         uint32_t was = p->old[node];
         int32_t token = trie->token[was];
         sl_trie_node *n = &trie->packed[node];
-        *n = (sl_trie_node){next, (uint32_t) (p->begin[was + 1] - p->begin[was]), token, token};
+        *n = (sl_trie_node){next, token};
+        trie->whole[node] = token;
         if (token >= 0 && flags && !(flags[token] & 1))
             n->token = -1;
         for (int64_t i = p->begin[was]; i < p->begin[was + 1]; i++, next++) {
@@ -132,17 +133,19 @@ static void lay_out(sl_trie *trie, const packing *p, const uint8_t *flags)
             trie->labels[next] = (uint8_t) (p->order[i].key - 1);
         }
     }
+    trie->packed[trie->nodes].first = next;
 }
 
-static uint32_t step(const sl_trie *trie, uint32_t node, unsigned char byte)
+static inline uint32_t step(const sl_trie *trie, uint32_t node, unsigned char byte)
 {
     const sl_trie_node *n = &trie->packed[node];
     const uint8_t *labels = trie->labels + n->first;
-    if (n->children > 16) {
-        const uint8_t *found = memchr(labels, byte, n->children);
+    uint32_t children = n[1].first - n->first;
+    if (children > 16) {
+        const uint8_t *found = memchr(labels, byte, children);
         return found ? n->first + (uint32_t) (found - labels) : 0;
     }
-    for (uint32_t i = 0; i < n->children; i++)
+    for (uint32_t i = 0; i < children; i++)
         if (labels[i] == byte)
             return n->first + i;
     return 0;
@@ -155,7 +158,8 @@ sl_status sl_trie_pack(sl_trie *trie, const uint8_t *flags)
     if (!trie->nodes)
         return SL_OK;
     SL_TRY_GOTO(sort_edges(trie, &p), done);
-    SL_TRY_GOTO(sl_alloc(&trie->packed, trie->nodes, sizeof *trie->packed), done);
+    SL_TRY_GOTO(sl_alloc(&trie->packed, (size_t) trie->nodes + 1, sizeof *trie->packed), done);
+    SL_TRY_GOTO(sl_alloc(&trie->whole, trie->nodes, sizeof *trie->whole), done);
     SL_TRY_GOTO(sl_alloc(&trie->labels, (size_t) trie->nodes + 1, 1), done);
     SL_TRY_GOTO(sl_alloc(&trie->pairs, 65536, sizeof *trie->pairs), done);
     lay_out(trie, &p, flags);
@@ -205,7 +209,7 @@ int32_t sl_trie_find(const sl_trie *trie, const char *text, size_t length)
     for (size_t i = 0; i < length; i++)
         if (!trie->packed || (node = step(trie, node, (unsigned char) text[i])) == 0)
             return -1;
-    return node ? trie->packed[node].whole : -1;
+    return node ? trie->whole[node] : -1;
 }
 
 void sl_trie_free(sl_trie *trie)
@@ -213,6 +217,7 @@ void sl_trie_free(sl_trie *trie)
     sl_free(trie->edges);
     sl_free(trie->token);
     sl_free(trie->packed);
+    sl_free(trie->whole);
     sl_free(trie->labels);
     sl_free(trie->pairs);
     *trie = (sl_trie){.edges = NULL};
