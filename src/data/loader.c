@@ -270,9 +270,22 @@ static sl_status fill(sl_source *source, sl_split split, const sl_batch *batch)
     return SL_OK;
 }
 
+/* Text as bytes: every token but the separator of documents is one. */
+static int64_t text_bytes(const sl_source *source, const int32_t *targets, int64_t count)
+{
+    const sl_loader *loader = (const sl_loader *) source;
+    const sl_corpus *corpus = loader->validation ? loader->validation : loader->train;
+    int64_t bytes = 0;
+    if (!corpus || !sl_corpus_contents_of(corpus)->files[SL_TOKENS_TEXT])
+        return -1;
+    for (int64_t i = 0; i < count; i++)
+        bytes += targets[i] > 0;
+    return bytes;
+}
+
 sl_status sl_loader_open(const sl_loader_config *config, sl_source **out)
 {
-    static const sl_source_class class = {.fill = fill, .close = close_loader};
+    static const sl_source_class class = {.fill = fill, .close = close_loader, .text_bytes = text_bytes};
     sl_loader *loader;
     sl_corpus *train = NULL;
     sl_status status;

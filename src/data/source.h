@@ -41,6 +41,8 @@ typedef struct sl_source_class {
      * filled at any time. */
     sl_status (*seek)(sl_source *source, int64_t position);
     void (*close)(sl_source *source);
+    /* Bytes of the text that these targets stand for, for a loss per byte; -1: not known. NULL: never known. */
+    int64_t (*text_bytes)(const sl_source *source, const int32_t *targets, int64_t count);
 } sl_source_class;
 
 struct sl_corpus_contents;

@@ -377,10 +377,18 @@ static void resolve_program(const sl_options *o, sl_setup *setup)
     p->chunks_per_round = sl_options_i64(o, "chunks-per-round");
     p->gated = setup->clip > 0 || setup->on_nan == SL_ON_NAN_SKIP;
     p->token_weights = setup->hooks.data.weighted;
-    p->norm = true; /* a gradient that is not finite is noticed in its own step */
-    int64_t packed = SL_MAX(p->chunking.chunk_tokens / p->chunking.seqlen, 1);
+    p->forward_only = setup->hooks.forward_only;
+    p->norm = !p->forward_only; /* a gradient that is not finite is noticed in its own step */
     setup->max_documents = setup->mask_documents ? SL_MIN(p->chunking.seqlen, MAX_DOCUMENTS) : 1;
-    p->max_segments = packed * setup->max_documents;
+    sl_setup_shorten(setup, p->chunking.sequences);
+}
+
+void sl_setup_shorten(sl_setup *setup, int64_t sequences)
+{
+    sl_chunking *c = &setup->program.chunking;
+    c->sequences = SL_MIN(c->sequences, sequences);
+    c->chunk_tokens = SL_MIN(c->chunk_tokens, c->sequences * c->seqlen);
+    setup->program.max_segments = SL_MAX(c->chunk_tokens / c->seqlen, 1) * setup->max_documents;
 }
 
 static sl_status resolve_device(const sl_options *o, sl_setup *setup)

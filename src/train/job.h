@@ -24,6 +24,7 @@ typedef struct sl_hooks {
     char data_identity[48]; /* here */
     sl_model model;         /* family NULL: --model */
     sl_source *source;      /* in place of both, which outlives the run; NULL: none */
+    bool forward_only;      /* the step computes losses alone: evaluation (evaluate.c) */
 } sl_hooks;
 
 void sl_hooks_progress(const sl_hooks *hooks, sl_stage stage, double fraction);
@@ -80,6 +81,8 @@ typedef struct sl_setup {
 } sl_setup;
 
 sl_status sl_setup_resolve(const sl_job *job, sl_setup *setup);
+/* Steps of at most so many sequences, where there are no more. */
+void sl_setup_shorten(sl_setup *setup, int64_t sequences);
 
 /* ---- within the job's own files ---- */
 

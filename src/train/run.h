@@ -38,6 +38,7 @@ struct sl_trainer {
     int64_t first_step, skipped;
     unsigned char *staging;            /* a chunk's inputs, each aligned */
     float *losses;                     /* of the chunks of a step, loss by loss */
+    int64_t text_bytes;                /* that the targets of the last step or batch stand for; -1: not known */
     double counted[SL_MAX_LOSSES];     /* what the targets of the last step or validation batch come to */
     double step_losses[SL_MAX_LOSSES]; /* means of the last step or validation, without their weights */
     double *loss;                      /* of every step of this run */
@@ -67,6 +68,11 @@ sl_status sl_run_fill(sl_trainer *trainer, const sl_run_side *side, sl_split spl
 /* Adds what each loss of the step that `side` has just run comes to, and what its targets count. */
 sl_status sl_run_losses(sl_trainer *trainer, const sl_run_side *side, double sums[SL_MAX_LOSSES],
                         double counts[SL_MAX_LOSSES]);
+/* The losses' means, which go to `step_losses`, and their weighted sum. */
+double sl_run_mean_losses(sl_trainer *trainer, const sl_program *program, const double sums[SL_MAX_LOSSES],
+                          const double counts[SL_MAX_LOSSES]);
+/* One step of a side on its device. A failure ends the run. */
+sl_status sl_run_engine(sl_trainer *trainer, const sl_run_side *side);
 double sl_run_median(const sl_trainer *trainer);
 void sl_run_measured(const sl_trainer *trainer, sl_summary *summary);
 

@@ -63,6 +63,15 @@ static double count_targets(const sl_batch *batch, const sl_loss *loss)
     return sum;
 }
 
+/* The bytes of a batch's text, where its source knows them; a repeated row's targets are ignored and stand for none. */
+static void count_text(sl_trainer *t, const sl_batch *batch)
+{
+    const sl_batch_input *targets = &batch->input[SL_INPUT_TARGETS];
+    const bool known = t->text_bytes >= 0 && targets->data && t->source->class->text_bytes;
+    int64_t bytes = known ? t->source->class->text_bytes(t->source, targets->data, sl_type_count(&targets->type)) : -1;
+    t->text_bytes = bytes < 0 ? -1 : t->text_bytes + bytes;
+}
+
 static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split split, int64_t position,
                             const sl_chunk *chunk)
 {
@@ -84,6 +93,7 @@ static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split spl
     SL_TRY(t->source->class->fill(t->source, split, &batch));
     if (split == SL_SPLIT_VALIDATION)
         ignore_repeated(&batch, t->source->sequences[split]);
+    count_text(t, &batch);
     for (int32_t k = 0; k < side->program->n_losses; k++)
         t->counted[k] += count_targets(&batch, &side->program->losses[k]);
     for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
@@ -106,6 +116,7 @@ static void set_loss_scales(const sl_trainer *t, const sl_program *program, sl_s
 sl_status sl_run_fill(sl_trainer *t, const sl_run_side *side, sl_split split, int64_t position)
 {
     memset(t->counted, 0, sizeof t->counted);
+    t->text_bytes = 0;
     for (int32_t c = 0; c < side->program->n_chunks; c++)
         SL_TRY(fill_chunk(t, side, split, position, &side->program->chunks[c]));
     if (side->program->step_object < 0)
@@ -140,8 +151,7 @@ sl_status sl_run_losses(sl_trainer *t, const sl_run_side *side, double sums[SL_M
     return SL_OK;
 }
 
-/* The losses' means, and their weighted sum. */
-static double mean_losses(sl_trainer *t, const sl_program *program, const double sums[SL_MAX_LOSSES],
+double sl_run_mean_losses(sl_trainer *t, const sl_program *program, const double sums[SL_MAX_LOSSES],
                           const double counts[SL_MAX_LOSSES])
 {
     double total = 0;
@@ -164,7 +174,7 @@ static void describe_checkpoint(const sl_trainer *t, const char *what, char out[
 
 /* A step that the device did not finish may have updated some parameters and not others: from here on nothing of this run is
  * written, so its last checkpoint stays what a resume finds. */
-static sl_status run_engine(sl_trainer *t, const sl_run_side *side)
+sl_status sl_run_engine(sl_trainer *t, const sl_run_side *side)
 {
     sl_status status = sl_engine_step(side->engine);
     if (status == SL_OK)
@@ -207,9 +217,9 @@ static sl_status train_once(sl_trainer *t, sl_step_result *result)
     float gate[4] = {1, 0, 0, 0}; /* factor, norm, skip */
     SL_TRY(sl_run_fill(t, side, SL_SPLIT_TRAIN, t->progress.position));
     t->data_s = sl_clock_s() - start;
-    SL_TRY(run_engine(t, side));
+    SL_TRY(sl_run_engine(t, side));
     SL_TRY(sl_run_losses(t, side, sums, counts));
-    result->loss = mean_losses(t, side->program, sums, counts);
+    result->loss = sl_run_mean_losses(t, side->program, sums, counts);
     if (side->program->gate_object >= 0)
         SL_TRY(sl_engine_read(side->engine, side->program->gate_object, 0, gate, sizeof gate));
     result->step = t->progress.step + 1;
@@ -299,11 +309,11 @@ sl_status sl_trainer_validate(sl_trainer *t, double *out)
     for (int64_t b = 0; b < batches; b++) {
         sl_hooks_progress(&t->job.hooks, SL_STAGE_VALIDATION, (double) b / (double) batches);
         SL_TRY(sl_run_fill(t, side, SL_SPLIT_VALIDATION, b * each));
-        SL_TRY(run_engine(t, side));
+        SL_TRY(sl_run_engine(t, side));
         SL_TRY(sl_run_losses(t, side, sums, counts));
     }
     sl_hooks_progress(&t->job.hooks, SL_STAGE_VALIDATION, 1);
-    *out = t->val_loss = mean_losses(t, side->program, sums, counts);
+    *out = t->val_loss = sl_run_mean_losses(t, side->program, sums, counts);
     t->val_step = t->progress.step;
     return sl_run_event_validation(t, sl_clock_s() - start);
 }

@@ -42,7 +42,7 @@ static sl_status open_loader(sl_trainer *t)
         .callback = s->hooks.data,
         .identity = s->hooks.data_identity,
         .data = s->data,
-        .val_data = s->val_data,
+        .val_data = s->program.forward_only ? s->data : s->val_data, /* evaluation takes all of it, in order */
         .val_share = s->val_share,
         .run = s->out,
         .seqlen = s->program.chunking.seqlen,
@@ -70,7 +70,10 @@ static sl_status open_data(sl_trainer *t)
         t->setup.program.max_segments = SL_MAX(chunking->chunk_tokens / chunking->seqlen, 1) * t->source->most_segments;
     }
     t->setup.program.token_weights = t->source->kinds >> SL_INPUT_TOKEN_WEIGHTS & 1u;
-    warn_of_little_data(t);
+    if (t->setup.program.forward_only)
+        sl_setup_shorten(&t->setup, t->source->sequences[SL_SPLIT_VALIDATION]);
+    else
+        warn_of_little_data(t);
     return SL_OK;
 }
 
@@ -321,7 +324,8 @@ sl_status sl_trainer_create(const sl_job *job, sl_trainer **out)
         SL_TRY_GOTO(t->source->class->seek(t->source, t->progress.position), fail);
     sl_hooks_progress(&t->job.hooks, SL_STAGE_WEIGHTS, 1);
     t->weights_s = sl_clock_s() - start - t->memory_s;
-    if (t->progress.step < t->setup.steps) /* a run that is done keeps the log of its last session */
+    /* A run that is done keeps the log of its last session, and an evaluation has none. */
+    if (t->progress.step < t->setup.steps && !t->setup.program.forward_only)
         SL_TRY_GOTO(sl_run_event_start(t), fail);
     *out = t;
     return SL_OK;

@@ -40,6 +40,17 @@ typedef struct sl_trainer_view {
     bool interrupted;        /* sl_trainer_request_stop ended the run */
 } sl_trainer_view;
 
+/* A job without updates (`forward_only` of its hooks): the loss over all of its data, once and in order. */
+typedef struct sl_evaluation {
+    double loss;    /* mean over what the targets count */
+    double nats;    /* their sum */
+    double targets; /* that count; sequences are whole, so the rest of the last one is left out */
+    int64_t bytes;  /* of text that these stand for; -1: not known */
+    int64_t sequences, steps;
+    double seconds;
+} sl_evaluation;
+sl_status sl_trainer_evaluate(sl_trainer *trainer, sl_evaluation *result);
+
 /* Host memory of the process itself, beside what the budgets count: code, libraries and what they allocate, stacks. */
 size_t sl_trainer_process_bytes(const sl_trainer *trainer);
 /* Is there anything wrong with the job but perhaps its plan: options, device, data, --out, weights? Writes nothing. */

@@ -1,0 +1,164 @@
+/* Evaluation: the figures are those of a validation over the same sequences, to the same bits within every budget, and nothing of
+ * training is in memory. */
+#include "infer/eval.h"
+#include "train/run_job.h"
+
+static const char *model_path(void)
+{
+    static char path[600];
+    if (path[0])
+        return path;
+    char options[700], out[400];
+    sl_trainer *trainer;
+    sl_trainer_view view;
+    sl_step_result result = SL_SIZED(sl_step_result);
+    snprintf(out, sizeof out, "%s", test_path("run"));
+    snprintf(options, sizeof options, "out '%s' steps 3", out);
+    sl_job *job = make_job(options);
+    CHECK_OK(sl_trainer_create(job, &trainer));
+    while (!result.done)
+        CHECK_OK(sl_trainer_step(trainer, &result));
+    sl_trainer_look(trainer, &view);
+    snprintf(path, sizeof path, "%s", view.checkpoint);
+    sl_trainer_destroy(trainer);
+    sl_job_destroy(job);
+    return path;
+}
+
+/* "key value ..." on top of a small evaluation. */
+static sl_options *eval_options(const char *text)
+{
+    sl_options *options;
+    int64_t count;
+    char copy[1024], *rest = copy;
+    const sl_option *table = sl_eval_table(&count);
+    CHECK_OK(sl_options_create(table, count, &options));
+    CHECK_OK(sl_options_set(options, "model", model_path()));
+    CHECK_OK(sl_options_set(options, "data", corpus_path()));
+    CHECK_OK(sl_options_set(options, "seqlen", "32"));
+    CHECK_OK(sl_options_set(options, "tokens-per-step", "4096"));
+    CHECK_OK(sl_options_set(options, "chunk-tokens", "512"));
+    CHECK_OK(sl_options_set(options, "device", "cpu"));
+    CHECK_OK(sl_options_set(options, "costs", "roofline"));
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *key; (key = next_word(&rest)) != NULL;)
+        CHECK_OK(sl_options_set(options, key, next_word(&rest)));
+    return options;
+}
+
+typedef struct found {
+    sl_eval_result result;
+    size_t device_peak;
+    char json[2048];
+} found;
+
+static found evaluate(const char *text)
+{
+    found out = {0};
+    sl_eval *eval;
+    sl_trainer_view view;
+    sl_json_writer w = {0};
+    sl_options *options = eval_options(text);
+    CHECK_OK(sl_eval_create(options, NULL, NULL, &eval));
+    CHECK_OK(sl_eval_run(eval, &out.result));
+    sl_eval_look(eval, &view);
+    out.device_peak = view.measured.peak_bytes[SL_TIER_DEVICE];
+    sl_eval_put(eval, &out.result, &w);
+    CHECK_OK(sl_text_status(&w.text));
+    snprintf(out.json, sizeof out.json, "%s", w.text.data);
+    sl_text_free(&w.text);
+    sl_eval_destroy(eval);
+    sl_options_destroy(options);
+    return out;
+}
+
+TEST(equals_validation)
+{
+    sl_trainer *trainer;
+    double loss;
+    char options[1600];
+    snprintf(options, sizeof options,
+             "init-from '%s' val-data '%s' val-every 100 val-steps 100000 tokens-per-step 4096 chunk-tokens 512",
+             model_path(), corpus_path());
+    sl_job *job = make_job(options);
+    CHECK_OK(sl_trainer_create(job, &trainer));
+    CHECK_OK(sl_trainer_validate(trainer, &loss));
+    found all = evaluate("");
+    CHECK(all.result.loss == loss);
+    CHECK(all.result.perplexity == exp(loss));
+    CHECK(all.result.tokens == (double) (all.result.sequences * 32));
+    sl_trainer_destroy(trainer);
+    sl_job_destroy(job);
+}
+
+/* The corpus is one file, so no target is a separator: every token is a byte. */
+TEST(counts_bytes)
+{
+    found all = evaluate("");
+    CHECK(all.result.bytes == (int64_t) all.result.tokens);
+    CHECK_NEAR(all.result.bits_per_byte, all.result.loss / log(2), 1e-9);
+    CHECK(strstr(all.json, "\"bits_per_byte\":") != NULL);
+}
+
+TEST(budgets_and_threads_change_no_bit)
+{
+    found all = evaluate("threads 1"), tight = evaluate("device-mem 80% host-mem 64MiB threads 2"),
+          threads = evaluate("threads 3");
+    CHECK(all.result.loss == tight.result.loss);
+    CHECK(all.result.loss == threads.result.loss);
+    CHECK(tight.device_peak < all.device_peak);
+}
+
+/* Less data than a step takes: nothing is counted twice. */
+TEST(little_data)
+{
+    char path[400], options[500];
+    snprintf(path, sizeof path, "%s", test_path("little.txt"));
+    CHECK_OK(sl_file_write_atomic(path, "sluice gate water runs down the hill and down again", 51));
+    snprintf(options, sizeof options, "data '%s' seqlen 16", path);
+    found little = evaluate(options);
+    CHECK_I64(little.result.sequences, 3);
+    CHECK(little.result.tokens == 48);
+    CHECK(little.result.bytes == 48);
+}
+
+TEST(refusals)
+{
+    sl_eval *eval;
+    sl_eval_result result;
+    sl_options *options = eval_options("model byte-test");
+    CHECK_FAILS(sl_eval_create(options, NULL, NULL, &eval), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "no weights to evaluate");
+    sl_options_destroy(options);
+    options = eval_options("device-mem 100KiB");
+    CHECK_FAILS(sl_eval_create(options, NULL, NULL, &eval), SL_E_DOES_NOT_FIT);
+    CHECK_CONTAINS(sl_error_message(), "would do");
+    sl_options_destroy(options);
+    options = eval_options("");
+    CHECK_OK(sl_eval_create(options, NULL, NULL, &eval));
+    sl_eval_request_stop(eval);
+    CHECK_FAILS(sl_eval_run(eval, &result), SL_E_INTERRUPTED);
+    CHECK_CONTAINS(sl_error_message(), "stopped as asked");
+    sl_eval_destroy(eval);
+    sl_options_destroy(options);
+}
+
+/* The folder of a run stands for its newest checkpoint. */
+TEST(a_run_as_model)
+{
+    char options[500];
+    snprintf(options, sizeof options, "model '%s'", test_path("run"));
+    CHECK(evaluate(options).result.loss == evaluate("").result.loss);
+}
+
+int main(int argc, char **argv)
+{
+    test_begin(argc, argv);
+    RUN(equals_validation);
+    RUN(counts_bytes);
+    RUN(budgets_and_threads_change_no_bit);
+    RUN(little_data);
+    RUN(refusals);
+    RUN(a_run_as_model);
+    return test_end();
+}
