@@ -227,6 +227,9 @@ typedef struct sl_op_def {
     /* Slices of a long sequence share the K/V of the whole sequence, the context. Bit k of makes_context: out[k] is context. Bit k of
      * context_in and context_out: the operand spans the rows of all slices so far, where others see the slice's own rows. */
     uint32_t makes_context, context_in, context_out;
+    /* Bit k: out[k], one of those it updates, is kept from step to step: the K/V of a text that is being generated. */
+    uint32_t makes_cache;
+    bool yields_result; /* out[0] is what a step without a loss is for, and is read from the host after it */
     /* Sets the attributes that depend on where the chunk stands; NULL: none does. */
     void (*place)(sl_attrs *attrs, const sl_chunk_position *place);
 

@@ -16,6 +16,7 @@
 #include "device/cpu/kernels/attention_job.h"
 #include "device/cpu/kernels/attention_tile.h"
 #include "device/cpu/kernels/kernel.h"
+#include "ops/cached_attention.h"
 
 /* Keys of this block (of `keys`, the first standing at row k0) that the queries of vector v can see: whole groups, at
  * least one. */
@@ -212,3 +213,63 @@ static void attention_run(const sl_launch *launch, sl_pool *pool)
 }
 
 SL_CPU_KERNEL(attention, SL_OP_ATTENTION, .workspace = attention_workspace, .run = attention_run);
+
+/* ---- over a cache ----
+ *
+ * Once the new rows lie in the cache, it is attention of one sequence whose queries stand behind its earlier rows. Where they stand is
+ * known when the launch runs.
+ */
+
+/* The launch of plain attention by `count` queries behind `first` rows; `bounds` takes the sequence's. */
+static sl_launch cached_inner(const sl_launch *launch, int64_t first, int64_t count, int32_t bounds[2])
+{
+    const struct sl_cached_attention_attrs *a = sl_cached_attention_attrs(&launch->attrs);
+    sl_launch inner = {.op = SL_OP_ATTENTION};
+    *sl_attention_set(&inner.attrs) =
+        *SL_ATTRS(attention, .heads = a->heads, .kv_heads = a->kv_heads, .head_dim = a->head_dim, .causal = 1,
+                  .q_offset = first, .scale = a->scale, .window = a->window, .cap = a->cap);
+    bounds[0] = 0, bounds[1] = (int32_t) (first + count);
+    inner.in[0] = launch->in[0];
+    inner.in[0].type.dim[0] = count;
+    inner.in[1] = launch->out[1];
+    inner.in[1].type.dim[0] = first + count;
+    inner.in[2] = (sl_operand){bounds, sl_type_1d(SL_I32, 2)};
+    return inner;
+}
+
+/* lse, which nobody reads, then the scratch of the threads. */
+static size_t cached_lse_floats(const sl_launch *launch)
+{
+    const int64_t heads = sl_cached_attention_attrs(&launch->attrs)->heads;
+    return (size_t) SL_ROUND_UP(heads * launch->in[0].type.dim[0], 64);
+}
+
+static size_t cached_attention_workspace(const sl_launch *launch, int threads)
+{
+    int32_t bounds[2];
+    const int64_t n = launch->in[0].type.dim[0];
+    sl_launch inner = cached_inner(launch, launch->out[1].type.dim[0] - n, n, bounds);
+    return attention_workspace(&inner, threads) + cached_lse_floats(launch) * sizeof(float);
+}
+
+static void cached_attention_run(const sl_launch *launch, sl_pool *pool)
+{
+    int32_t bounds[2];
+    const int32_t *positions = launch->in[2].data;
+    const sl_operand *o = &launch->out[0], *kv = &launch->in[1];
+    const int64_t n = launch->in[0].type.dim[0], count = sl_cached_count(positions, n), first = positions[0];
+    const size_t row = (size_t) kv->type.dim[1] * sl_dtype_bytes(kv->type.dtype);
+    const size_t o_row = (size_t) o->type.dim[1] * sl_dtype_bytes(o->type.dtype);
+    memcpy((char *) launch->out[1].data + (size_t) first * row, kv->data, (size_t) count * row);
+    memset((char *) o->data + (size_t) count * o_row, 0, (size_t) (n - count) * o_row);
+    const sl_launch inner = cached_inner(launch, first, count, bounds);
+    at_job job = at_job_shape(&inner, &inner.in[0], &inner.in[1], &inner.in[2]);
+    job.out = o->data;
+    job.lse_out = launch->workspace;
+    job.scratch = job.lse_out + cached_lse_floats(launch);
+    job.scratch_floats = (int64_t) at_forward_floats(&job);
+    sl_pool_run(pool, job.bf16 ? at_forward_bf16 : at_forward_f32, &job, at_query_blocks(&job, AT_BLOCK) * job.heads);
+}
+
+SL_CPU_KERNEL(cached_attention, SL_OP_CACHED_ATTENTION, .workspace = cached_attention_workspace,
+              .run = cached_attention_run);
