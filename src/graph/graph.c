@@ -37,6 +37,7 @@ sl_status sl_graph_create(const sl_graph_config *config, sl_graph **out)
     graph->frozen = config->frozen;
     graph->training = config->training;
     graph->sliced = config->sliced;
+    graph->cache_rows = config->cache_rows;
     graph->token_weights = config->token_weights;
     for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
         graph->inputs[kind] = SL_NO_VALUE;
@@ -233,10 +234,14 @@ static sl_status add_output(sl_graph *graph, const sl_node *node, int k, const s
 {
     const char *name = node->name;
     const sl_op_def *def = sl_op(node->op);
-    bool context = def->makes_context >> k & 1u;
-    sl_value_class class = def->yields_loss ? SL_VALUE_LOSS : context ? SL_VALUE_CONTEXT : SL_VALUE_ACTIVATION;
+    bool context = def->makes_context >> k & 1u, cache = def->makes_cache >> k & 1u;
+    sl_value_class class = def->yields_loss               ? SL_VALUE_LOSS
+                           : def->yields_result && k == 0 ? SL_VALUE_RESULT
+                           : cache                        ? SL_VALUE_CACHE
+                           : context                      ? SL_VALUE_CONTEXT
+                                                          : SL_VALUE_ACTIVATION;
     if (k > 0)
-        SL_TRY(sl_region_printf(graph->region, &name, context ? "%s.kv" : "%s.%d", node->name, k));
+        SL_TRY(sl_region_printf(graph->region, &name, cache ? "%s.cache" : context ? "%s.kv" : "%s.%d", node->name, k));
     return sl_graph_add_value(graph, name, class, type, out);
 }
 
@@ -323,12 +328,13 @@ sl_status sl_graph_loss(sl_graph *graph, sl_value value, double weight, const ch
 sl_status sl_graph_finish(sl_graph *graph, sl_value loss)
 {
     const sl_node *last = graph->n_nodes ? &graph->nodes[graph->n_nodes - 1] : NULL;
-    if (loss != SL_NO_VALUE)
+    const bool result = last && sl_op(last->op)->yields_result;
+    if (loss != SL_NO_VALUE && !result)
         SL_TRY(sl_graph_loss(graph, loss, 1, "loss"));
     for (sl_value v = 0; v < graph->n_values; v++)
         if (graph->values[v].class == SL_VALUE_LOSS && graph->values[v].loss < 0)
             return sl_fail(SL_E_INTERNAL, "%s is a loss without a weight", graph->values[v].name);
-    if (!last || !sl_op(last->op)->yields_loss)
+    if ((graph->training || graph->cache_rows == 0 || !result) && (!last || !sl_op(last->op)->yields_loss))
         return sl_fail(SL_E_INTERNAL, "a loss must be the last thing a model computes");
     SL_TRY(sl_graph_fuse(graph));
     SL_TRY(sl_graph_split_frozen(graph));

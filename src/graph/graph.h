@@ -23,6 +23,8 @@ typedef enum sl_value_class {
     SL_VALUE_INPUT,    /* graph/inputs.h */
     SL_VALUE_CONTEXT,  /* K/V: a slice writes its own rows, attention reads the rows of all slices so far */
     SL_VALUE_LOSS,     /* one f32 per chunk and loss */
+    SL_VALUE_CACHE,    /* K/V that is kept from step to step */
+    SL_VALUE_RESULT,   /* read from the host after the step */
     SL_VALUE_GRADIENT, /* of an activation */
     SL_VALUE_CONTEXT_GRADIENT,
     SL_VALUE_PARAMETER_GRADIENT,
@@ -134,6 +136,8 @@ struct sl_graph {
     sl_loss losses[SL_MAX_LOSSES];
     int32_t n_losses;
     int64_t max_segments;
+    int64_t
+        cache_rows; /* tokens whose K/V is kept from step to step: the graph generates, and ends in logits. 0: it has a loss */
     bool token_weights; /* the data says what each token counts: losses over tokens read it */
 };
 
@@ -141,6 +145,7 @@ typedef struct sl_graph_config {
     int64_t tokens, max_segments;
     int64_t samples; /* 0: 1 */
     sl_dtype dtype;
+    int64_t cache_rows; /* as in sl_graph */
     const char *frozen; /* as in sl_graph; outlives the graph */
     bool training, sliced, token_weights;
 } sl_graph_config;

@@ -5,6 +5,8 @@
 
 #include "model/internal.h"
 #include "ops/attention.h"
+#include "ops/cached_attention.h"
+#include "ops/head_logits.h"
 #include "ops/head_loss.h"
 #include "ops/matmul.h"
 #include "ops/rope.h"
@@ -110,6 +112,18 @@ sl_value sl_forward_add(sl_forward *f, const char *name, sl_value a, sl_value b)
     return sl_forward_op(f, SL_OP_ADD, name, NULL, (const sl_value[]){a, b}, 2, NULL);
 }
 
+/* Attention over the K/V of the text so far, which the new tokens' joins. */
+static sl_value attend_to_cache(sl_forward *f, const char *name, const sl_attrs *attention, sl_value q, sl_value kv)
+{
+    const struct sl_attention_attrs *a = sl_attention_attrs(attention);
+    sl_attrs attrs = {.raw = {0}};
+    *sl_cached_attention_set(&attrs) =
+        *SL_ATTRS(cached_attention, .heads = a->heads, .kv_heads = a->kv_heads, .head_dim = a->head_dim,
+                  .scale = a->scale, .rows = f->graph->cache_rows, .window = a->window, .cap = a->cap);
+    return sl_forward_op(f, SL_OP_CACHED_ATTENTION, name, &attrs,
+                         (const sl_value[]){q, kv, sl_forward_input(f, SL_INPUT_POSITIONS)}, 3, NULL);
+}
+
 sl_value sl_forward_attend(sl_forward *f, const char *rope_name, const char *name, const sl_attrs *rope,
                            const float *factors, const sl_attrs *attention, sl_value qkv)
 {
@@ -117,6 +131,8 @@ sl_value sl_forward_attend(sl_forward *f, const char *rope_name, const char *nam
                                    (const sl_value[]){qkv, sl_forward_input(f, SL_INPUT_POSITIONS)}, 2, &kv);
     if (factors && f->status == SL_OK)
         f->status = sl_graph_constants(f->graph, factors, sl_rope_rotary(rope));
+    if (f->graph->cache_rows)
+        return attend_to_cache(f, name, attention, q, kv);
     return sl_forward_op(f, SL_OP_ATTENTION, name, attention,
                          (const sl_value[]){q, kv, sl_forward_input(f, SL_INPUT_SEGMENTS)}, 3, NULL);
 }
@@ -170,6 +186,11 @@ sl_value sl_forward_head(sl_forward *f, const char *name, sl_value x, sl_value w
         return SL_NO_VALUE;
     const int64_t *dim = f->graph->values[weight].type.dim;
     sl_attrs attrs = {.raw = {0}};
+    if (f->graph->cache_rows) {
+        sl_head_logits_set(&attrs)->cap = f->model->logit_cap;
+        return sl_forward_op(f, SL_OP_HEAD_LOGITS, name, &attrs,
+                             (const sl_value[]){x, weight, sl_forward_input(f, SL_INPUT_POSITIONS)}, 3, NULL);
+    }
     int64_t block = 4096, most = SL_MAX(16, (INT64_C(1) << 28) / dim[0] / 16 * 16);
     while (block > 1024 && block * dim[1] > INT64_C(1) << 22)
         block /= 2;

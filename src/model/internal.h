@@ -68,7 +68,7 @@ sl_value sl_forward_attention(sl_forward *f, sl_value qkv);
 /* sl_rope_attrs and, for SL_ROPE_LONG, factors (else NULL); then sl_attention_attrs. */
 sl_value sl_forward_attend(sl_forward *f, const char *rope_name, const char *name, const sl_attrs *rope,
                            const float *factors, const sl_attrs *attention, sl_value qkv);
-/* Next-token loss against `weight` [V, d]. */
+/* Next-token loss against `weight` [V, d]; the last token's logits where the graph generates. */
 sl_value sl_forward_head(sl_forward *f, const char *name, sl_value x, sl_value weight);
 
 /* ---- decoders with RMSNorm, rotary positions and SwiGLU (decoder.c, decoder_config.c) ---- */

@@ -16,6 +16,7 @@ static sl_status build_graph(const builder *b, const sl_chunk *chunk, sl_graph_b
                                     .dtype = b->dtype,
                                     .frozen = config->frozen,
                                     .training = !config->forward_only,
+                                    .cache_rows = config->cache_rows,
                                     .sliced = b->sliced,
                                     .token_weights = config->token_weights};
     SL_TRY(sl_graph_create(&graph_config, graph));

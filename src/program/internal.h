@@ -50,6 +50,7 @@ typedef struct builder {
     sl_task *prototype[VARIANTS]; /* by node: everything but objects and offsets */
     int32_t *slots;    /* (position in round, value): object; -1 not yet. Context lives at its sequence's first slice */
     int32_t *gradient; /* by group: gradient object; -1 not yet */
+    int32_t *kept;     /* by value (caches and the result): object; -1: neither */
     int32_t *use_gradient; /* by value (parameter gradients): object; -1 not yet */
     int32_t *owner_block;  /* by parameter: the first block that uses it; its gradient goes straight into the group's */
     int32_t *maker;        /* by value: the forward node that makes it; -1 none */

@@ -77,7 +77,8 @@ sl_status sl_program_add_data(builder *b)
 {
     sl_program *p = b->program;
     sl_object step = sl_program_object("step", SL_CLASS_DATA, SL_STEP_WORDS * 4, -1);
-    sl_object losses = sl_program_object("losses", SL_CLASS_RESULT, (size_t) (p->n_losses * p->n_chunks) * 4, -1);
+    const int64_t n_losses = SL_MAX(p->n_losses * p->n_chunks, 1); /* a step without any writes none */
+    sl_object losses = sl_program_object("losses", SL_CLASS_RESULT, (size_t) n_losses * 4, -1);
     p->step_object = -1;
     if (!p->config.forward_only)
         SL_TRY(sl_program_add_object(b, &step, &p->step_object));
@@ -102,7 +103,28 @@ static sl_status add_state(builder *b, const char *what, sl_object_class class, 
     return sl_program_add_object(b, &object, out);
 }
 
-/* Parameters, and the states and master weights that optimizer and precision need. */
+/* What generation keeps, one object for all chunks: the K/V of the text so far, and the logits, which each chunk overwrites. */
+static sl_status add_kept(builder *b)
+{
+    sl_program *p = b->program;
+    p->result_object = -1;
+    for (sl_value v = 0; v < b->n_values; v++) {
+        const sl_graph_value *value = &b->graph[0]->values[v];
+        const bool cache = value->class == SL_VALUE_CACHE;
+        if (!cache && value->class != SL_VALUE_RESULT)
+            continue;
+        sl_object object =
+            sl_program_object(value->name, cache ? SL_CLASS_CONTEXT : SL_CLASS_RESULT, sl_type_bytes(&value->type), -1);
+        object.block = value->block;
+        object.persistent = cache;
+        SL_TRY(sl_program_add_object(b, &object, &b->kept[v]));
+        if (!cache)
+            p->result_object = b->kept[v];
+    }
+    return SL_OK;
+}
+
+/* Parameters, and the states and master weights that optimizer and precision need; then what generation keeps. */
 sl_status sl_program_add_persistent(builder *b)
 {
     sl_program *p = b->program;
@@ -126,7 +148,7 @@ sl_status sl_program_add_persistent(builder *b)
         if (trained && policy->master)
             SL_TRY(add_state(b, "master", SL_CLASS_OPTIMIZER, g, sl_type_1d(SL_F32, count), &p->master_object[g]));
     }
-    return SL_OK;
+    return add_kept(b);
 }
 
 /* ---- operands ---- */
@@ -238,6 +260,10 @@ static sl_status resolve_root(builder *b, int32_t chunk, sl_value value, int out
     case SL_VALUE_LOSS:
         use->object = b->program->losses_object;
         use->offset = (size_t) (v->loss * b->program->n_chunks + c->loss_slot) * 4;
+        return SL_OK;
+    case SL_VALUE_CACHE:
+    case SL_VALUE_RESULT:
+        use->object = b->kept[root];
         return SL_OK;
     case SL_VALUE_PARAMETER_GRADIENT:
         return resolve_gradient(b, value, out_index, use, accumulate);

@@ -168,6 +168,7 @@ static sl_status allocate_tables(builder *b)
     SL_TRY(sl_alloc(&b->gradient, p->n_groups, sizeof *b->gradient));
     SL_TRY(sl_alloc(&b->completion, p->n_groups, sizeof *b->completion));
     SL_TRY(sl_alloc(&b->use_gradient, b->n_values, sizeof *b->use_gradient));
+    SL_TRY(sl_alloc(&b->kept, b->n_values, sizeof *b->kept));
     SL_TRY(sl_alloc(&b->maker, b->n_values, sizeof *b->maker));
     SL_TRY(sl_alloc(&b->written, b->n_values, sizeof *b->written));
     SL_TRY(sl_alloc(&b->owner_block, p->n_params, sizeof *b->owner_block));
@@ -181,14 +182,15 @@ static sl_status allocate_tables(builder *b)
     }
     memset(b->gradient, -1, (size_t) p->n_groups * sizeof *b->gradient);
     memset(b->use_gradient, -1, (size_t) b->n_values * sizeof *b->use_gradient);
+    memset(b->kept, -1, (size_t) b->n_values * sizeof *b->kept);
     return SL_OK;
 }
 
 static void free_tables(builder *b)
 {
-    void *tables[] = {b->slots,           b->gradient,     b->completion,  b->use_gradient,
-                      b->maker,           b->written,      b->owner_block, b->signature_slots,
-                      b->signature_table, b->prototype[0], b->prototype[1]};
+    void *tables[] = {b->slots,        b->gradient,    b->completion,  b->use_gradient,    b->kept,
+                      b->maker,        b->written,     b->owner_block, b->signature_slots, b->signature_table,
+                      b->prototype[0], b->prototype[1]};
     for (int64_t i = 0; i < SL_COUNT(tables); i++)
         sl_free(tables[i]);
 }
@@ -245,7 +247,7 @@ static sl_chunk_position position_of(const builder *b, const sl_chunk *chunk)
     const bool alike = p->config.max_segments == p->chunks[0].n_sequences; /* no documents within a sequence */
     return (sl_chunk_position){.first_row = chunk->first_sequence * seqlen + chunk->slice_offset,
                                .slice_offset = chunk->slice_offset,
-                               .seqlen = seqlen,
+                               .seqlen = p->config.cache_rows ? p->config.cache_rows : seqlen,
                                .segment_rows = !alike      ? 0
                                                : b->sliced ? chunk->slice_offset + chunk->tokens
                                                            : seqlen,

@@ -92,6 +92,7 @@ typedef struct sl_program_config {
     bool gated;               /* clipping or on-nan skip: updates wait for the global norm */
     bool norm;                /* compute the gradient norm even when not gated */
     bool forward_only;        /* validation: loss only */
+    int64_t cache_rows;       /* generation: tokens whose K/V is kept from step to step; 0: none */
     bool token_weights;       /* the data says what each token counts in the loss */
     bool nondeterministic;    /* attention's backward may add in any order: the last bits differ from run to run */
     int64_t max_segments;     /* per chunk (packed) or per sequence (sliced): how many documents may be kept apart */
@@ -136,6 +137,7 @@ typedef struct sl_program {
     int32_t correction[SL_OPTIMIZER_COUNT]; /* row of the step's corrections; -1: not used, or needs none */
     /* Gate -1 when no norm is computed. Losses: f32 sums, loss by loss, one for each chunk's loss_slot. */
     int32_t step_object, losses_object, gate_object;
+    int32_t result_object; /* what a step without a loss is for: the logits of the last chunk's last token; -1: none */
     const sl_loss *losses;
     int32_t n_losses;
     int64_t tokens; /* per step */
