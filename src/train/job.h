@@ -77,7 +77,10 @@ typedef struct sl_setup {
     bool measured;            /* costs: measured here, or from the roofline of the profile */
     size_t data_bytes;        /* of the heap, for the names of the data's files; 0: they are not known */
     sl_hooks hooks;
-    bool runs; /* the plan will run on `device`, so workspaces are what its kernels need */
+    /* Of the second, forward-only program where it is no validation of the step (generation: a chunk of a prompt); seqlen 0: it is. */
+    sl_chunking beside;
+    size_t beside_bytes; /* of device memory that only this program may take, beyond the budget */
+    bool runs;           /* the plan will run on `device`, so workspaces are what its kernels need */
 } sl_setup;
 
 sl_status sl_setup_resolve(const sl_job *job, sl_setup *setup);

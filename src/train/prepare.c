@@ -46,7 +46,7 @@ static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
     size_t per_program =
         (size_t) program->n_tasks * RESERVE_PER_TASK + (size_t) program->n_objects * RESERVE_PER_OBJECT;
     size_t tokens = (size_t) (setup->program.chunking.seqlen + setup->program.chunking.chunk_tokens);
-    size_t all = RESERVE_BASE + per_program + (setup->val_every ? per_program / 2 : 0) +
+    size_t all = RESERVE_BASE + per_program + (setup->val_every ? per_program / (setup->beside.seqlen ? 1 : 2) : 0) +
                  (size_t) program->n_params * RESERVE_PER_PARAM + tokens * RESERVE_PER_TOKEN +
                  (size_t) setup->steps * RESERVE_PER_STEP + staged_bytes(program) +
                  (SL_MAX(setup->data_bytes, (size_t) RESERVE_DATA) - RESERVE_DATA);
@@ -327,17 +327,20 @@ static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
 
 /* Validation runs beside the training plan's persistent objects. First within the memory that training has anyway, which nearly
  * always does (no gradients, nothing kept for a backward); else within more of it, up to the budgets. */
-static sl_status fit_validation(sl_prepared *p)
+static sl_status fit_validation(const sl_setup *setup, sl_prepared *p)
 {
     sl_plan_config plan = {.placements = p->plan};
     sl_plan_extent(p->plan, plan.budget);
+    memcpy(p->val_budget, p->plan_budget, sizeof p->val_budget);
+    if (p->val_budget[SL_TIER_DEVICE] != SIZE_MAX)
+        p->val_budget[SL_TIER_DEVICE] += setup->beside_bytes;
     for (;;) {
         sl_status status = sl_plan_create(p->val_program, p->val_costs, &plan, &p->val_plan);
         bool grown = false;
         if (status != SL_E_DOES_NOT_FIT)
             return status;
         for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
-            size_t more = SL_MIN(plan.budget[tier] + plan.budget[tier] / 2 + (1 << 20), p->plan_budget[tier]);
+            size_t more = SL_MIN(plan.budget[tier] + plan.budget[tier] / 2 + (1 << 20), p->val_budget[tier]);
             grown = grown || more > plan.budget[tier];
             plan.budget[tier] = more;
         }
@@ -352,10 +355,12 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
     sl_model model = setup->model;
     config.forward_only = true;
     config.gated = config.norm = false;
+    if (setup->beside.seqlen)
+        config.chunking = setup->beside;
     SL_TRY(sl_program_create(&config, sl_build_model, &model, &p->val_program));
     SL_TRY(sl_job_costs(&(sl_cost_source){setup, p}, p->val_program, &p->val_costs));
-    sl_status status = fit_validation(p);
-    if (status == SL_E_DOES_NOT_FIT) {
+    sl_status status = fit_validation(setup, p);
+    if (status == SL_E_DOES_NOT_FIT && !setup->beside.seqlen) {
         sl_warn("validation does not fit beside the training state and is left out: %s", sl_error_message());
         return SL_OK;
     }
@@ -366,7 +371,7 @@ static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
 sl_status sl_prepared_check(const sl_prepared *p)
 {
     SL_TRY(sl_plan_check(p->program, p->plan, p->plan_budget));
-    return p->val_plan ? sl_plan_check(p->val_program, p->val_plan, p->plan_budget) : SL_OK;
+    return p->val_plan ? sl_plan_check(p->val_program, p->val_plan, p->val_budget) : SL_OK;
 }
 
 sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)

@@ -23,6 +23,7 @@ typedef struct sl_prepared {
     size_t unlimited_bytes[SL_TIER_COUNT]; /* what the job takes without budgets; 0: not determined */
     size_t reserve_bytes;                  /* of the host budget, for the heap */
     size_t plan_budget[SL_TIER_COUNT];     /* what the planner was given */
+    size_t val_budget[SL_TIER_COUNT];      /* likewise, for the second program */
     size_t min_bytes[SL_TIER_COUNT];       /* set when it does not fit; see sl_prepared_minimum */
     size_t both_bytes[SL_TIER_COUNT];      /* set when neither of these would do: what does together */
     sl_cost_memo memo;                     /* costs measured so far */
