@@ -1,0 +1,314 @@
+/*
+ * Prompt -> tokens -> read by chunks -> logits -> a token -> text, one token after the other. Everything that can be wrong with the options
+ * is found before the weights are read: the number of the prompt's tokens decides how much K/V is planned for.
+ */
+#include "infer/generate.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "infer/options.h"
+
+static sl_option options[SL_INFER_OPTIONS];
+static int64_t n_options;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+enum { MOST_STOPS = 16, LARGEST_TEXT = 1 << 24 };
+
+static void fill_table(void)
+{
+    static const char text[] = "Model and text", draw[] = "Sampling";
+    static const sl_option own[] = {
+        {"prompt", "TEXT", SL_OPT_STRING, "", text,
+         "What the text begins with. Without it the model begins a document of its own."},
+        {"prompt-ids", "ID[,ID...]", SL_OPT_STRING, NULL, text,
+         "The prompt as tokens, taken as they are: nothing is put in front of them."},
+        {"max-tokens", "N", SL_OPT_I64, "256", text,
+         "The most tokens to make. Memory for the K/V of the prompt and of so many tokens is part of the plan."},
+        {"stop", "TEXT[|TEXT...]", SL_OPT_STRING, NULL, text,
+         "Texts that end the generation, up to 16; \\n is a line's end. They are not printed."},
+        {"ignore-end", NULL, SL_OPT_FLAG, "false", text, "Go on behind a token that ends the text."},
+        {"temperature", "T", SL_OPT_F64, "0.8", draw,
+         "Divides the logits: below 1 likely tokens become likelier. 0 takes the most likely one always (greedy)."},
+        {"top-k", "N", SL_OPT_I64, "0", draw, "Choose among the N most likely tokens; 0: among all."},
+        {"top-p", "SHARE", SL_OPT_F64, "0.95", draw,
+         "Choose among the fewest most likely tokens that make up this share of the probability; 1: all."},
+        {"seed", "N", SL_OPT_I64, "1", draw,
+         "The same seed gives the same text, whatever the budgets and the number of threads."},
+    };
+    sl_infer_take(options, &n_options, "model", text,
+                  "A Hugging Face folder with its weights, the folder of a run (its newest checkpoint), or a preset or "
+                  "config.json together with --init-from.");
+    sl_infer_take(options, &n_options, "init-from", text, NULL);
+    for (int64_t i = 0; i < SL_COUNT(own); i++)
+        options[n_options++] = own[i];
+    sl_infer_take_machine(options, &n_options);
+}
+
+const sl_option *sl_generate_table(int64_t *count)
+{
+    pthread_once(&once, fill_table);
+    *count = n_options;
+    return options;
+}
+
+struct sl_generate {
+    sl_job *job;
+    sl_session *session;
+    sl_sampler *sampler;
+    sl_words *words;
+    sl_tokens prompt, made;
+    sl_text_stream stream;
+    sl_text stop_text; /* with ends instead of the bars between them */
+    const char *stops[MOST_STOPS];
+    sl_sampling sampling;
+    int64_t most;
+    bool ignore_end;
+    atomic_bool stop;
+};
+
+/* ---- options ---- */
+
+/* "a|b\n" becomes the texts "a" and "b" with a line's end. */
+static sl_status read_stops(const char *given, sl_generate *g)
+{
+    for (const char *c = given; c && *c; c++) {
+        const bool line = c[0] == '\\' && c[1] == 'n';
+        const char byte = line ? '\n' : *c == '|' ? 0 : *c;
+        sl_text_append(&g->stop_text, &byte, 1);
+        c += line;
+    }
+    if (!given)
+        return SL_OK;
+    sl_text_append(&g->stop_text, "", 1);
+    SL_TRY(sl_text_status(&g->stop_text));
+    for (size_t at = 0; at < g->stop_text.length; at += strlen(g->stop_text.data + at) + 1) {
+        if (!g->stop_text.data[at])
+            return sl_fail(SL_E_USAGE, "--stop \"%s\" has an empty text: give texts with | between them", given);
+        if (g->stream.n_stops == MOST_STOPS)
+            return sl_fail(SL_E_USAGE, "--stop \"%s\" has more than %d texts", given, MOST_STOPS);
+        g->stops[g->stream.n_stops++] = g->stop_text.data + at;
+    }
+    g->stream.stops = g->stops;
+    return SL_OK;
+}
+
+static sl_status read_options(const sl_options *o, sl_generate *g)
+{
+    g->sampling = (sl_sampling){.temperature = sl_options_f64(o, "temperature"),
+                                .top_k = sl_options_i64(o, "top-k"),
+                                .top_p = sl_options_f64(o, "top-p"),
+                                .seed = (uint64_t) sl_options_i64(o, "seed")};
+    g->most = sl_options_i64(o, "max-tokens");
+    g->ignore_end = sl_options_flag(o, "ignore-end");
+    if (g->most < 1 || g->most > LARGEST_TEXT)
+        return sl_fail(SL_E_USAGE, "--max-tokens %" PRId64 " is out of range: give 1 to %d", g->most, LARGEST_TEXT);
+    SL_TRY(sl_sampling_check(&g->sampling));
+    return read_stops(sl_options_string(o, "stop"), g);
+}
+
+static sl_status read_prompt(const sl_options *o, const sl_setup *setup, sl_generate *g)
+{
+    const char *ids = sl_options_string(o, "prompt-ids");
+    if (ids && sl_options_is_set(o, "prompt"))
+        return sl_fail(SL_E_USAGE, "--prompt and --prompt-ids exclude each other: drop one of them");
+    SL_TRY(sl_words_open(setup, &g->words));
+    SL_TRY(ids ? sl_words_parse_ids(ids, &g->prompt)
+               : sl_words_encode(g->words, sl_options_string(o, "prompt"), &g->prompt));
+    if (g->prompt.count > LARGEST_TEXT)
+        return sl_fail(SL_E_USAGE, "the prompt has %" PRId64 " tokens, more than %d", g->prompt.count, LARGEST_TEXT);
+    const int64_t context = setup->model.max_seqlen; /* of learned positions: there are no others */
+    if (context && g->prompt.count >= context)
+        return sl_fail(SL_E_USAGE,
+                       "the prompt has %" PRId64 " tokens, but model %s has learned %" PRId64
+                       " positions: nothing could follow; use a shorter prompt",
+                       g->prompt.count, setup->model.name, context);
+    if (context)
+        g->most = SL_MIN(g->most, context - g->prompt.count);
+    if (setup->model.max_positions && g->prompt.count + g->most > setup->model.max_positions)
+        sl_warn("the prompt's %" PRId64 " and %" PRId64 " more tokens may pass the %" PRId64
+                " positions that model %s is made for (max_position_embeddings)",
+                g->prompt.count, g->most, setup->model.max_positions, setup->model.name);
+    return SL_OK;
+}
+
+static sl_status check_weights(const sl_setup *setup)
+{
+    char path[1024];
+    sl_tensors *tensors = NULL;
+    SL_TRY(sl_weights_find(setup, path));
+    if (!path[0])
+        return sl_fail(SL_E_USAGE,
+                       "model %s has no weights to generate with: give --model a folder that holds them, or "
+                       "--init-from",
+                       setup->model.name);
+    SL_TRY(sl_weights_open(setup, path, &tensors));
+    sl_tensors_close(tensors);
+    return SL_OK;
+}
+
+/* ---- life ---- */
+
+static sl_status begin(const sl_options *o, sl_progress_fn progress, void *user, sl_generate *g)
+{
+    sl_setup setup;
+    SL_TRY(read_options(o, g));
+    SL_TRY(sl_infer_job(o, &g->job));
+    SL_TRY(sl_job_set_progress(g->job, progress, user));
+    SL_TRY(sl_job_set(g->job, "seqlen", "1"));
+    SL_TRY(sl_setup_resolve(g->job, &setup));
+    SL_TRY(check_weights(&setup));
+    SL_TRY(read_prompt(o, &setup, g));
+    SL_TRY(sl_alloc(&g->made.ids, g->most, sizeof *g->made.ids));
+    SL_TRY(sl_session_create(g->job, g->prompt.count + g->most, &g->session));
+    return sl_sampler_create(&g->sampling, setup.model.vocab, &g->sampler);
+}
+
+sl_status sl_generate_create(const sl_options *o, sl_progress_fn progress, void *user, sl_generate **out)
+{
+    sl_generate *g;
+    SL_TRY(sl_alloc(&g, 1, sizeof *g));
+    const sl_status status = begin(o, progress, user, g);
+    if (status == SL_OK)
+        *out = g;
+    else
+        sl_generate_destroy(g);
+    return status;
+}
+
+void sl_generate_destroy(sl_generate *g)
+{
+    if (!g)
+        return;
+    sl_sampler_destroy(g->sampler);
+    sl_session_destroy(g->session);
+    sl_words_close(g->words);
+    sl_tokens_free(&g->prompt);
+    sl_tokens_free(&g->made);
+    sl_text_stream_free(&g->stream);
+    sl_text_free(&g->stop_text);
+    sl_job_destroy(g->job);
+    sl_free(g);
+}
+
+void sl_generate_request_stop(sl_generate *g)
+{
+    atomic_store_explicit(&g->stop, true, memory_order_relaxed);
+}
+
+/* ---- the text ---- */
+
+/* Chunk by chunk, so that a request to stop is seen between them. */
+static sl_status read_all(sl_generate *g)
+{
+    sl_session_view view;
+    sl_session_look(g->session, &view);
+    for (int64_t at = 0; at < g->prompt.count; at += view.chunk) {
+        if (atomic_load_explicit(&g->stop, memory_order_relaxed))
+            return SL_OK;
+        SL_TRY(sl_session_read(g->session, g->prompt.ids + at, SL_MIN(view.chunk, g->prompt.count - at)));
+    }
+    return SL_OK;
+}
+
+/* The text that the newest token adds. */
+static sl_status add_text(sl_generate *g)
+{
+    sl_text piece = {0};
+    sl_status status = sl_words_decode(g->words, g->made.ids[g->made.count - 1], &piece);
+    if (status == SL_OK)
+        status = sl_text_stream_put(&g->stream, piece.data, piece.length, false);
+    sl_text_free(&piece);
+    return status;
+}
+
+/* One more token. *why: NULL as long as the text goes on. */
+static sl_status next(sl_generate *g, const char **why)
+{
+    int32_t token;
+    SL_TRY(sl_sampler_next(g->sampler, sl_session_logits(g->session), g->made.count, &token));
+    if (!g->ignore_end && sl_words_ends(g->words, token)) {
+        *why = "end";
+        return SL_OK;
+    }
+    g->made.ids[g->made.count++] = token;
+    SL_TRY(add_text(g));
+    *why = g->stream.stopped                                      ? "stop"
+           : g->made.count == g->most                             ? "length"
+           : atomic_load_explicit(&g->stop, memory_order_relaxed) ? "interrupted"
+                                                                  : NULL;
+    return *why ? SL_OK : sl_session_read(g->session, &token, 1);
+}
+
+sl_status sl_generate_run(sl_generate *g, sl_text_fn fn, void *user, sl_generated *out)
+{
+    sl_generated result = {.n_prompt = g->prompt.count};
+    const double start = sl_clock_s();
+    g->stream.fn = fn;
+    g->stream.user = user;
+    SL_TRY(sl_words_begin(g->words, g->prompt.ids, g->prompt.count));
+    SL_TRY(read_all(g));
+    result.prefill_s = sl_clock_s() - start;
+    if (atomic_load_explicit(&g->stop, memory_order_relaxed))
+        result.stop = "interrupted";
+    while (!result.stop)
+        SL_TRY(next(g, &result.stop));
+    SL_TRY(sl_text_stream_put(&g->stream, NULL, 0, true));
+    result.decode_s = sl_clock_s() - start - result.prefill_s;
+    result.text = g->stream.text.data ? g->stream.text.data : "";
+    result.tokens = g->made.ids;
+    result.n_tokens = g->made.count;
+    *out = result;
+    return SL_OK;
+}
+
+/* ---- figures ---- */
+
+void sl_generate_look(const sl_generate *g, sl_session_view *view)
+{
+    sl_session_look(g->session, view);
+}
+
+static void put_memory(const sl_session_view *v, sl_json_writer *w)
+{
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
+        sl_json_begin_object(w, tier == SL_TIER_DEVICE ? "device_memory" : "host_memory");
+        sl_json_put_bytes(w, "budget_bytes", v->budget_bytes[tier]);
+        sl_json_put_bytes(w, "peak_bytes", v->peak_bytes[tier]);
+        sl_json_end_object(w);
+    }
+}
+
+void sl_generate_put(const sl_generate *g, const sl_generated *r, sl_json_writer *w)
+{
+    sl_session_view v;
+    sl_session_look(g->session, &v);
+    sl_json_begin_object(w, NULL);
+    sl_json_put_string(w, "text", r->text);
+    sl_json_begin_array(w, "tokens");
+    for (int64_t i = 0; i < r->n_tokens; i++)
+        sl_json_put_i64(w, NULL, r->tokens[i]);
+    sl_json_end_array(w);
+    sl_json_put_i64(w, "prompt_tokens", r->n_prompt);
+    sl_json_put_string(w, "stop", r->stop);
+    sl_json_put_f64(w, "temperature", g->sampling.temperature);
+    sl_json_put_i64(w, "top_k", g->sampling.top_k);
+    sl_json_put_f64(w, "top_p", g->sampling.top_p);
+    sl_json_put_i64(w, "seed", (int64_t) g->sampling.seed);
+    sl_json_put_string(w, "model", v.setup->model.name);
+    sl_json_put_string(w, "weights", v.weights);
+    sl_json_put_string(w, "device", v.setup->device);
+    sl_json_put_string(w, "precision", sl_precision_name(v.setup->program.precision));
+    sl_json_put_f64(w, "prefill_seconds", r->prefill_s);
+    sl_json_put_f64(w, "decode_seconds", r->decode_s);
+    sl_json_put_f64(w, "tokens_per_s", r->decode_s > 0 ? (double) r->n_tokens / r->decode_s : 0);
+    sl_json_put_bytes(w, "cache_bytes", v.cache_bytes);
+    sl_json_put_bytes(w, "streamed_bytes", v.streamed_bytes);
+    put_memory(&v, w);
+    sl_json_end_object(w);
+}
