@@ -22,7 +22,7 @@ typedef struct header {
 } header;
 _Static_assert(sizeof(header) == 16, "the header keeps 16-byte alignment");
 
-static atomic_size_t heap_now, heap_peak;
+static atomic_size_t heap_now, heap_peak, heap_limit = SIZE_MAX;
 static atomic_ullong heap_count;
 
 static void count_up(size_t bytes)
@@ -46,6 +46,13 @@ static sl_status out_of_memory(size_t count, size_t size)
                    sl_format_bytes(bytes, need), sl_format_bytes(sl_heap_bytes(), now));
 }
 
+static sl_status beyond_limit(size_t bytes, size_t limit)
+{
+    char need[32], now[32], most[32];
+    return sl_fail(SL_E_DOES_NOT_FIT, "%s beside the %s in use are more than the host budget of %s",
+                   sl_format_bytes(bytes, need), sl_format_bytes(sl_heap_bytes(), now), sl_format_bytes(limit, most));
+}
+
 sl_status sl_alloc_impl(void **out, size_t count, size_t size, size_t align)
 {
     size_t bytes, total;
@@ -55,6 +62,9 @@ sl_status sl_alloc_impl(void **out, size_t count, size_t size, size_t align)
     if (__builtin_mul_overflow(count, size, &bytes) || __builtin_add_overflow(bytes, align, &total) ||
         total > PTRDIFF_MAX || sl_fault_hit(SL_FAULT_ALLOC))
         return out_of_memory(count, size);
+    const size_t limit = atomic_load(&heap_limit), now = atomic_load(&heap_now);
+    if (total > limit || now > limit - total)
+        return beyond_limit(bytes, limit);
     char *block = calloc(1, total);
     if (!block)
         return out_of_memory(count, size);
@@ -116,6 +126,11 @@ uint64_t sl_heap_calls(void)
 void sl_heap_peak_reset(void)
 {
     atomic_store(&heap_peak, atomic_load(&heap_now));
+}
+
+void sl_heap_limit(size_t bytes)
+{
+    atomic_store(&heap_limit, bytes);
 }
 
 /* ---- regions: a list of growing blocks, filled front to back ---- */

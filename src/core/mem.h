@@ -26,6 +26,8 @@ size_t sl_heap_bytes(void);      /* now */
 size_t sl_heap_peak_bytes(void); /* since the start or the last reset */
 uint64_t sl_heap_calls(void);    /* allocations ever made */
 void sl_heap_peak_reset(void);
+/* From now on no allocation may take the heap beyond so many bytes: it fails with SL_E_DOES_NOT_FIT. SIZE_MAX: no limit, as at first. */
+void sl_heap_limit(size_t bytes);
 
 /* Memory with the lifetime of one owner: allocate often, free once. Not thread-safe. */
 typedef struct sl_region sl_region;

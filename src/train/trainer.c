@@ -54,7 +54,21 @@ static sl_status open_loader(sl_trainer *t)
         .seed = s->seed,
     };
     config.tokenize.tokenizer = s->tokenizer[0] ? s->tokenizer : NULL;
-    return sl_loader_open(&config, &t->source);
+    /* Opening files takes little, which plans count. A tokenizer takes what it needs, before there is a plan. */
+    const bool limited = config.tokenize.tokenizer && s->limited[SL_TIER_HOST] && s->share[SL_TIER_HOST] == 0;
+    if (limited)
+        sl_heap_limit(s->budget[SL_TIER_HOST]);
+    sl_status status = sl_loader_open(&config, &t->source);
+    sl_heap_limit(SIZE_MAX);
+    if (limited && (status == SL_E_DOES_NOT_FIT || status == SL_E_MEMORY)) {
+        char message[512];
+        snprintf(message, sizeof message, "%s", sl_error_message());
+        return sl_fail(SL_E_DOES_NOT_FIT,
+                       "tokenizing the data: %s; raise --host-mem, take fewer --threads, or tokenize it first, without "
+                       "the budget",
+                       message);
+    }
+    return status;
 }
 
 static sl_status open_data(sl_trainer *t)
@@ -65,14 +79,12 @@ static sl_status open_data(sl_trainer *t)
     if (t->setup.val_every && !t->source->sequences[SL_SPLIT_VALIDATION])
         return sl_fail(SL_E_USAGE, "--val-every needs data to validate on, and there is none");
     t->setup.data_bytes = t->source->bytes;
-    if (t->source->most_segments) {
-        const sl_chunking *chunking = &t->setup.program.chunking;
-        t->setup.program.max_segments = SL_MAX(chunking->chunk_tokens / chunking->seqlen, 1) * t->source->most_segments;
-    }
+    if (t->source->most_segments)
+        t->setup.max_documents = t->source->most_segments;
     t->setup.program.token_weights = t->source->kinds >> SL_INPUT_TOKEN_WEIGHTS & 1u;
-    if (t->setup.program.forward_only)
-        sl_setup_shorten(&t->setup, t->source->sequences[SL_SPLIT_VALIDATION]);
-    else
+    const bool all = t->setup.program.forward_only;
+    sl_setup_shorten(&t->setup, all ? t->source->sequences[SL_SPLIT_VALIDATION] : t->setup.program.chunking.sequences);
+    if (!all)
         warn_of_little_data(t);
     return SL_OK;
 }

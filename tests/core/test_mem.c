@@ -26,6 +26,24 @@ TEST(counts_are_exact)
     CHECK_I64(sl_heap_peak_bytes(), before);
 }
 
+TEST(a_limit_holds)
+{
+    char *held, *more;
+    CHECK_OK(sl_alloc(&held, 1000, 1));
+    sl_heap_limit(sl_heap_bytes() + 5000);
+    CHECK_FAILS(sl_alloc(&more, 5001, 1), SL_E_DOES_NOT_FIT);
+    CHECK_CONTAINS(sl_error_message(), "more than the host budget");
+    CHECK_OK(sl_alloc(&more, 4000, 1));
+    CHECK(sl_heap_bytes() <= 6100);
+    sl_free(more);
+    sl_heap_limit(10); /* less than there is already */
+    CHECK_FAILS(sl_alloc(&more, 1, 1), SL_E_DOES_NOT_FIT);
+    sl_heap_limit(SIZE_MAX);
+    CHECK_OK(sl_alloc(&more, 1 << 20, 1));
+    sl_free(more);
+    sl_free(held);
+}
+
 TEST(alignment_is_kept)
 {
     for (size_t align = 16; align <= 1 << 21; align *= 2)
@@ -178,6 +196,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(counts_are_exact);
+    RUN(a_limit_holds);
     RUN(alignment_is_kept);
     RUN(growing_keeps_and_zeroes);
     RUN(absurd_sizes_are_refused);

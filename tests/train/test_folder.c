@@ -139,6 +139,28 @@ static void link_blobs(const char *below, const char *snapshot)
     sl_region_destroy(region);
 }
 
+/* A tokenizer takes memory before there is a plan. */
+TEST(tokenizing_keeps_the_host_budget)
+{
+    char path[400], options[2000];
+    sl_trainer *trainer;
+    snprintf(path, sizeof path, "%s", test_path("records.jsonl"));
+    FILE *file = fopen(path, "w");
+    REQUIRE(file && fputs("{\"text\": \"some words, and some more words\"}\n", file) >= 0 && fclose(file) == 0);
+    snprintf(options, sizeof options,
+             "model '%s' data '%s' cache '%s' seqlen 8 tokens-per-step 8 chunk-tokens 8 host-mem 64KiB", golden, path,
+             test_path("tokens"));
+    sl_job *job = make_job(options);
+    sl_heap_peak_reset();
+    CHECK_FAILS(sl_trainer_create(job, &trainer), SL_E_DOES_NOT_FIT);
+    CHECK_CONTAINS(sl_error_message(), "tokenizing the data: ");
+    CHECK_CONTAINS(sl_error_message(), "raise --host-mem");
+    sl_job_destroy(job);
+    char *after;
+    CHECK_OK(sl_alloc(&after, 1 << 20, 1)); /* the limit is gone */
+    sl_free(after);
+}
+
 TEST(the_cache)
 {
     char out[300], snapshot[400];
@@ -158,6 +180,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     read_expected();
     RUN(a_folder);
+    RUN(tokenizing_keeps_the_host_budget);
     RUN(the_cache);
     return test_end();
 }
