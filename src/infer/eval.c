@@ -30,9 +30,11 @@ static void fill_table(void)
                   "config.json together with --init-from.");
     sl_infer_take(options, &n_options, "init-from", group, NULL);
     sl_infer_take(options, &n_options, "data", group,
-                  "What to evaluate, all of it and in order: text files and folders of them, or token shards, as for "
+                  "What to evaluate, all of it and in order: files or folders of text, records or token shards, as for "
                   "sluice train.");
-    sl_infer_take(options, &n_options, "data-format", group, NULL);
+    static const char *const as_in_training[] = {"data-format", "data-field", "tokenizer", "train-on", "cache"};
+    for (int64_t i = 0; i < SL_COUNT(as_in_training); i++)
+        sl_infer_take(options, &n_options, as_in_training[i], group, NULL);
     sl_infer_take(options, &n_options, "seqlen", group,
                   "Tokens of a sequence: each one is predicted from those before it in its sequence. What is left "
                   "behind the last whole sequence is not evaluated.");

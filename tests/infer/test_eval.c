@@ -122,6 +122,27 @@ TEST(little_data)
     CHECK(little.result.bytes == 48);
 }
 
+/* Short records are packed, so a sequence has more segments than any option says. */
+TEST(records)
+{
+    char text[8192] = "", path[400], options[2000];
+    snprintf(path, sizeof path, "%s", test_path("records.jsonl"));
+    for (int i = 0; i < 60; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"prompt\": \"%d and\", \"completion\": \" %d\"}\n",
+                 i, i + 1);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file && fputs(text, file) >= 0 && fclose(file) == 0);
+    snprintf(options, sizeof options, "model '%s/tests/golden/folder' data '%s' cache '%s'", SL_SOURCE_DIR, path,
+             test_path("tokens"));
+    const found whole = evaluate(options);
+    CHECK(whole.result.tokens > 60 && whole.result.tokens < 60 * 32);
+    CHECK(whole.result.loss > 0.1 && whole.result.loss < 20);
+    strcat(options, " chunk-tokens 32 threads 1");
+    const found one = evaluate(options);
+    CHECK_I64(one.result.tokens, whole.result.tokens);
+    CHECK_NEAR(one.result.loss, whole.result.loss, 1e-5);
+}
+
 TEST(refusals)
 {
     sl_eval *eval;
@@ -158,6 +179,7 @@ int main(int argc, char **argv)
     RUN(counts_bytes);
     RUN(budgets_and_threads_change_no_bit);
     RUN(little_data);
+    RUN(records);
     RUN(refusals);
     RUN(a_run_as_model);
     return test_end();
