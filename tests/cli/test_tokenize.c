@@ -45,9 +45,9 @@ TEST(shards)
     write_many();
     for (int i = 0; i < 2; i++) {
         run_ok(i ? "tokenize --tokenizer " GOLDEN
-                   "qwen2 --data many.jsonl,a.txt --separator '<|endoftext|>' --out t.bin --threads 3 --json"
+                   "llama3 --data many.jsonl,a.txt --separator '<|end_of_text|>' --out t.bin --threads 3 --json"
                  : "tokenize --tokenizer " GOLDEN
-                   "qwen2 --data many.jsonl,a.txt --separator '<|endoftext|>' --out t.bin --threads 1 --json");
+                   "llama3 --data many.jsonl,a.txt --separator '<|end_of_text|>' --out t.bin --threads 1 --json");
         CHECK_CONTAINS(out, "\"documents\":3001");
         CHECK_OK(sl_file_read_all(test_path("t.bin"), 1 << 24, &bytes[i], &length[i]));
     }
@@ -60,9 +60,9 @@ TEST(shards)
     CHECK_I64(separators, 3001);
     sl_free(bytes[0]);
     sl_free(bytes[1]);
-    run_ok("tokenize --tokenizer " GOLDEN "qwen2 --data t.bin --decode --plain");
+    run_ok("tokenize --tokenizer " GOLDEN "llama3 --data t.bin --decode --plain");
     CHECK(strncmp(out, "record 0 of many, isn't it? 0\nrecord 1 of", 41) == 0);
-    run_ok("tokenize --tokenizer " GOLDEN "qwen2 --data many.jsonl --separator none --out s.bin --shard-tokens 10000");
+    run_ok("tokenize --tokenizer " GOLDEN "llama3 --data many.jsonl --separator none --out s.bin --shard-tokens 10000");
     CHECK(sl_file_exists(test_path("s.bin")) && sl_file_exists(test_path("s-00001.bin")));
 }
 

@@ -65,6 +65,13 @@ static void check_row(const char *family, int64_t row, sl_tokenizer *t, sl_encod
     sl_text_free(&skipped);
 }
 
+/* For lack of an optional library; CI has them all. */
+static bool is_left_out(sl_status status)
+{
+    return status == SL_E_UNSUPPORTED && !getenv("CI") &&
+           strstr(sl_error_message(), "which this build does not have") != NULL;
+}
+
 TEST(golden)
 {
     sl_region *region;
@@ -78,7 +85,12 @@ TEST(golden)
         snprintf(path, sizeof path, SL_SOURCE_DIR "/tests/golden/text/%s/expected.json", families[f]);
         const sl_json *want = read_json(region, path)->child;
         snprintf(path, sizeof path, SL_SOURCE_DIR "/tests/golden/text/%s", families[f]);
-        CHECK_OK(sl_tokenizer_open(path, &t));
+        sl_status status = sl_tokenizer_open(path, &t);
+        if (is_left_out(status)) {
+            printf("%s is left out: %s\n", families[f], sl_error_message());
+            continue;
+        }
+        CHECK_OK(status);
         CHECK_OK(sl_encoder_create(t, &e));
         for (const sl_json *text = texts->child; text && want; text = text->next, want = want->next, row++)
             check_row(families[f], row, t, e, text, want);
