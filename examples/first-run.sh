@@ -24,6 +24,14 @@ echo
 "$sluice" report "$run" --quiet
 cat <<EOF
 
+What it writes after these few steps:
+    $sluice generate --model $run --prompt "/* The " --max-tokens 200 --temperature 0.7 --device cpu
+
+EOF
+"$sluice" generate --model "$run" --prompt "/* The " --max-tokens 200 --temperature 0.7 --device cpu --quiet
+echo
+cat <<EOF
+
 Open that page in a browser: what limited the run, its timeline and memory (docs/guide/reading-a-report.md explains it).
 What would other budgets do? None of them changes a bit of the result.
     $sluice plan --config examples/first-run.json --device-mem 100%
