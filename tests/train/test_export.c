@@ -123,7 +123,7 @@ TEST(as_they_are)
     sl_tensors *weights = open_in(checkpoint, "model.safetensors");
     check_values(second, weights, "", SL_FILE_BF16);
     sl_tensors_close(weights);
-    snprintf(options, sizeof options, "model '%s' steps 1", second);
+    snprintf(options, sizeof options, "model '%s' steps 1 data-format bytes", second); /* its tokenizer.json is none */
     run_job(options, 100, &trained);
     CHECK(isfinite(trained.loss[0]));
 }
@@ -156,7 +156,7 @@ TEST(refusals)
     char options[900], adapter[400];
     outcome adapted;
     snprintf(adapter, sizeof adapter, "%s", test_path("adapter"));
-    snprintf(options, sizeof options, "model '%s' lora-rank 2 steps 1 out '%s'", out, adapter);
+    snprintf(options, sizeof options, "model '%s' lora-rank 2 steps 1 data-format bytes out '%s'", out, adapter);
     run_job(options, 100, &adapted);
     refused(adapter, other, SL_E_USAGE, "sluice merge --model BASE --adapter");
     snprintf(path, sizeof path, "%s/checkpoints/step-00000001", adapter);

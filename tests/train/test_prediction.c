@@ -41,9 +41,12 @@ static void check_json(const char *options)
     CHECK_OK(sl_json_parse(region, "prediction", json, strlen(json), &root));
     const double always[] = {(double) v.parameters,   (double) v.seqlen, (double) v.tokens,
                              (double) v.chunk_tokens, (double) v.chunks, (double) v.chunks_per_round,
-                             (double) v.rounds,       (double) v.tasks,  v.plan_ms};
-    static const char *const always_keys[] = {"parameters",       "seqlen", "tokens_per_step", "chunk_tokens", "chunks",
-                                              "chunks_per_round", "rounds", "tasks",           "plan_ms"};
+                             (double) v.rounds,       (double) v.tasks,  v.plan_ms,
+                             (double) v.trained};
+    static const char *const always_keys[] = {
+        "parameters",       "seqlen", "tokens_per_step", "chunk_tokens", "chunks",
+        "chunks_per_round", "rounds", "tasks",           "plan_ms",      "trained_parameters"};
+    CHECK_I64(v.trained, v.parameters);
     const sl_summary *s = &v.predicted;
     const double planned[] = {s->step_s,
                               s->tokens_per_s,
