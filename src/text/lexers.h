@@ -14,6 +14,8 @@ typedef const char *(*sl_lexer)(const uint8_t *classes, const char *at, const ch
 sl_lexer sl_lexer_find(const char *pattern, size_t length);
 /* The pattern of a pre-tokenizer ByteLevel with use_regex. */
 extern const char *const sl_pattern_gpt2;
+/* Llama 3's, which cl100k's became in a tokenizer.json; training cuts words by it. */
+extern const char *const sl_pattern_llama3;
 /* The pattern of tiktoken files that say nothing about theirs. */
 extern const char *const sl_pattern_cl100k;
 extern const char *const sl_pattern_o200k;
