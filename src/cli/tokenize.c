@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "cli/tokenize_chat.h"
 #include "cli/tokenize_files.h"
+#include "cli/tokenize_train.h"
 #include "core/clock.h"
 #include "core/file.h"
 #include "core/pool.h"
@@ -20,12 +21,16 @@
 
 static const char usage[] =
     "usage: sluice tokenize --tokenizer DIR (--data PATHS | --text TEXT) [--out FILE] [--decode]\n"
+    "       sluice tokenize --train --vocab N --data PATHS --out DIR\n"
     "\n"
     "Turns text into token ids by a model's own tokenizer.json (or a tiktoken file). With --out, --data\n"
     "becomes a token shard for `sluice train --data FILE`: every document begins with the separator. A text\n"
     "file is a document, and so is a record of JSON lines. Special tokens in documents are text unless\n"
     "--special is given. Without --out, ids are printed as transformers gives them: with the tokens that the\n"
-    "tokenizer adds around a text, and special tokens recognized, unless --plain is given.";
+    "tokenizer adds around a text, and special tokens recognized, unless --plain is given.\n"
+    "\n"
+    "With --train, a byte-level BPE tokenizer is made from --data, as a folder that Hugging Face's libraries\n"
+    "read too.";
 
 static const sl_option table[] = {
     {"tokenizer", "DIR|FILE", SL_OPT_STRING, NULL, "Tokenizer",
@@ -41,7 +46,13 @@ static const sl_option table[] = {
      "without --out: special tokens are text, and nothing is added; --decode leaves special tokens out"},
     {"separator", "TOKEN|none", SL_OPT_STRING, NULL, "Tokens",
      "--out: what begins every document; default: the tokenizer's bos token, or its eos token where it has no bos"},
-    {"out", "FILE", SL_OPT_STRING, NULL, "Output", "write a token shard"},
+    {"train", NULL, SL_OPT_FLAG, "false", "Training",
+     "make a tokenizer from --data and write it into the folder --out"},
+    {"vocab", "N", SL_OPT_I64, NULL, "Training", "--train: tokens, with 256 for bytes and the special ones"},
+    {"special-tokens", "LIST", SL_OPT_STRING, "<|endoftext|>", "Training",
+     "--train: separated by commas; the first one separates documents"},
+    {"min-count", "N", SL_OPT_I64, "2", "Training", "--train: two tokens that meet less often do not become one"},
+    {"out", "FILE|DIR", SL_OPT_STRING, NULL, "Output", "write a token shard, with --train a tokenizer's folder"},
     {"shard-tokens", "N", SL_OPT_I64, "1073741824", "Output", "--out: most tokens of a file; then FILE-00001, ..."},
     {"threads", "K", SL_OPT_I64, "0", "Output", "--out: threads; 0: one for each core"},
     {"json", NULL, SL_OPT_FLAG, "false", "Output", "print one JSON object"},
@@ -434,6 +445,10 @@ static sl_status run_tokenize(const sl_options *options, const char *const *oper
     const char *data = sl_options_string(options, "data");
     bool out = sl_options_string(options, "out") != NULL, decodes = sl_options_flag(options, "decode");
     sl_tokenizer *t;
+    if (sl_options_flag(options, "train"))
+        return sl_cli_tokenize_train(options);
+    if (sl_options_is_set(options, "vocab"))
+        return sl_fail(SL_E_USAGE, "--vocab is the size of a tokenizer that --train makes: add --train");
     if (!path || !text == !data)
         return sl_fail(SL_E_USAGE,
                        "tokenize needs --tokenizer and one of --data and --text: sluice tokenize --tokenizer "

@@ -95,6 +95,44 @@ TEST(shows_chats)
     refused(1, "tokenize --tokenizer model --data chats.jsonl --out x.bin --separator none", "holds chats");
 }
 
+/* A tokenizer of the texts themselves, which training data and chats can use. */
+TEST(trains)
+{
+    char *bytes[2];
+    size_t length[2];
+    for (int i = 0; i < 2; i++) {
+        run_ok(i ? "tokenize --train --vocab 300 --data many.jsonl,a.txt --out made3 --threads 3 --json"
+                 : "tokenize --train --vocab 300 --data many.jsonl,a.txt --out made1 --threads 1 --json");
+        CHECK_CONTAINS(out, "\"vocab\":300,\"merges\":43,");
+        CHECK_STR(err, "");
+        const char *path = i ? "made3/tokenizer.json" : "made1/tokenizer.json";
+        CHECK_OK(sl_file_read_all(test_path(path), 1 << 20, &bytes[i], &length[i]));
+    }
+    CHECK(length[0] == length[1] && memcmp(bytes[0], bytes[1], length[0]) == 0);
+    sl_free(bytes[0]);
+    sl_free(bytes[1]);
+    run_ok("tokenize --tokenizer made1 --text ' record<|endoftext|>' --json");
+    CHECK_CONTAINS(out, "\"<|endoftext|>\"]}");
+    CHECK(strstr(out, "\"tokens\":[") && strstr(out, ",0],\"pieces\":[\""));
+    run_ok("tokenize --tokenizer made1 --data many.jsonl --out made.bin --json");
+    CHECK_CONTAINS(out, "\"separator\":0,");
+    run_ok("tokenize --train --vocab 1000 --data a.txt --min-count 1 --special-tokens '<s>,<t>' --out few");
+    CHECK_CONTAINS(out, "few: 263 tokens from 3 distinct words");
+    CHECK_CONTAINS(err, "warning: the text gives 263 tokens, not 1,000: no two of them meet 1 time or more");
+    refused(2, "tokenize --train --vocab 1000 --data a.txt --out few", "few/tokenizer.json is there already");
+    refused(2, "tokenize --train --vocab 256 --data a.txt --out f", "give 257");
+    refused(2, "tokenize --train --vocab 300 --data a.txt", "--train needs --vocab, --data and --out");
+    refused(2, "tokenize --train --vocab 300 --data a.txt --out f --tokenizer made1", "leave out --tokenizer");
+    refused(2, "tokenize --train --vocab 300 --data a.txt --out f --special-tokens a", "\"a\" is one character");
+    refused(2, "tokenize --train --vocab 300 --data a.txt --out f --special-tokens '<s>,<s>'", "twice");
+    refused(2, "tokenize --train --vocab 300 --data a.txt --out f --special-tokens ,", "lists none");
+    refused(2, "tokenize --train --vocab 300 --data a.txt --out f --min-count 0", "--min-count 0");
+    refused(2, "tokenize --tokenizer made1 --vocab 300 --data a.txt", "add --train");
+    write_text("empty.txt", "");
+    refused(2, "tokenize --train --vocab 300 --data empty.txt --out f", "no text");
+    CHECK(!sl_dir_exists(test_path("f")));
+}
+
 TEST(refuses)
 {
     refused(2, "tokenize --text a", "--tokenizer");
@@ -111,6 +149,7 @@ int main(int argc, char **argv)
     RUN(prints_tokens);
     RUN(shards);
     RUN(shows_chats);
+    RUN(trains);
     RUN(refuses);
     return test_end();
 }
