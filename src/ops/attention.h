@@ -15,6 +15,7 @@ struct SL_ATTRS_TYPE sl_attention_attrs {
     int64_t uniform;  /* rows of every segment where all are alike, as the boundaries say too; 0: only they know */
     int64_t window;   /* most rows that a query sees behind and including its own; 0: all of its sequence */
     float cap;        /* scores are cap * tanh(score / cap); 0: as they are */
+    int32_t unused;
 };
 SL_ATTRS_OF(attention)
 

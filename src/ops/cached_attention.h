@@ -10,6 +10,7 @@ struct SL_ATTRS_TYPE sl_cached_attention_attrs {
     int64_t rows;   /* of the cache: positions are below it */
     int64_t window; /* most rows that a query sees behind and including its own; 0: all */
     float cap;      /* scores are cap * tanh(score / cap); 0: as they are */
+    int32_t unused;
 };
 SL_ATTRS_OF(cached_attention)
 

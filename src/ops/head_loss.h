@@ -5,7 +5,7 @@
 #include "ops/op.h"
 
 struct SL_ATTRS_TYPE sl_head_attrs {
-    int64_t block;  /* tokens whose logits exist at once */
+    int32_t block;  /* tokens whose logits exist at once */
     int32_t ignore; /* target that counts for nothing */
     int32_t loss;   /* which of the model's losses it is */
     float cap;      /* logits are cap * tanh(logit / cap); 0: as they are */

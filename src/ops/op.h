@@ -27,7 +27,8 @@ typedef enum sl_op_id {
 enum { SL_TARGET_IGNORED = -100 }; /* of a model's targets, by PyTorch's convention */
 
 /* Numbers that belong to a launch but are no tensors. Each op defines its own as `struct sl_<op>_attrs` in its header, with
- * SL_ATTRS_OF; everything else copies, compares and hashes them as bytes, so the whole of it is zero before a field is set. */
+ * SL_ATTRS_OF; everything else copies, compares and hashes them as bytes, so the whole of it is zero before a field is set, and the
+ * structure has no padding, which assignments may leave as it is: a field `unused` fills it. */
 typedef struct sl_attrs {
     uint64_t raw[8];
 } sl_attrs;

@@ -31,6 +31,7 @@ struct SL_ATTRS_TYPE sl_sgd_attrs {
     int64_t decayed;
     uint64_t stream;
     int32_t stochastic;
+    int32_t unused;
 };
 SL_ATTRS_OF(sgd)
 

@@ -18,6 +18,7 @@ struct SL_ATTRS_TYPE sl_lamb_attrs {
     uint8_t tensors;
     uint8_t decayed; /* bit k: tensor k gets weight decay, and a rate of its own */
     uint8_t stochastic, corrections;
+    int32_t unused;
 };
 SL_ATTRS_OF(lamb)
 
