@@ -188,8 +188,10 @@ TEST(defaults_that_follow)
     CHECK(s.program.optimizer_options[SL_OPTIMIZER_ADAMW][2] == 1e-8f);
     CHECK(s.program.optimizer_options[SL_OPTIMIZER_LAMB][0] == 0.5f); /* all that have the option, used or not */
     CHECK(s.program.optimizer_options[SL_OPTIMIZER_LAMB][1] == 0.999f);
-    CHECK_OK(resolve_one("optimizer-for", "*norm=sgd", &s, NULL));
-    CHECK(s.program.optimizer_rules != NULL); /* its text went with the job */
+    sl_job *alive; /* the rules point into it */
+    resolve((const char *const[]){"device", "cpu", "optimizer-for", "*norm=sgd", NULL}, &s, &alive);
+    CHECK_STR(s.program.optimizer_rules, "*norm=sgd");
+    sl_job_destroy(alive);
     CHECK_OK(resolve_one("seed", "12345678901234", &s, NULL));
     CHECK(s.seed == 12345678901234u);
     CHECK_OK(resolve_one("chunks-per-round", "3", &s, NULL));
