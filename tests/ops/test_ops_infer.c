@@ -1,5 +1,6 @@
 /* Shape rules: every case is accepted, everything that does not fit is refused with a message that names the op. */
 #include "ops/attention.h"
+#include "ops/drop_path.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/launch.h"
@@ -7,6 +8,7 @@
 #include "ops/qk_norm.h"
 #include "ops/rope.h"
 #include "ops/slice.h"
+#include "ops/unary.h"
 #include "optim/element.h"
 
 static sl_status infer(sl_op_id op, const void *case_attrs, const sl_type *in)
@@ -90,18 +92,58 @@ static const struct {
     sl_op_id op;
     int operand, dim;
 } misfits[] = {
-    {SL_OP_EMBEDDING_BWD, 1, 0}, {SL_OP_RMSNORM, 1, 0},       {SL_OP_RMSNORM_BWD, 1, 0},   {SL_OP_RMSNORM_BWD, 1, 1},
-    {SL_OP_RMSNORM_BWD, 2, 0},   {SL_OP_RMSNORM_BWD, 3, 0},   {SL_OP_LAYERNORM, 1, 0},     {SL_OP_LAYERNORM, 2, 0},
-    {SL_OP_LAYERNORM_BWD, 1, 1}, {SL_OP_LAYERNORM_BWD, 2, 0}, {SL_OP_LAYERNORM_BWD, 3, 0}, {SL_OP_LAYERNORM_BWD, 4, 0},
-    {SL_OP_MATMUL, 0, 1},        {SL_OP_MATMUL, 1, 0},        {SL_OP_ROPE, 0, 1},          {SL_OP_ROPE, 1, 0},
-    {SL_OP_ROPE_BWD, 0, 1},      {SL_OP_ROPE_BWD, 1, 1},      {SL_OP_ROPE_BWD, 2, 0},      {SL_OP_ATTENTION, 0, 0},
-    {SL_OP_ATTENTION, 0, 1},     {SL_OP_ATTENTION, 1, 1},     {SL_OP_ATTENTION_BWD, 0, 0}, {SL_OP_ATTENTION_BWD, 2, 1},
-    {SL_OP_ATTENTION_BWD, 3, 0}, {SL_OP_ATTENTION_BWD, 4, 0}, {SL_OP_ATTENTION_BWD, 4, 1}, {SL_OP_SWIGLU, 0, 1},
-    {SL_OP_SWIGLU_BWD, 0, 1},    {SL_OP_SWIGLU_BWD, 1, 0},    {SL_OP_GELU_BWD, 1, 1},      {SL_OP_ADD, 1, 0},
-    {SL_OP_DROPOUT, 1, 0},       {SL_OP_HEAD_LOSS, 0, 1},     {SL_OP_HEAD_LOSS, 2, 0},     {SL_OP_HEAD_LOSS_BWD, 1, 1},
-    {SL_OP_HEAD_LOSS_BWD, 3, 0}, {SL_OP_GRAD_GATE, 1, 0},     {SL_OP_ADAMW, 1, 0},         {SL_OP_SGD, 1, 0},
-    {SL_OP_MUL, 1, 0},           {SL_OP_CONCAT, 1, 0},        {SL_OP_SLICE_BWD, 0, 0},     {SL_OP_SOFT_LOSS, 1, 0},
-    {SL_OP_SOFT_LOSS, 1, 1},     {SL_OP_SOFT_LOSS_BWD, 1, 1}, {SL_OP_SOFT_LOSS_BWD, 2, 0},
+    {SL_OP_EMBEDDING_BWD, 1, 0},
+    {SL_OP_RMSNORM, 1, 0},
+    {SL_OP_RMSNORM_BWD, 1, 0},
+    {SL_OP_RMSNORM_BWD, 1, 1},
+    {SL_OP_RMSNORM_BWD, 2, 0},
+    {SL_OP_RMSNORM_BWD, 3, 0},
+    {SL_OP_LAYERNORM, 1, 0},
+    {SL_OP_LAYERNORM, 2, 0},
+    {SL_OP_LAYERNORM_BWD, 1, 1},
+    {SL_OP_LAYERNORM_BWD, 2, 0},
+    {SL_OP_LAYERNORM_BWD, 3, 0},
+    {SL_OP_LAYERNORM_BWD, 4, 0},
+    {SL_OP_MATMUL, 0, 1},
+    {SL_OP_MATMUL, 1, 0},
+    {SL_OP_ROPE, 0, 1},
+    {SL_OP_ROPE, 1, 0},
+    {SL_OP_ROPE_BWD, 0, 1},
+    {SL_OP_ROPE_BWD, 1, 1},
+    {SL_OP_ROPE_BWD, 2, 0},
+    {SL_OP_ATTENTION, 0, 0},
+    {SL_OP_ATTENTION, 0, 1},
+    {SL_OP_ATTENTION, 1, 1},
+    {SL_OP_ATTENTION_BWD, 0, 0},
+    {SL_OP_ATTENTION_BWD, 2, 1},
+    {SL_OP_ATTENTION_BWD, 3, 0},
+    {SL_OP_ATTENTION_BWD, 4, 0},
+    {SL_OP_ATTENTION_BWD, 4, 1},
+    {SL_OP_SWIGLU, 0, 1},
+    {SL_OP_SWIGLU_BWD, 0, 1},
+    {SL_OP_SWIGLU_BWD, 1, 0},
+    {SL_OP_GELU_BWD, 1, 1},
+    {SL_OP_ADD, 1, 0},
+    {SL_OP_DROPOUT, 1, 0},
+    {SL_OP_HEAD_LOSS, 0, 1},
+    {SL_OP_HEAD_LOSS, 2, 0},
+    {SL_OP_HEAD_LOSS_BWD, 1, 1},
+    {SL_OP_HEAD_LOSS_BWD, 3, 0},
+    {SL_OP_GRAD_GATE, 1, 0},
+    {SL_OP_ADAMW, 1, 0},
+    {SL_OP_SGD, 1, 0},
+    {SL_OP_MUL, 1, 0},
+    {SL_OP_CONCAT, 1, 0},
+    {SL_OP_SLICE_BWD, 0, 0},
+    {SL_OP_SOFT_LOSS, 1, 0},
+    {SL_OP_SOFT_LOSS, 1, 1},
+    {SL_OP_SOFT_LOSS_BWD, 1, 1},
+    {SL_OP_SOFT_LOSS_BWD, 2, 0},
+    {SL_OP_SCALE_COLUMNS, 1, 0},
+    {SL_OP_SCALE_COLUMNS_BWD, 1, 0},
+    {SL_OP_SCALE_COLUMNS_BWD, 2, 0},
+    {SL_OP_DROP_PATH, 1, 0},
+    {SL_OP_UNARY_BWD, 1, 1},
 };
 
 TEST(misfitting_shapes)
@@ -182,6 +224,12 @@ TEST(wrong_attributes)
     changed = with_attrs(SL_OP_SLICE, 0, &attrs);
     sl_slice_set(&attrs)->first_row = -1;
     check_refused(SL_OP_SLICE, &changed, "a negative row", -1);
+    changed = with_attrs(SL_OP_DROP_PATH, 0, &attrs);
+    sl_drop_path_set(&attrs)->sample_rows = 0;
+    check_refused(SL_OP_DROP_PATH, &changed, "samples without rows", -1);
+    changed = with_attrs(SL_OP_UNARY, 0, &attrs);
+    sl_unary_set(&attrs)->function = SL_UNARY_COUNT;
+    check_refused(SL_OP_UNARY, &changed, "an unknown function", -1);
     changed = with_attrs(SL_OP_ADAMW, 0, &attrs);
     sl_adamw_set(&attrs)->decayed = 1001;
     check_refused(SL_OP_ADAMW, &changed, "more decayed than there are", -1);
