@@ -74,13 +74,14 @@ static void read_header(sl_thrift *t, page_header *h)
     }
 }
 
+/* At least a byte: an address behind an empty page's is one as well. */
 static sl_status grow(unsigned char **buffer, size_t *capacity, int64_t bytes)
 {
-    if ((size_t) bytes <= *capacity)
+    if (*buffer && (size_t) bytes <= *capacity)
         return SL_OK;
     sl_free(*buffer);
     *buffer = NULL, *capacity = 0;
-    SL_TRY(sl_alloc(buffer, bytes, 1));
+    SL_TRY(sl_alloc(buffer, bytes ? bytes : 1, 1));
     *capacity = (size_t) bytes;
     return SL_OK;
 }
