@@ -20,6 +20,11 @@ void sl_text_free(sl_text *text);
 void sl_text_append(sl_text *text, const char *bytes, size_t length);
 void sl_text_printf(sl_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 sl_status sl_text_status(const sl_text *text);
+/* The address behind the text, which is NULL for one that nothing was added to. */
+static inline const char *sl_text_end(const sl_text *text)
+{
+    return text->length ? text->data + text->length : text->data;
+}
 
 /* For terminals: the columns that a UTF-8 text takes; the text in `width` columns, with blanks before or behind it; and a bar of this share
  * of `width` columns, in eighths of a character. */

@@ -154,6 +154,8 @@ sl_status sl_bpe_word_by_heap(const sl_bpe *bpe, sl_bpe_scratch *s, const char *
     }
     SL_TRY(flush_unknown(&symbols));
     count = out->count - first;
+    if (!count)
+        return SL_OK;
     SL_TRY(sl_bpe_merge(bpe, s, out->ids + first, &count));
     out->count = first + count;
     return SL_OK;

@@ -148,7 +148,7 @@ static int fallback_byte(const char *text, size_t length)
 /* Bytes that together are UTF-8 become their text; of others each becomes U+FFFD. */
 static sl_status flush_bytes(sl_text *bytes, pieces *out)
 {
-    const char *at = bytes->data, *end = at + bytes->length;
+    const char *at = bytes->data, *end = sl_text_end(bytes);
     if (!bytes->length)
         return SL_OK;
     while (at < end && sl_utf8_length(at, end))

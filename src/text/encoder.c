@@ -164,7 +164,7 @@ static sl_status changed_piece(sl_encoder *e, int64_t stage, sl_text *buffer)
 {
     const char *limit = e->limit;
     SL_TRY(sl_text_status(buffer));
-    e->limit = buffer->data + buffer->length;
+    e->limit = sl_text_end(buffer);
     sl_status status = pieces(e, stage + 1, buffer->data, e->limit);
     if (status == SL_OK)
         status = resolve_all(e); /* the buffer may be used again */
@@ -293,7 +293,7 @@ static sl_status normalize(sl_encoder *e, const char *begin, const char *end)
     sl_text *text = &e->normalized;
     text->length = 0;
     SL_TRY(sl_normalize(e->t, begin, (size_t) (end - begin), text));
-    e->limit = text->data + text->length;
+    e->limit = sl_text_end(text);
     e->origin = begin == origin ? text->data : NULL;
     sl_status status = around_added(e, &e->t->normalized, text->data, e->limit, cut);
     e->limit = limit, e->origin = origin;

@@ -103,7 +103,7 @@ sl_status sl_word_counts_text(sl_word_counts *c, const char *text, size_t length
     c->clean.length = 0;
     sl_text_append_utf8(&c->clean, text, length);
     SL_TRY(sl_text_status(&c->clean));
-    const char *at = c->clean.data, *end = at + c->clean.length;
+    const char *at = c->clean.data, *end = sl_text_end(&c->clean);
     while (at < end) {
         const char *stop = lexer(classes, at, end, &matched);
         SL_TRY(sl_word_counts_add(c, at, (size_t) (stop - at), 1));
