@@ -43,9 +43,13 @@ static void show_progress(void *user, sl_stage stage, double fraction)
 static void print_table(const sl_eval *eval, const sl_eval_result *r)
 {
     sl_trainer_view v;
-    char a[32], b[SL_CLI_BUDGET], bits[32];
+    char a[32], b[SL_CLI_BUDGET], bits[128];
     sl_eval_look(eval, &v);
-    snprintf(bits, sizeof bits, r->bytes > 0 ? "%.4f" : "not known", r->bits_per_byte);
+    if (r->bytes > 0)
+        snprintf(bits, sizeof bits, "%.4f", r->bits_per_byte);
+    else
+        snprintf(bits, sizeof bits, "not known%s%s", r->text_unknown ? ": " : "",
+                 r->text_unknown ? r->text_unknown : "");
     printf("model          %s, %s parameters, %s on %s\n", v.setup->model.name, sl_format_count(v.parameters, a),
            sl_precision_name(v.setup->program.precision), v.device);
     printf("weights        %s\n", v.weights);

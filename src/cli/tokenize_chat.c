@@ -86,7 +86,7 @@ static sl_status put_chat(chat_view *v, const sl_record *record)
         record->last_turn && v->train_on == SL_TRAIN_ON_ASSISTANT ? SL_TRAIN_ON_COMPLETION : v->train_on;
     v->tokens.count = 0;
     v->counted.length = 0;
-    SL_TRY(sl_chat_encode(v->chat, v->encoder, &request, train_on, &v->tokens, &v->counted));
+    SL_TRY(sl_chat_encode(v->chat, v->encoder, &request, train_on, &v->tokens, &v->counted, NULL));
     if (v->json)
         put_json(v);
     else

@@ -130,6 +130,7 @@ void sl_corpus_close(sl_corpus *corpus)
     for (int i = 0; i < SL_CORPUS_OPEN_FILES; i++)
         if (corpus->files[i].fd >= 0)
             close(corpus->files[i].fd);
+    sl_reader_close(corpus->bytes);
     sl_free(corpus->sources);
     sl_region_destroy(corpus->region);
     sl_free(corpus);
@@ -270,6 +271,38 @@ sl_status sl_corpus_read(sl_corpus *corpus, int64_t first, int64_t count, int32_
                 SL_TRY(read_shard(corpus, s, fd, at, n, out));
             at += n, first += n, count -= n, out += n;
         }
+    }
+    return SL_OK;
+}
+
+/* ---- bytes of text ---- */
+
+const char *sl_corpus_text_unknown(const sl_corpus *corpus)
+{
+    if (corpus->contents.cache)
+        return corpus->contents.cache->text_bytes < 0 ? "the tokenizer drops or changes some text" : NULL;
+    return corpus->contents.files[SL_TOKENS_TEXT] ? NULL : "the data holds tokens, not the text that they were made of";
+}
+
+/* Of text as bytes every token is one, but for the separator. */
+static int64_t count_plain(const int32_t *targets, int64_t count)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < count; i++)
+        bytes += targets[i] >= 0 && targets[i] != TEXT_SEPARATOR;
+    return bytes;
+}
+
+sl_status sl_corpus_text_bytes(sl_corpus *corpus, int64_t first, int64_t count, const int32_t *targets, int64_t *bytes)
+{
+    unsigned char piece[PIECE_TOKENS];
+    *bytes = corpus->bytes ? 0 : count_plain(targets, count);
+    for (int64_t done = 0; corpus->bytes && done < count;) {
+        int64_t n = SL_MIN(count - done, (int64_t) PIECE_TOKENS);
+        SL_TRY(sl_reader_read(corpus->bytes, first + done, piece, (size_t) n));
+        for (int64_t i = 0; i < n; i++)
+            *bytes += targets[done + i] >= 0 ? piece[i] : 0;
+        done += n;
     }
     return SL_OK;
 }

@@ -98,6 +98,10 @@ size_t sl_corpus_bytes(const sl_corpus *corpus);
 uint64_t sl_corpus_fingerprint(const sl_corpus *corpus);
 /* Samples of their bytes: all of a file of up to 64 KiB, 16 pieces of 4 KiB spread over a larger one. Copies have the same. */
 uint64_t sl_corpus_sample(const sl_corpus *corpus);
+/* Why it is not known which bytes of a text its tokens stand for; NULL: it is. */
+const char *sl_corpus_text_unknown(const sl_corpus *corpus);
+/* The bytes that the targets stand for, which are tokens [first, first + count): those that are ignored for none. */
+sl_status sl_corpus_text_bytes(sl_corpus *corpus, int64_t first, int64_t count, const int32_t *targets, int64_t *bytes);
 /* Tokens [first, first + count), which must lie inside. Errors name file and place. */
 sl_status sl_corpus_read(sl_corpus *corpus, int64_t first, int64_t count, int32_t *out);
 

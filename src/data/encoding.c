@@ -18,38 +18,52 @@ sl_status sl_encoding_reserve(sl_tokens *tokens, int64_t more)
     return SL_OK;
 }
 
-void sl_encoding_mark(sl_text *counted, int64_t count, bool is_counted)
+void sl_encoding_mark(sl_text *marks, int64_t count, unsigned char mark)
 {
     char piece[256];
-    memset(piece, is_counted, sizeof piece);
+    memset(piece, mark, sizeof piece);
     for (; count > 0; count -= (int64_t) sizeof piece)
-        sl_text_append(counted, piece, (size_t) SL_MIN(count, (int64_t) sizeof piece));
+        sl_text_append(marks, piece, (size_t) SL_MIN(count, (int64_t) sizeof piece));
 }
 
-static void put(const char *text, size_t length, bool is_counted, sl_tokens *tokens, sl_text *counted)
+void sl_encoded_free(sl_encoded *encoded)
+{
+    sl_tokens_free(&encoded->tokens);
+    sl_text_free(&encoded->counted);
+    sl_text_free(&encoded->bytes.each);
+}
+
+static void put(const char *text, size_t length, bool is_counted, sl_encoded *out)
 {
     for (size_t i = 0; i < length; i++)
-        tokens->ids[tokens->count++] = (unsigned char) text[i];
-    sl_encoding_mark(counted, (int64_t) length, is_counted);
+        out->tokens.ids[out->tokens.count++] = (unsigned char) text[i];
+    sl_encoding_mark(&out->counted, (int64_t) length, is_counted);
+    sl_encoding_mark(&out->bytes.each, (int64_t) length, 1);
 }
 
-static sl_status encode_bytes(const sl_encoding *encoding, void *thread, const sl_record *r, sl_tokens *tokens,
-                              sl_text *counted)
+static void put_separator(bool is_counted, sl_encoded *out)
 {
-    static const char separator = SEPARATOR;
+    out->tokens.ids[out->tokens.count++] = SEPARATOR;
+    sl_encoding_mark(&out->counted, 1, is_counted);
+    sl_encoding_mark(&out->bytes.each, 1, 0);
+}
+
+static sl_status encode_bytes(const sl_encoding *encoding, void *thread, const sl_record *r, sl_encoded *out)
+{
     (void) encoding, (void) thread;
     if (r->kind == SL_RECORD_CHAT)
         return sl_fail(SL_E_FORMAT, "a chat needs a tokenizer with a chat template: give --tokenizer DIR");
-    SL_TRY(sl_encoding_reserve(tokens, (int64_t) (r->length + r->completion_length) + 2));
+    SL_TRY(sl_encoding_reserve(&out->tokens, (int64_t) (r->length + r->completion_length) + 2));
     bool completion = r->kind == SL_RECORD_COMPLETION;
     if (!r->continued)
-        put(&separator, 1, !completion, tokens, counted);
-    put(r->text, r->length, !completion, tokens, counted);
+        put_separator(!completion, out);
+    put(r->text, r->length, !completion, out);
     if (completion) {
-        put(r->completion, r->completion_length, true, tokens, counted);
-        put(&separator, 1, true, tokens, counted);
+        put(r->completion, r->completion_length, true, out);
+        put_separator(true, out);
     }
-    return sl_text_status(counted);
+    SL_TRY(sl_text_status(&out->bytes.each));
+    return sl_text_status(&out->counted);
 }
 
 static sl_status open_thread(const sl_encoding *encoding, void **thread)

@@ -9,14 +9,22 @@
 #include "data/records.h"
 #include "text/chat.h"
 
+/* What records became. Of each token: whether the loss counts it as a target, and the bytes of the record's text that it stands for. A
+ * record's text is what was tokenized: the UTF-8 of its fields, for a chat what the template makes of it. Tokens that the pipeline adds,
+ * and special tokens of a template, stand for no bytes. Zero-initialise. */
+typedef struct sl_encoded {
+    sl_tokens tokens;
+    sl_text counted;
+    sl_byte_counts bytes;
+} sl_encoded;
+
 typedef struct sl_encoding sl_encoding;
 typedef struct sl_encoding_class {
     /* What one thread needs beside the encoding. */
     sl_status (*open_thread)(const sl_encoding *encoding, void **thread);
     void (*close_thread)(void *thread);
-    /* Appends the record's tokens and, for each, whether the loss counts it as a target. */
-    sl_status (*encode)(const sl_encoding *encoding, void *thread, const sl_record *record, sl_tokens *tokens,
-                        sl_text *counted);
+    /* Appends the record's tokens. */
+    sl_status (*encode)(const sl_encoding *encoding, void *thread, const sl_record *record, sl_encoded *out);
     void (*close)(sl_encoding *encoding);
 } sl_encoding_class;
 
@@ -47,7 +55,8 @@ sl_status sl_encoding_open_bytes(const sl_encoding_config *config, sl_encoding *
 sl_status sl_encoding_open_tokenizer(const sl_encoding_config *config, sl_encoding **encoding);
 /* Space for `more` tokens. */
 sl_status sl_encoding_reserve(sl_tokens *tokens, int64_t more);
-/* Appends `count` flags. */
-void sl_encoding_mark(sl_text *counted, int64_t count, bool is_counted);
+/* Appends a byte `count` times: to `counted`, or to the bytes of tokens. */
+void sl_encoding_mark(sl_text *marks, int64_t count, unsigned char mark);
+void sl_encoded_free(sl_encoded *encoded);
 
 #endif

@@ -25,24 +25,35 @@ typedef struct token_encoding {
     sl_train_on train_on;
 } token_encoding;
 
-static sl_status put(sl_tokens *tokens, sl_text *counted, int64_t token, bool is_counted)
+/* A token of no text. */
+static sl_status put(sl_encoded *out, int64_t token, bool is_counted)
 {
     if (token < 0)
         return SL_OK;
-    SL_TRY(sl_encoding_reserve(tokens, 1));
-    tokens->ids[tokens->count++] = (int32_t) token;
-    sl_encoding_mark(counted, 1, is_counted);
+    SL_TRY(sl_encoding_reserve(&out->tokens, 1));
+    out->tokens.ids[out->tokens.count++] = (int32_t) token;
+    sl_encoding_mark(&out->counted, 1, is_counted);
+    sl_encoding_mark(&out->bytes.each, 1, 0);
     return SL_OK;
 }
 
-static sl_status encode_text(const token_encoding *e, sl_encoder *encoder, const sl_record *r, sl_tokens *tokens,
-                             sl_text *counted)
+/* All but what is counted. */
+static sl_status put_text(const token_encoding *e, sl_encoder *encoder, const char *text, size_t length,
+                          sl_encoded *out)
+{
+    int64_t before = out->tokens.count;
+    SL_TRY(sl_encode(encoder, text, length, SL_ENCODE_PLAIN, &out->tokens));
+    return sl_token_bytes(e->tokenizer, text, length, out->tokens.ids + before, out->tokens.count - before,
+                          &out->bytes);
+}
+
+static sl_status encode_text(const token_encoding *e, sl_encoder *encoder, const sl_record *r, sl_encoded *out)
 {
     if (!r->continued)
-        SL_TRY(put(tokens, counted, e->base.document_token, true));
-    int64_t before = tokens->count;
-    SL_TRY(sl_encode(encoder, r->text, r->length, SL_ENCODE_PLAIN, tokens));
-    sl_encoding_mark(counted, tokens->count - before, true);
+        SL_TRY(put(out, e->base.document_token, true));
+    int64_t before = out->tokens.count;
+    SL_TRY(put_text(e, encoder, r->text, r->length, out));
+    sl_encoding_mark(&out->counted, out->tokens.count - before, true);
     return SL_OK;
 }
 
@@ -55,51 +66,49 @@ static int64_t common_prefix(const int32_t *whole, int64_t n_whole, const int32_
     return n;
 }
 
-static sl_status encode_completion(const token_encoding *e, sl_encoder *encoder, const sl_record *r, sl_tokens *tokens,
-                                   sl_text *counted)
+static sl_status encode_completion(const token_encoding *e, sl_encoder *encoder, const sl_record *r, sl_encoded *out)
 {
     sl_text whole = {0};
     sl_tokens prompt = {0};
     sl_status status;
-    SL_TRY(put(tokens, counted, e->begin, false));
-    int64_t before = tokens->count;
+    SL_TRY(put(out, e->begin, false));
+    int64_t before = out->tokens.count;
     sl_text_append(&whole, r->text, r->length);
     sl_text_append(&whole, r->completion, r->completion_length);
     SL_TRY_GOTO(sl_text_status(&whole), done);
-    SL_TRY_GOTO(sl_encode(encoder, whole.data, whole.length, SL_ENCODE_PLAIN, tokens), done);
+    SL_TRY_GOTO(put_text(e, encoder, whole.data, whole.length, out), done);
     SL_TRY_GOTO(sl_encode(encoder, r->text, r->length, SL_ENCODE_PLAIN, &prompt), done);
-    int64_t n = tokens->count - before, first = common_prefix(tokens->ids + before, n, prompt.ids, prompt.count);
-    sl_encoding_mark(counted, first, false);
-    sl_encoding_mark(counted, n - first, true);
-    status = put(tokens, counted, e->end, true);
+    int64_t n = out->tokens.count - before;
+    int64_t first = common_prefix(out->tokens.ids + before, n, prompt.ids, prompt.count);
+    sl_encoding_mark(&out->counted, first, false);
+    sl_encoding_mark(&out->counted, n - first, true);
+    status = put(out, e->end, true);
 done:
     sl_text_free(&whole);
     sl_tokens_free(&prompt);
     return status;
 }
 
-static sl_status encode_chat(const token_encoding *e, sl_encoder *encoder, const sl_record *r, sl_tokens *tokens,
-                             sl_text *counted)
+static sl_status encode_chat(const token_encoding *e, sl_encoder *encoder, const sl_record *r, sl_encoded *out)
 {
     if (!e->chat)
         return sl_fail(SL_E_USAGE, "a chat needs a chat template: %s", e->why);
     sl_chat_request request = {.messages = r->messages, .tools = r->tools};
     sl_train_on train_on = r->last_turn && e->train_on == SL_TRAIN_ON_ASSISTANT ? SL_TRAIN_ON_COMPLETION : e->train_on;
-    return sl_chat_encode(e->chat, encoder, &request, train_on, tokens, counted);
+    return sl_chat_encode(e->chat, encoder, &request, train_on, &out->tokens, &out->counted, &out->bytes);
 }
 
-static sl_status encode(const sl_encoding *encoding, void *thread, const sl_record *r, sl_tokens *tokens,
-                        sl_text *counted)
+static sl_status encode(const sl_encoding *encoding, void *thread, const sl_record *r, sl_encoded *out)
 {
     const token_encoding *e = (const token_encoding *) encoding;
     sl_status status;
     if (r->kind == SL_RECORD_CHAT)
-        status = encode_chat(e, thread, r, tokens, counted);
+        status = encode_chat(e, thread, r, out);
     else if (r->kind == SL_RECORD_COMPLETION)
-        status = encode_completion(e, thread, r, tokens, counted);
+        status = encode_completion(e, thread, r, out);
     else
-        status = encode_text(e, thread, r, tokens, counted);
-    return status == SL_OK ? sl_text_status(counted) : status;
+        status = encode_text(e, thread, r, out);
+    return status == SL_OK ? sl_text_status(&out->counted) : status;
 }
 
 static sl_status open_thread(const sl_encoding *encoding, void **thread)

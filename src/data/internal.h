@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "core/mem.h"
+#include "core/file.h"
 #include "data/corpus.h"
 #include "data/token_cache.h"
 
@@ -39,6 +39,7 @@ struct sl_corpus {
     size_t most_bytes;    /* held so far */
     sl_token_cache cache; /* that it reads, where its contents say so */
     char encoding[64];
+    sl_reader *bytes; /* of its tokens, from the cache; NULL: there is none */
     sl_open_file files[SL_CORPUS_OPEN_FILES];
     int64_t clock;
 };

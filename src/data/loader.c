@@ -132,6 +132,8 @@ static void describe(sl_loader *loader)
         if (c->max_documents > 1)
             snprintf(source->identity + length, sizeof source->identity - (size_t) length,
                      ", %" PRId64 " documents by %" PRId64, c->max_documents, c->document_token);
+        for (int split = 0; split < SL_SPLIT_COUNT; split++)
+            source->text_unknown[split] = "the data comes from a callback";
         return;
     }
     int64_t parts[] = {(int64_t) sl_corpus_fingerprint(loader->train),
@@ -146,6 +148,8 @@ static void describe(sl_loader *loader)
     source->bytes = sl_corpus_bytes(loader->train) + (two ? sl_corpus_bytes(loader->validation) : 0);
     source->contents[SL_SPLIT_TRAIN] = sl_corpus_contents_of(loader->train);
     source->contents[SL_SPLIT_VALIDATION] = two ? sl_corpus_contents_of(loader->validation) : NULL;
+    source->text_unknown[SL_SPLIT_TRAIN] = sl_corpus_text_unknown(loader->train);
+    source->text_unknown[SL_SPLIT_VALIDATION] = sl_corpus_text_unknown(two ? loader->validation : loader->train);
 }
 
 /* What the callback has filled. */
@@ -190,21 +194,27 @@ static sl_status call_back(const sl_loader *loader, sl_split split, int64_t inde
                          index);
 }
 
+/* Which sequence of the data a position is. */
+static int64_t index_of(const sl_loader *loader, sl_split split, int64_t position)
+{
+    int64_t n = loader->source.sequences[split];
+    SL_ASSERT(n > 0 && position >= 0);
+    int64_t index = position % n;
+    if (split == SL_SPLIT_VALIDATION)
+        return index + loader->val_first;
+    return loader->config.callback.in_order ? index
+                                            : sl_permute(index, n, loader->config.seed, (uint64_t) (position / n));
+}
+
 static sl_status hold(sl_loader *loader, sl_split split, int64_t position)
 {
     if (loader->held == position && loader->held_split == split)
         return SL_OK;
-    int64_t n = loader->source.sequences[split], seqlen = loader->config.seqlen;
-    SL_ASSERT(n > 0 && position >= 0);
-    int64_t index = position % n;
-    if (split == SL_SPLIT_TRAIN && !loader->config.callback.in_order)
-        index = sl_permute(index, n, loader->config.seed, (uint64_t) (position / n));
-    if (split == SL_SPLIT_VALIDATION)
-        index += loader->val_first;
+    int64_t index = index_of(loader, split, position), seqlen = loader->config.seqlen;
     loader->held = -1; /* a failed read leaves nothing to be found */
     sl_corpus *corpus = split == SL_SPLIT_TRAIN ? loader->train : loader->validation;
     if (loader->config.callback.read)
-        SL_TRY(call_back(loader, split, index, position / n));
+        SL_TRY(call_back(loader, split, index, position / loader->source.sequences[split]));
     else
         SL_TRY(sl_corpus_read(corpus, index * seqlen, seqlen + 1, loader->sequence));
     loader->held = position;
@@ -270,17 +280,19 @@ static sl_status fill(sl_source *source, sl_split split, const sl_batch *batch)
     return SL_OK;
 }
 
-/* Text as bytes: every token but the separator of documents is one. */
-static int64_t text_bytes(const sl_source *source, const int32_t *targets, int64_t count)
+static sl_status text_bytes(sl_source *source, sl_split split, const sl_batch *batch, int64_t *bytes)
 {
-    const sl_loader *loader = (const sl_loader *) source;
-    const sl_corpus *corpus = loader->validation ? loader->validation : loader->train;
-    int64_t bytes = 0;
-    if (!corpus || !sl_corpus_contents_of(corpus)->files[SL_TOKENS_TEXT])
-        return -1;
-    for (int64_t i = 0; i < count; i++)
-        bytes += targets[i] > 0;
-    return bytes;
+    sl_loader *loader = (sl_loader *) source;
+    const int32_t *targets = batch->input[SL_INPUT_TARGETS].data;
+    *bytes = 0;
+    for (int64_t s = 0; s < batch->n_sequences; s++) {
+        int64_t some, first = index_of(loader, split, batch->position + s) * loader->config.seqlen;
+        SL_TRY(sl_corpus_text_bytes(split == SL_SPLIT_TRAIN ? loader->train : loader->validation,
+                                    first + batch->slice_offset + 1, batch->tokens_each,
+                                    targets + s * batch->tokens_each, &some));
+        *bytes += some;
+    }
+    return SL_OK;
 }
 
 sl_status sl_loader_open(const sl_loader_config *config, sl_source **out)

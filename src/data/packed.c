@@ -169,6 +169,11 @@ static sl_status open_splits(packed *p)
     return SL_OK;
 }
 
+static const side *side_of(const packed *p, sl_split split)
+{
+    return split == SL_SPLIT_VALIDATION && p->validation.corpus ? &p->validation : &p->train;
+}
+
 static size_t side_bytes(const side *s)
 {
     return s->corpus ? sl_corpus_bytes(s->corpus) + (size_t) s->packing.n_documents * sizeof *s->packing.documents +
@@ -188,6 +193,8 @@ static void describe(packed *p)
     source->contents[SL_SPLIT_TRAIN] = sl_corpus_contents_of(p->train.corpus);
     if (p->validation.corpus)
         source->contents[SL_SPLIT_VALIDATION] = sl_corpus_contents_of(p->validation.corpus);
+    for (int split = 0; split < SL_SPLIT_COUNT; split++)
+        source->text_unknown[split] = sl_corpus_text_unknown(side_of(p, split)->corpus);
     source->most_segments = SL_MAX(p->train.packing.most, p->validation.packing.most) + 1; /* what is not filled */
 }
 
@@ -235,18 +242,22 @@ static void put_padding(packed *p, int64_t at)
     }
 }
 
+/* Which sequence of the side a position is. */
+static int64_t index_of(const packed *p, sl_split split, int64_t position)
+{
+    int64_t n = p->source.sequences[split];
+    SL_ASSERT(n > 0 && position >= 0);
+    if (split == SL_SPLIT_VALIDATION)
+        return position % n + p->val_first;
+    return sl_permute(position % n, n, p->config.seed, (uint64_t) (position / n));
+}
+
 static sl_status hold(packed *p, sl_split split, int64_t position)
 {
     if (p->held == position && p->held_split == split)
         return SL_OK;
-    int64_t n = p->source.sequences[split], at = 0;
-    SL_ASSERT(n > 0 && position >= 0);
-    int64_t index = position % n;
-    if (split == SL_SPLIT_TRAIN)
-        index = sl_permute(index, n, p->config.seed, (uint64_t) (position / n));
-    else
-        index += p->val_first;
-    const side *s = split == SL_SPLIT_VALIDATION && p->validation.corpus ? &p->validation : &p->train;
+    const side *s = side_of(p, split);
+    int64_t index = index_of(p, split, position), at = 0;
     p->held = -1; /* a failed read leaves nothing to be found */
     p->n_bounds = 0;
     for (int64_t d = s->packing.first[index]; d < s->packing.first[index + 1]; d++) {
@@ -289,6 +300,35 @@ static sl_status fill(sl_source *source, sl_split split, const sl_batch *batch)
     return SL_OK;
 }
 
+/* Of a sequence's slice, document by document: target i of a document is its token i + 1. */
+static sl_status sequence_bytes(const packed *p, sl_split split, int64_t position, const sl_batch *batch,
+                                const int32_t *targets, int64_t *bytes)
+{
+    const side *s = side_of(p, split);
+    int64_t index = index_of(p, split, position), at = -batch->slice_offset, some;
+    for (int64_t d = s->packing.first[index]; d < s->packing.first[index + 1]; d++) {
+        const sl_packed_document *document = &s->packing.documents[d];
+        int64_t first = SL_MAX(at, 0), end = SL_MIN(at + document->span, batch->tokens_each);
+        if (first < end) {
+            SL_TRY(
+                sl_corpus_text_bytes(s->corpus, document->start + 1 + first - at, end - first, targets + first, &some));
+            *bytes += some;
+        }
+        at += document->span;
+    }
+    return SL_OK;
+}
+
+static sl_status text_bytes(sl_source *source, sl_split split, const sl_batch *batch, int64_t *bytes)
+{
+    const int32_t *targets = batch->input[SL_INPUT_TARGETS].data;
+    *bytes = 0;
+    for (int64_t s = 0; s < batch->n_sequences; s++)
+        SL_TRY(sequence_bytes((packed *) source, split, batch->position + s, batch, targets + s * batch->tokens_each,
+                              bytes));
+    return SL_OK;
+}
+
 static sl_status allocate(packed *p)
 {
     int64_t seqlen = p->config.seqlen;
@@ -302,7 +342,7 @@ static sl_status allocate(packed *p)
 
 sl_status sl_packed_open(const sl_loader_config *config, sl_corpus *train, sl_source **out)
 {
-    static const sl_source_class class = {.fill = fill, .close = close_packed};
+    static const sl_source_class class = {.fill = fill, .close = close_packed, .text_bytes = text_bytes};
     packed *p;
     sl_status status = sl_alloc(&p, 1, sizeof *p);
     if (status != SL_OK) {

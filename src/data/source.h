@@ -41,8 +41,8 @@ typedef struct sl_source_class {
      * filled at any time. */
     sl_status (*seek)(sl_source *source, int64_t position);
     void (*close)(sl_source *source);
-    /* Bytes of the text that these targets stand for, for a loss per byte; -1: not known. NULL: never known. */
-    int64_t (*text_bytes)(const sl_source *source, const int32_t *targets, int64_t count);
+    /* Bytes of the text that the batch's targets stand for, those that are not ignored, for a loss per byte. Called behind its fill. */
+    sl_status (*text_bytes)(sl_source *source, sl_split split, const sl_batch *batch, int64_t *bytes);
 } sl_source_class;
 
 struct sl_corpus_contents;
@@ -56,6 +56,7 @@ struct sl_source {
         identity[128]; /* the same for another run that sees the same sequences in the same order: compared on resume */
     char sample[64];   /* of the content, where another one can hide behind the same identity; "": not known */
     const struct sl_corpus_contents *contents[SL_SPLIT_COUNT]; /* files, for people; NULL: none */
+    const char *text_unknown[SL_SPLIT_COUNT]; /* why there are no bytes of text; NULL: text_bytes tells them */
 };
 
 static inline void sl_source_close(sl_source *source)

@@ -16,7 +16,7 @@
 #include "core/log.h"
 #include "data/internal.h"
 
-enum { CACHE_VERSION = 1, MANIFEST_LIMIT = 1 << 16 };
+enum { CACHE_VERSION = 2, MANIFEST_LIMIT = 1 << 16 };
 
 static const char *const kind_keys[SL_RECORD_KINDS] = {"texts", "completions", "chats"};
 static const char *const skip_keys[SL_RECORD_SKIPS] = {"empty",    "malformed", "no_known_field",
@@ -93,6 +93,7 @@ static sl_status read_counts(const char *path, const sl_json *root, sl_token_cac
     const char *first;
     for (int64_t i = 0; i < SL_COUNT(members); i++)
         SL_TRY(sl_json_i64(path, root, members[i].key, members[i].to));
+    SL_TRY(sl_json_i64_or(path, root, "text_bytes", -1, &cache->text_bytes));
     for (int i = 0; i < SL_RECORD_KINDS; i++)
         SL_TRY(sl_json_i64_or(path, root, kind_keys[i], 0, &cache->records.kinds[i]));
     for (int i = 0; i < SL_RECORD_SKIPS; i++)
@@ -231,4 +232,8 @@ void sl_token_cache_put(const sl_token_cache *cache, sl_json_writer *w)
     sl_json_put_i64(w, "documents", cache->documents);
     sl_json_put_i64(w, "made_tokens", cache->tokens);
     sl_json_put_i64(w, "counted", cache->counted);
+    if (cache->text_bytes >= 0)
+        sl_json_put_i64(w, "text_bytes", cache->text_bytes);
+    else
+        sl_json_put_null(w, "text_bytes");
 }

@@ -5,6 +5,7 @@
  *               /tokens/00000    token shards (data/shard.h), which the loader reads like any others
  *               /documents       int64 little-endian: the tokens of each document
  *               /counted         one byte a token: whether it counts as a target; absent where all do
+ *               /bytes           one byte a token: the bytes of text that it stands for (data/encoding.h)
  *
  * The key names the encoding, the files (names, sizes, times, samples of their bytes) and how they are read. The folder takes its name
  * when it is complete, so what has it can be used; a run that is killed leaves a `.part`, which the next one removes. Runs that want
@@ -28,7 +29,8 @@ typedef struct sl_token_cache {
     char folder[1024];
     sl_record_counts records;
     int64_t documents, tokens;
-    int64_t counted; /* of the tokens */
+    int64_t counted;    /* of the tokens */
+    int64_t text_bytes; /* that all of them stand for; -1: not known of some record */
     int64_t document_token;
     bool reused; /* it was there */
 } sl_token_cache;
@@ -47,7 +49,7 @@ sl_status sl_token_cache_fill(const sl_token_cache_config *config, const char *f
 typedef struct sl_token_sink sl_token_sink;
 sl_status sl_token_sink_create(const char *folder, int64_t vocab, sl_token_sink **sink);
 /* `begins`: they are a document, else the next part of the one before. */
-sl_status sl_token_sink_add(sl_token_sink *sink, const sl_tokens *tokens, const sl_text *counted, bool begins);
+sl_status sl_token_sink_add(sl_token_sink *sink, const sl_encoded *record, bool begins);
 /* Makes them durable, and says how much there is. */
 sl_status sl_token_sink_finish(sl_token_sink *sink, sl_token_cache *cache);
 void sl_token_sink_destroy(sl_token_sink *sink);

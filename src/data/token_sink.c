@@ -23,9 +23,10 @@ typedef struct out_file {
 struct sl_token_sink {
     char folder[1024];
     int64_t width; /* of a token */
-    out_file tokens, counted, documents;
+    out_file tokens, counted, bytes, documents;
     int64_t shards, in_shard;
     int64_t n_tokens, n_counted, n_documents;
+    int64_t text_bytes;  /* -1: not known */
     int64_t in_document; /* tokens of the one that may go on; -1: none yet */
 };
 
@@ -155,14 +156,26 @@ static sl_status end_document(sl_token_sink *s)
     return out_write(&s->documents, bytes, sizeof bytes);
 }
 
-sl_status sl_token_sink_add(sl_token_sink *s, const sl_tokens *tokens, const sl_text *counted, bool begins)
+static sl_status put_bytes(sl_token_sink *s, const sl_byte_counts *bytes)
 {
-    SL_ASSERT(counted->length == (size_t) tokens->count);
+    if (bytes->unknown)
+        s->text_bytes = -1;
+    for (size_t i = 0; i < bytes->each.length && s->text_bytes >= 0; i++)
+        s->text_bytes += (unsigned char) bytes->each.data[i];
+    return out_write(&s->bytes, bytes->each.data, bytes->each.length);
+}
+
+sl_status sl_token_sink_add(sl_token_sink *s, const sl_encoded *record, bool begins)
+{
+    const sl_tokens *tokens = &record->tokens;
+    SL_ASSERT(record->counted.length == (size_t) tokens->count);
+    SL_ASSERT(record->bytes.each.length == (size_t) tokens->count);
     if (begins) {
         SL_TRY(end_document(s));
         s->in_document = 0;
     }
-    SL_TRY(put_counted(s, counted->data, tokens->count));
+    SL_TRY(put_counted(s, record->counted.data, tokens->count));
+    SL_TRY(put_bytes(s, &record->bytes));
     SL_TRY(put_tokens(s, tokens->ids, tokens->count));
     s->n_tokens += tokens->count;
     s->in_document += tokens->count;
@@ -175,13 +188,14 @@ sl_status sl_token_sink_create(const char *folder, int64_t vocab, sl_token_sink 
     sl_status status;
     char path[1200];
     SL_TRY(sl_alloc(&s, 1, sizeof *s));
-    s->tokens.fd = s->counted.fd = s->documents.fd = -1;
+    s->tokens.fd = s->counted.fd = s->bytes.fd = s->documents.fd = -1;
     s->in_document = -1;
     s->width = vocab <= U16_VALUES ? 2 : 4;
     snprintf(s->folder, sizeof s->folder, "%s", folder);
     snprintf(path, sizeof path, "%s/tokens", folder);
     SL_TRY_GOTO(sl_dir_create(path), fail);
     SL_TRY_GOTO(out_open(&s->documents, "%s/documents", folder), fail);
+    SL_TRY_GOTO(out_open(&s->bytes, "%s/bytes", folder), fail);
     *out = s;
     return SL_OK;
 fail:
@@ -194,7 +208,9 @@ sl_status sl_token_sink_finish(sl_token_sink *s, sl_token_cache *cache)
     SL_TRY(end_document(s));
     SL_TRY(end_shard(s));
     SL_TRY(out_commit(&s->counted));
+    SL_TRY(out_commit(&s->bytes));
     SL_TRY(out_commit(&s->documents));
+    cache->text_bytes = s->text_bytes;
     cache->tokens = s->n_tokens;
     cache->counted = s->n_counted;
     cache->documents = s->n_documents;
@@ -205,8 +221,8 @@ void sl_token_sink_destroy(sl_token_sink *s)
 {
     if (!s)
         return;
-    out_file *files[] = {&s->tokens, &s->counted, &s->documents};
-    for (int i = 0; i < 3; i++) {
+    out_file *files[] = {&s->tokens, &s->counted, &s->bytes, &s->documents};
+    for (int i = 0; i < SL_COUNT(files); i++) {
         if (files[i]->fd >= 0)
             close(files[i]->fd);
         sl_free(files[i]->buffer);

@@ -16,8 +16,7 @@ static const size_t batch_bytes = (size_t) 4 << 20;
 
 typedef struct slot {
     sl_record record;
-    sl_tokens tokens;
-    sl_text counted;
+    sl_encoded encoded;
     sl_status status;
     char message[256];
 } slot;
@@ -40,9 +39,10 @@ static void encode_slot(void *context, int64_t tile, int thread)
     tokenizing *t = context;
     slot *s = &t->slots[tile];
     const sl_encoding *encoding = t->config->encoding;
-    s->tokens.count = 0;
-    s->counted.length = 0;
-    s->status = encoding->class->encode(encoding, t->threads[thread], &s->record, &s->tokens, &s->counted);
+    s->encoded.tokens.count = 0;
+    s->encoded.counted.length = s->encoded.bytes.each.length = 0;
+    s->encoded.bytes.unknown = false;
+    s->status = encoding->class->encode(encoding, t->threads[thread], &s->record, &s->encoded);
     if (s->status != SL_OK)
         snprintf(s->message, sizeof s->message, "%s", sl_error_message());
 }
@@ -50,8 +50,9 @@ static void encode_slot(void *context, int64_t tile, int thread)
 /* The first token of a document is no target. */
 static bool has_target(const slot *s)
 {
+    const sl_text *counted = &s->encoded.counted;
     return s->record.kind == SL_RECORD_TEXT ||
-           (s->tokens.count > 1 && memchr(s->counted.data + 1, 1, s->counted.length - 1) != NULL);
+           (counted->length > 1 && memchr(counted->data + 1, 1, counted->length - 1) != NULL);
 }
 
 /* A record that its encoding refuses is left out; anything else ends the run. */
@@ -69,7 +70,7 @@ static sl_status put_slot(tokenizing *t, const slot *s)
         sl_record_skip_because(counts, refused ? SL_RECORD_REFUSED : SL_RECORD_NO_TARGET, "%s",
                                refused ? s->message : "a record has no token that the loss counts");
     }
-    return t->left_out ? SL_OK : sl_token_sink_add(t->sink, &s->tokens, &s->counted, !s->record.continued);
+    return t->left_out ? SL_OK : sl_token_sink_add(t->sink, &s->encoded, !s->record.continued);
 }
 
 static sl_status flush(tokenizing *t)
@@ -128,8 +129,7 @@ static void close_all(tokenizing *t)
 {
     for (int64_t i = 0; t->slots && i < BATCH_RECORDS; i++) {
         sl_record_free(&t->slots[i].record);
-        sl_free(t->slots[i].tokens.ids);
-        sl_text_free(&t->slots[i].counted);
+        sl_encoded_free(&t->slots[i].encoded);
     }
     for (int i = 0; i < t->n_threads; i++)
         t->config->encoding->class->close_thread(t->threads[i]);

@@ -25,6 +25,22 @@ static sl_status check_vocabulary(const sl_corpus_config *files, const sl_tokeni
     return SL_OK;
 }
 
+/* Whether its files are whole; opens the one of the tokens' bytes. */
+static sl_status check_cache(const sl_token_cache *cache, int64_t tokens, sl_corpus *corpus)
+{
+    char path[1100];
+    if (tokens != cache->tokens)
+        return sl_fail(SL_E_FORMAT, "%s should hold %" PRId64 " tokens, but its files hold %" PRId64 ": remove it",
+                       cache->folder, cache->tokens, tokens);
+    snprintf(path, sizeof path, "%s/bytes", cache->folder);
+    sl_status status = sl_reader_open(path, &corpus->bytes);
+    if (status == SL_OK && sl_reader_size(corpus->bytes) != tokens)
+        status = sl_fail(SL_E_FORMAT, "%s has %" PRId64 " bytes, not one for each of %" PRId64 " tokens", path,
+                         sl_reader_size(corpus->bytes), tokens);
+    return status == SL_OK ? SL_OK
+                           : sl_fail_at(status, "this cache of tokens cannot be used, remove %s", cache->folder);
+}
+
 /* The corpus over the cache, which knows what it was made of. */
 static sl_status open_cache(const sl_corpus *files, const sl_token_cache *cache, const sl_encoding *encoding,
                             sl_corpus **out)
@@ -49,13 +65,12 @@ static sl_status open_cache(const sl_corpus *files, const sl_token_cache *cache,
     corpus->contents.tokens = tokens;
     corpus->contents.cache = &corpus->cache;
     corpus->contents.encoding = corpus->encoding;
-    if (tokens == cache->tokens) {
+    status = check_cache(cache, tokens, corpus);
+    if (status == SL_OK)
         *out = corpus;
-        return SL_OK;
-    }
-    sl_corpus_close(corpus);
-    return sl_fail(SL_E_FORMAT, "%s should hold %" PRId64 " tokens, but its files hold %" PRId64 ": remove it",
-                   cache->folder, cache->tokens, tokens);
+    else
+        sl_corpus_close(corpus);
+    return status;
 }
 
 static sl_status tokenize(const sl_corpus *files, const sl_tokenize_config *config, sl_corpus **corpus)

@@ -2,7 +2,7 @@
  * Evaluation is the trainer's forward pass over all of the data (train/evaluate.c): the same program, planner and engine as validation,
  * with a job whose step has no backward. What is here are its options and the figures that people compare.
  *
- *     perplexity = e^loss        bits per byte = sum of the losses / ln 2 / bytes of the text
+ *     perplexity = e^loss        bits per byte = sum of the losses / ln 2 / bytes of the text (data/encoding.h)
  *
  * Perplexities of models with other tokenizers do not compare, bits per byte do.
  */
@@ -122,6 +122,7 @@ sl_status sl_eval_run(sl_eval *eval, sl_eval_result *out)
         .loss = found.loss,
         .perplexity = exp(found.loss),
         .bits_per_byte = found.bytes > 0 ? found.nats / log(2) / (double) found.bytes : (double) NAN,
+        .text_unknown = found.text_unknown,
         .tokens = found.targets,
         .bytes = found.bytes,
         .sequences = found.sequences,
@@ -155,6 +156,7 @@ void sl_eval_put(const sl_eval *eval, const sl_eval_result *r, sl_json_writer *w
     } else {
         sl_json_put_null(w, "bits_per_byte");
         sl_json_put_null(w, "bytes");
+        sl_json_put_string(w, "bytes_unknown", r->text_unknown ? r->text_unknown : "no target stands for text");
     }
     sl_json_put_i64(w, "tokens", (int64_t) r->tokens);
     sl_json_put_i64(w, "sequences", r->sequences);

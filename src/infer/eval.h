@@ -15,11 +15,12 @@ void sl_eval_request_stop(sl_eval *eval);
 
 /* What the evaluation found. */
 typedef struct sl_eval_result {
-    double loss;          /* nats per token */
-    double perplexity;    /* e to that */
-    double bits_per_byte; /* NAN: the bytes of the text are not known */
-    double tokens;        /* targets that count */
-    int64_t bytes;        /* -1: not known */
+    double loss;              /* nats per token */
+    double perplexity;        /* e to that */
+    double bits_per_byte;     /* NAN: the bytes of the text are not known */
+    const char *text_unknown; /* why; NULL: they are */
+    double tokens;            /* targets that count */
+    int64_t bytes;            /* -1: not known */
     int64_t sequences;
     double seconds, tokens_per_s;
 } sl_eval_result;

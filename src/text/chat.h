@@ -38,8 +38,9 @@ typedef enum sl_train_on {
     SL_TRAIN_ON_COMPLETION /* its last turn alone */
 } sl_train_on;
 
-/* Appends the ids to `tokens`, and one byte for each to `counted` (0 or 1; may be NULL). */
+/* Appends the ids to `tokens`; for each, where they are not NULL, 0 or 1 to `counted`, and its bytes of the template's text to `bytes`. Special
+ * tokens stand for none. */
 sl_status sl_chat_encode(const sl_chat *chat, sl_encoder *encoder, const sl_chat_request *request, sl_train_on train_on,
-                         sl_tokens *tokens, sl_text *counted);
+                         sl_tokens *tokens, sl_text *counted, sl_byte_counts *bytes);
 
 #endif

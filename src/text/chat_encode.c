@@ -312,8 +312,22 @@ static sl_status encode_chat(coder *c, const sl_chat *chat, const sl_chat_reques
     return sl_text_status(counted);
 }
 
+/* What is not a part has no text. */
+static sl_status put_bytes(const coder *c, sl_byte_counts *bytes)
+{
+    for (int64_t i = 0; i < c->part_count; i++) {
+        const chat_part *p = &c->parts[i];
+        if (p->special)
+            sl_text_append(&bytes->each, "", 1);
+        else
+            SL_TRY(sl_token_bytes(c->tokenizer, c->output->text + p->begin, p->end - p->begin,
+                                  c->tokens->ids + p->first, p->count, bytes));
+    }
+    return sl_text_status(&bytes->each);
+}
+
 sl_status sl_chat_encode(const sl_chat *chat, sl_encoder *encoder, const sl_chat_request *request, sl_train_on train_on,
-                         sl_tokens *tokens, sl_text *counted)
+                         sl_tokens *tokens, sl_text *counted, sl_byte_counts *bytes)
 {
     sl_jinja_output output;
     coder c = {.encoder = encoder,
@@ -325,6 +339,8 @@ sl_status sl_chat_encode(const sl_chat *chat, sl_encoder *encoder, const sl_chat
     sl_status status = sl_chat_render_part(chat, request, INT64_MAX, request->add_generation_prompt, c.region, &output);
     if (status == SL_OK && output.length > 0)
         status = encode_chat(&c, chat, request, train_on, counted);
+    if (status == SL_OK && bytes)
+        status = put_bytes(&c, bytes);
     if (status != SL_OK)
         tokens->count = c.start;
     sl_region_destroy(c.region);

@@ -126,8 +126,7 @@ static void strip(const sl_decoder *d, const char *text, size_t length, sl_text 
     sl_text_append(out, text, length);
 }
 
-/* <0xNN>: the byte; else -1. */
-static int fallback_byte(const char *text, size_t length)
+int sl_fallback_byte(const char *text, size_t length)
 {
     if (length != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>')
         return -1;
@@ -168,7 +167,7 @@ static sl_status join_bytes(const pieces *in, pieces *out)
     for (int64_t i = 0; i < in->count && status == SL_OK; i++) {
         size_t length;
         const char *text = piece(in, i, &length);
-        int byte = fallback_byte(text, length);
+        int byte = sl_fallback_byte(text, length);
         char c = (char) byte;
         if (byte >= 0) {
             sl_text_append(&bytes, &c, 1);

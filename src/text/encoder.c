@@ -317,8 +317,8 @@ static bool is_utf8(const char *text, size_t length)
     return true;
 }
 
-/* How many bytes at `at`, where there is no character, one U+FFFD stands for: as much as could begin one (Unicode 16, 3.9). */
-static int64_t bad_bytes(const char *at, const char *end)
+/* As much as could begin a character (Unicode 16, 3.9). */
+int64_t sl_utf8_bad_bytes(const char *at, const char *end)
 {
     const unsigned char *p = (const unsigned char *) at;
     int64_t left = end - at;
@@ -343,7 +343,7 @@ void sl_text_append_utf8(sl_text *out, const char *text, size_t length)
         }
         sl_text_append(out, good, (size_t) (text - good));
         sl_text_append(out, "\xef\xbf\xbd", 3);
-        text += bad_bytes(text, end);
+        text += sl_utf8_bad_bytes(text, end);
         good = text;
     }
     sl_text_append(out, good, (size_t) (end - good));

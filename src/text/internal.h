@@ -41,6 +41,8 @@ sl_status sl_form_apply(sl_form form, const char *text, size_t length, sl_text *
 sl_status sl_lower_apply(const char *text, size_t length, sl_text *out);
 /* Appends any bytes as UTF-8: what is no character becomes U+FFFD, one for each sequence that could have begun one. (encoder.c) */
 void sl_text_append_utf8(sl_text *out, const char *text, size_t length);
+/* How many bytes at `at`, where there is no character, one U+FFFD stands for. (encoder.c) */
+int64_t sl_utf8_bad_bytes(const char *at, const char *end);
 
 /* ---- regular expressions (regex.c) ---- */
 
@@ -100,6 +102,8 @@ typedef struct sl_decoder {
     int64_t start, stop;
     bool drop_first; /* SL_DECODE_MARKS: marks of the first token are left out */
 } sl_decoder;
+/* <0xNN>: the byte; else -1. (decode.c) */
+int sl_fallback_byte(const char *text, size_t length);
 
 /* ---- added tokens ---- */
 

@@ -57,6 +57,16 @@ const sl_tokenizer *sl_encoder_tokenizer(const sl_encoder *encoder);
 /* Appends the ids of a text. Bytes that are no UTF-8 count as U+FFFD. On failure `out` is as it was. */
 sl_status sl_encode(sl_encoder *encoder, const char *text, size_t length, unsigned flags, sl_tokens *out);
 
+/* How many bytes of its text each token stands for, one byte a token. Zero-initialise. */
+typedef struct sl_byte_counts {
+    sl_text each;
+    bool
+        unknown; /* of some: its normalizer changes texts in a way that is not followed, or a token has more than 255 */
+} sl_byte_counts;
+/* Appends those of the ids that a text became, without any around it. They add up to `length` where none is unknown. */
+sl_status sl_token_bytes(const sl_tokenizer *tokenizer, const char *text, size_t length, const int32_t *ids,
+                         int64_t count, sl_byte_counts *out);
+
 /* Appends the text of the ids; special tokens are left out with `skip_special`. */
 sl_status sl_decode(const sl_tokenizer *tokenizer, const int32_t *ids, int64_t count, bool skip_special, sl_text *out);
 

@@ -41,6 +41,7 @@ sl_status sl_trainer_evaluate(sl_trainer *t, sl_evaluation *out)
     result.loss = sl_run_mean_losses(t, t->train.program, sums, counts);
     result.nats = sums[0];
     result.targets = counts[0];
+    result.text_unknown = sl_run_text_unknown(t, SL_SPLIT_VALIDATION);
     result.seconds = sl_clock_s() - start;
     if (!isfinite(result.loss))
         return sl_fail(SL_E_NOT_FINITE, "the loss is not finite (%g): the weights, or the precision, do not suit",

@@ -264,12 +264,19 @@ static void put_losses(const sl_trainer *t, const sl_program *program, sl_json_w
     sl_json_end_object(w);
 }
 
+static void put_bits_per_byte(const sl_trainer *t, sl_json_writer *w)
+{
+    if (isfinite(t->bits_per_byte))
+        sl_json_put_f64(w, "bits_per_byte", t->bits_per_byte);
+}
+
 sl_status sl_run_event_step(sl_trainer *t, const sl_step_result *r)
 {
     sl_json_writer *w = sl_events_begin(t->events, "step");
     sl_json_put_i64(w, "step", r->step);
     sl_json_put_f64(w, "loss", r->loss);
     put_losses(t, t->prepared.program, w);
+    put_bits_per_byte(t, w);
     sl_json_put_f64(w, "grad_norm", r->grad_norm);
     sl_json_put_f64(w, "learning_rate", r->learning_rate);
     sl_json_put_f64(w, "seconds", r->seconds);
@@ -286,6 +293,7 @@ sl_status sl_run_event_validation(sl_trainer *t, double seconds)
     sl_json_put_i64(w, "step", t->val_step);
     sl_json_put_f64(w, "loss", t->val_loss);
     put_losses(t, t->prepared.val_program, w);
+    put_bits_per_byte(t, w);
     sl_json_put_f64(w, "seconds", seconds);
     return sl_events_end(t->events);
 }

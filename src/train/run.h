@@ -2,6 +2,7 @@
 #ifndef SL_TRAIN_RUN_H
 #define SL_TRAIN_RUN_H
 
+#include <math.h>
 #include <stdatomic.h>
 
 #include "core/events.h"
@@ -39,6 +40,7 @@ struct sl_trainer {
     unsigned char *staging;            /* a chunk's inputs, each aligned */
     float *losses;                     /* of the chunks of a step, loss by loss */
     int64_t text_bytes;                /* that the targets of the last step or batch stand for; -1: not known */
+    double bits_per_byte;              /* of the last step or validation; NAN: not known */
     double counted[SL_MAX_LOSSES];     /* what the targets of the last step or validation batch come to */
     double step_losses[SL_MAX_LOSSES]; /* means of the last step or validation, without their weights */
     double *loss;                      /* of every step of this run */
@@ -61,6 +63,12 @@ struct sl_trainer {
     sl_text report;
 };
 
+/* Of losses in nats over the bytes of the text that their targets stand for; NAN: these are not known, or there are none. */
+static inline double sl_run_bits_per_byte(double nats, int64_t bytes)
+{
+    return bytes > 0 ? nats / log(2) / (double) bytes : (double) NAN;
+}
+
 /* Of a chunk's inputs, on their way from the source to the engine. */
 size_t sl_run_staging_bytes(const sl_program *program);
 /* Writes a step's data for one side: sequences from `position` of the split on. No allocation. */
@@ -71,6 +79,8 @@ sl_status sl_run_losses(sl_trainer *trainer, const sl_run_side *side, double sum
 /* The losses' means, which go to `step_losses`, and their weighted sum. */
 double sl_run_mean_losses(sl_trainer *trainer, const sl_program *program, const double sums[SL_MAX_LOSSES],
                           const double counts[SL_MAX_LOSSES]);
+/* Why there are no bytes of text of a split's targets; NULL: there are. */
+const char *sl_run_text_unknown(const sl_trainer *trainer, sl_split split);
 /* One step of a side on its device. A failure ends the run. */
 sl_status sl_run_engine(sl_trainer *trainer, const sl_run_side *side);
 double sl_run_median(const sl_trainer *trainer);

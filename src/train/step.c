@@ -64,12 +64,16 @@ static double count_targets(const sl_batch *batch, const sl_loss *loss)
 }
 
 /* The bytes of a batch's text, where its source knows them; a repeated row's targets are ignored and stand for none. */
-static void count_text(sl_trainer *t, const sl_batch *batch)
+static sl_status count_text(sl_trainer *t, sl_split split, const sl_batch *batch)
 {
-    const sl_batch_input *targets = &batch->input[SL_INPUT_TARGETS];
-    const bool known = t->text_bytes >= 0 && targets->data && t->source->class->text_bytes;
-    int64_t bytes = known ? t->source->class->text_bytes(t->source, targets->data, sl_type_count(&targets->type)) : -1;
-    t->text_bytes = bytes < 0 ? -1 : t->text_bytes + bytes;
+    int64_t bytes = 0;
+    if (sl_run_text_unknown(t, split) || !batch->input[SL_INPUT_TARGETS].data) {
+        t->text_bytes = -1;
+        return SL_OK;
+    }
+    SL_TRY(t->source->class->text_bytes(t->source, split, batch, &bytes));
+    t->text_bytes += bytes;
+    return SL_OK;
 }
 
 static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split split, int64_t position,
@@ -93,7 +97,7 @@ static sl_status fill_chunk(sl_trainer *t, const sl_run_side *side, sl_split spl
     SL_TRY(t->source->class->fill(t->source, split, &batch));
     if (split == SL_SPLIT_VALIDATION)
         ignore_repeated(&batch, t->source->sequences[split]);
-    count_text(t, &batch);
+    SL_TRY(count_text(t, split, &batch));
     for (int32_t k = 0; k < side->program->n_losses; k++)
         t->counted[k] += count_targets(&batch, &side->program->losses[k]);
     for (int kind = 0; kind < SL_INPUT_COUNT; kind++)
@@ -149,6 +153,11 @@ sl_status sl_run_losses(sl_trainer *t, const sl_run_side *side, double sums[SL_M
         counts[k] += t->counted[k];
     }
     return SL_OK;
+}
+
+const char *sl_run_text_unknown(const sl_trainer *t, sl_split split)
+{
+    return t->source->class->text_bytes ? t->source->text_unknown[split] : "the data's source does not know its text";
 }
 
 double sl_run_mean_losses(sl_trainer *t, const sl_program *program, const double sums[SL_MAX_LOSSES],
@@ -220,6 +229,7 @@ static sl_status train_once(sl_trainer *t, sl_step_result *result)
     SL_TRY(sl_run_engine(t, side));
     SL_TRY(sl_run_losses(t, side, sums, counts));
     result->loss = sl_run_mean_losses(t, side->program, sums, counts);
+    t->bits_per_byte = sl_run_bits_per_byte(sums[0], t->text_bytes);
     if (side->program->gate_object >= 0)
         SL_TRY(sl_engine_read(side->engine, side->program->gate_object, 0, gate, sizeof gate));
     result->step = t->progress.step + 1;
@@ -305,15 +315,17 @@ sl_status sl_trainer_validate(sl_trainer *t, double *out)
     double start = sl_clock_s(), sums[SL_MAX_LOSSES] = {0}, counts[SL_MAX_LOSSES] = {0};
     int64_t each = t->setup.program.chunking.sequences;
     int64_t sequences = t->source->sequences[SL_SPLIT_VALIDATION];
-    int64_t batches = SL_MIN(t->setup.val_steps, SL_DIV_UP(sequences, each));
+    int64_t batches = SL_MIN(t->setup.val_steps, SL_DIV_UP(sequences, each)), bytes = 0;
     for (int64_t b = 0; b < batches; b++) {
         sl_hooks_progress(&t->job.hooks, SL_STAGE_VALIDATION, (double) b / (double) batches);
         SL_TRY(sl_run_fill(t, side, SL_SPLIT_VALIDATION, b * each));
+        bytes = t->text_bytes < 0 ? -1 : bytes + t->text_bytes;
         SL_TRY(sl_run_engine(t, side));
         SL_TRY(sl_run_losses(t, side, sums, counts));
     }
     sl_hooks_progress(&t->job.hooks, SL_STAGE_VALIDATION, 1);
     *out = t->val_loss = sl_run_mean_losses(t, side->program, sums, counts);
+    t->bits_per_byte = sl_run_bits_per_byte(sums[0], bytes);
     t->val_step = t->progress.step;
     return sl_run_event_validation(t, sl_clock_s() - start);
 }

@@ -42,10 +42,11 @@ typedef struct sl_trainer_view {
 
 /* A job without updates (`forward_only` of its hooks): the loss over all of its data, once and in order. */
 typedef struct sl_evaluation {
-    double loss;    /* mean over what the targets count */
-    double nats;    /* their sum */
-    double targets; /* that count; sequences are whole, so the rest of the last one is left out */
-    int64_t bytes;  /* of text that these stand for; -1: not known */
+    double loss;              /* mean over what the targets count */
+    double nats;              /* their sum */
+    double targets;           /* that count; sequences are whole, so the rest of the last one is left out */
+    int64_t bytes;            /* of text that these stand for; -1: not known */
+    const char *text_unknown; /* why; NULL: they are known */
     int64_t sequences, steps;
     double seconds;
 } sl_evaluation;

@@ -1,5 +1,7 @@
 /* Evaluation: the figures are those of a validation over the same sequences, to the same bits within every budget, and nothing of
  * training is in memory. */
+#include "core/file.h"
+#include "data/shard.h"
 #include "infer/eval.h"
 #include "train/run_job.h"
 
@@ -98,6 +100,13 @@ TEST(counts_bytes)
     CHECK(all.result.bytes == (int64_t) all.result.tokens);
     CHECK_NEAR(all.result.bits_per_byte, all.result.loss / log(2), 1e-9);
     CHECK(strstr(all.json, "\"bits_per_byte\":") != NULL);
+    char *events, *loss, *bits; /* of training: steps have them too */
+    size_t length;
+    CHECK_OK(sl_file_read_all(test_path("run/events.jsonl"), 1 << 24, &events, &length));
+    char *step = strstr(events, "\"event\":\"step\"");
+    REQUIRE(step && (loss = strstr(step, "\"loss\":")) && (bits = strstr(step, "\"bits_per_byte\":")));
+    CHECK_NEAR(strtod(bits + 16, NULL), strtod(loss + 7, NULL) / log(2), 1e-6);
+    sl_free(events);
 }
 
 TEST(budgets_and_threads_change_no_bit)
@@ -122,6 +131,67 @@ TEST(little_data)
     CHECK(little.result.bytes == 48);
 }
 
+static void write_tokenizer(const char *path)
+{
+    static const char json[] =
+        "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 0, \"content\": \"<s>\", \"special\": true, "
+        "\"single_word\": "
+        "false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}], \"normalizer\": null, "
+        "\"pre_tokenizer\": "
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
+        "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<s>\", "
+        "\"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], \"pair\": [], \"special_tokens\": "
+        "{\"<s>\": "
+        "{\"id\": \"<s>\", \"ids\": [0], \"tokens\": [\"<s>\"]}}}, \"decoder\": {\"type\": \"ByteLevel\", "
+        "\"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true}, \"model\": {\"type\": \"BPE\", "
+        "\"vocab\": {\"<s>\": 0, \"w\": 1, \"a\": 2, \"t\": 3, \"e\": 4, \"r\": 5, \"s\": 6, \"\u0120\": 7, "
+        "\"\u00c3\": 8, "
+        "\"\u00a9\": 9, \"at\": 10, \"\u0120at\": 11}, \"merges\": [\"a t\", \"\u0120 at\"]}}";
+    CHECK_OK(sl_file_write_atomic(path, json, sizeof json - 1));
+}
+
+/*
+ *     <s> w at e r _at _ s e a   <s> C3 A9 t C3 A9       16 tokens: 3 sequences of 4 and their last target
+ *      0  1  2 1 1  3  1 1 1 1    0   1  1               bytes of text: 12 of the first record, 2 of the second
+ */
+TEST(bytes_of_tokenized_text)
+{
+    static const char lines[] = "{\"text\": \"water at sea\"}\n{\"text\": \"\\u00e9t\\u00e9\"}\n";
+    char options[2000], records[400], folder[400];
+    snprintf(records, sizeof records, "%s", test_path("texts.jsonl"));
+    snprintf(folder, sizeof folder, "%s", test_path("made"));
+    CHECK_OK(sl_file_write_atomic(records, lines, sizeof lines - 1));
+    CHECK_OK(sl_dir_create(folder));
+    write_tokenizer(test_path("made/tokenizer.json"));
+    snprintf(options, sizeof options, "data '%s' tokenizer '%s' cache '%s' seqlen 4", records, folder,
+             test_path("tokens"));
+    const found all = evaluate(options);
+    CHECK(all.result.tokens == 12);
+    CHECK_I64(all.result.bytes, 14);
+    CHECK_NEAR(all.result.bits_per_byte, all.result.loss * 12 / log(2) / 14, 1e-12);
+    const found again = evaluate(options); /* from the cache */
+    CHECK_I64(again.result.bytes, 14);
+    strcat(options, " mask-documents true chunk-tokens 4");
+    CHECK_I64(evaluate(options).result.bytes, 14);
+    strcat(options, " chunk-tokens 2"); /* slices of a sequence */
+    CHECK_I64(evaluate(options).result.bytes, 14);
+}
+
+/* The loss counts the completion: " sea" and " rat", four bytes each, and an end that is no text. */
+TEST(bytes_of_completions)
+{
+    static const char lines[] = "{\"prompt\": \"water\", \"completion\": \" sea\"}\n"
+                                "{\"prompt\": \"at a\", \"completion\": \" rat\"}\n";
+    char options[2000], path[400];
+    snprintf(path, sizeof path, "%s", test_path("some.jsonl"));
+    CHECK_OK(sl_file_write_atomic(path, lines, sizeof lines - 1));
+    snprintf(options, sizeof options, "data '%s' tokenizer '%s' cache '%s' seqlen 16", path, test_path("made"),
+             test_path("tokens"));
+    CHECK_I64(evaluate(options).result.bytes, 8);
+    strcat(options, " chunk-tokens 4");
+    CHECK_I64(evaluate(options).result.bytes, 8);
+}
+
 /* Short records are packed, so a sequence has more segments than any option says. */
 TEST(records)
 {
@@ -137,10 +207,29 @@ TEST(records)
     const found whole = evaluate(options);
     CHECK(whole.result.tokens > 60 && whole.result.tokens < 60 * 32);
     CHECK(whole.result.loss > 0.1 && whole.result.loss < 20);
+    CHECK_I64(whole.result.bytes, -1); /* the tokenizer has no token for a space */
+    CHECK_CONTAINS(whole.json, "\"bytes_unknown\":\"the tokenizer");
     strcat(options, " chunk-tokens 32 threads 1");
     const found one = evaluate(options);
     CHECK_I64(one.result.tokens, whole.result.tokens);
     CHECK_NEAR(one.result.loss, whole.result.loss, 1e-5);
+}
+
+TEST(shards_have_no_text)
+{
+    sl_shard_writer *writer;
+    int32_t ids[100] = {0};
+    char options[500];
+    for (int i = 0; i < 100; i++)
+        ids[i] = 'a' + i % 26;
+    CHECK_OK(sl_shard_writer_open(test_path("s.bin"), 256, 0, 0, &writer));
+    CHECK_OK(sl_shard_writer_put(writer, ids, 100));
+    CHECK_OK(sl_shard_writer_commit(writer));
+    sl_shard_writer_destroy(writer);
+    snprintf(options, sizeof options, "data '%s'", test_path("s.bin"));
+    found shards = evaluate(options);
+    CHECK_I64(shards.result.bytes, -1);
+    CHECK_CONTAINS(shards.json, "\"bits_per_byte\":null,\"bytes\":null,\"bytes_unknown\":\"the data holds tokens, not");
 }
 
 TEST(refusals)
@@ -179,7 +268,10 @@ int main(int argc, char **argv)
     RUN(counts_bytes);
     RUN(budgets_and_threads_change_no_bit);
     RUN(little_data);
+    RUN(bytes_of_tokenized_text);
+    RUN(bytes_of_completions);
     RUN(records);
+    RUN(shards_have_no_text);
     RUN(refusals);
     RUN(a_run_as_model);
     return test_end();

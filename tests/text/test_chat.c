@@ -222,7 +222,7 @@ static void check_tokens(const sl_chat *chat, sl_encoder *encoder, const sl_chat
     const sl_json *ids = sl_json_get(want, "ids"), *mask = sl_json_get(want, "mask");
     sl_tokens tokens = {0};
     sl_text counted = {0}, got = {0};
-    CHECK_OK(sl_chat_encode(chat, encoder, request, SL_TRAIN_ON_ASSISTANT, &tokens, &counted));
+    CHECK_OK(sl_chat_encode(chat, encoder, request, SL_TRAIN_ON_ASSISTANT, &tokens, &counted, NULL));
     for (int64_t i = 0; i < tokens.count; i++)
         sl_text_printf(&got, "%s%d", i ? " " : "", tokens.ids[i]);
     CHECK_MSG(strcmp(got.data, ids->string) == 0, "%s: ids %s, not %s", label, got.data, ids->string);
@@ -232,7 +232,7 @@ static void check_tokens(const sl_chat *chat, sl_encoder *encoder, const sl_chat
     if (mask)
         CHECK_MSG(strcmp(counted.data, mask->string) == 0, "%s: counts %s, not %s", label, counted.data, mask->string);
     sl_text_free(&counted);
-    CHECK_OK(sl_chat_encode(chat, encoder, request, SL_TRAIN_ON_ALL, &tokens, &counted));
+    CHECK_OK(sl_chat_encode(chat, encoder, request, SL_TRAIN_ON_ALL, &tokens, &counted, NULL));
     CHECK_U64(counted.length, tokens.count / 2);
     CHECK(memchr(counted.data, 0, counted.length) == NULL);
     sl_tokens_free(&tokens);
@@ -299,7 +299,7 @@ static sl_status encode_json(const char *source, const char *json, const char *p
     CHECK_OK(sl_encoder_create(tokenizer, &encoder));
     const sl_chat_request request = {.messages = sl_json_get(root, "messages"),
                                      .variables = sl_json_get(root, "variables")};
-    sl_status status = sl_chat_encode(chat, encoder, &request, train_on, &e->tokens, &e->counted);
+    sl_status status = sl_chat_encode(chat, encoder, &request, train_on, &e->tokens, &e->counted, NULL);
     for (int64_t i = 0, from = 0; i <= e->tokens.count && status == SL_OK; i++) {
         if (i < e->tokens.count && e->counted.data[i])
             continue;
