@@ -92,3 +92,44 @@ passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), 
 rows = b"".join(b"\0" + row.tobytes() for x, y, dx, dy in passes for row in pixels[y::dy, x::dx] if row.size)
 png(f"{out}/interlaced.png", 23, 17, 8, 2, rows, 1)
 keep("interlaced.png")
+
+
+# What is done to the pixels: resizing, colors, and a whole validation transform.
+from PIL import ImageEnhance, ImageOps  # noqa: E402
+from torchvision import transforms as T  # noqa: E402
+from torchvision.transforms import functional as F  # noqa: E402
+
+
+def save(name, images):
+    with open(f"{out}/{name}", "wb") as f:
+        for one in images:
+            f.write(one.tobytes() if isinstance(one, Image.Image) else np.ascontiguousarray(one).tobytes())
+
+
+source = Image.open(f"{out}/444.jpg").convert("RGB")
+cubic = Image.Resampling.BICUBIC
+save("resized.rgb", [
+    source.resize((20, 16), cubic),
+    source.resize((90, 70), cubic),
+    source.resize((1, 1), cubic),
+    source.resize((61, 9), cubic),
+    source.resize((16, 16), cubic, box=(5, 3, 50, 40)),
+    source.resize((24, 25), cubic, box=(0.5, 1.25, 60.3, 46.9)),
+    source.crop((7, 9, 40, 31)).resize((16, 16), cubic),
+    source.crop((60, 9, 61, 12)).resize((7, 5), cubic),
+])
+small = Image.open(f"{out}/rgb.png").convert("RGB")
+save("colored.rgb", [
+    small.convert("L").convert("RGB"),
+    ImageOps.solarize(small, 128),
+    *[ImageEnhance.Brightness(small).enhance(f) for f in (0.7, 1.25)],
+    *[ImageEnhance.Contrast(small).enhance(f) for f in (0.8, 1.3)],
+    *[ImageEnhance.Color(small).enhance(f) for f in (0.75, 1.2)],
+])
+save("blurred.rgb", [F.gaussian_blur(small, [5, 5], [s, s]) for s in (0.1, 0.9, 2.0)])
+shown = []
+for shorter, size in ((16, 16), (24, 16), (60, 52)):
+    shown.append(T.Compose([T.Resize(shorter, T.InterpolationMode.BICUBIC), T.CenterCrop(size)])(source))
+save("validated.rgb", shown)
+normalize = T.Compose([T.ToTensor(), T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))])
+save("normalized.f32", [normalize(shown[0]).numpy()])
