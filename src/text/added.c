@@ -70,19 +70,28 @@ static bool stands_alone(const sl_tokenizer *t, const char *begin, const char *f
            !(to < end && (class_at(t, to) & SL_UNICODE_WORD));
 }
 
+/* The next byte that an added token begins with, else `end`. */
+static const char *next_first(const sl_matcher *matcher, const char *at, const char *end)
+{
+    const bool *first = matcher->first;
+    const unsigned char *p = (const unsigned char *) at, *stop = (const unsigned char *) end;
+    if (matcher->only) {
+        at = memchr(at, matcher->only, (size_t) (end - at));
+        return at ? at : end;
+    }
+    while (stop - p >= 4 && !(first[p[0]] | first[p[1]] | first[p[2]] | first[p[3]]))
+        p += 4;
+    while (p < stop && !first[*p])
+        p++;
+    return (const char *) p;
+}
+
 sl_added_match sl_matcher_find(const sl_tokenizer *t, const sl_matcher *matcher, const char *begin, const char *least,
                                const char *from, const char *end, bool special, const char **resume)
 {
     sl_added_match none = {NULL, NULL, -1};
     const char *stop;
-    for (const char *at = from; matcher->count && at < end; at++) {
-        if (matcher->only) {
-            at = memchr(at, matcher->only, (size_t) (end - at));
-            if (!at)
-                return none;
-        } else if (!matcher->first[(unsigned char) *at]) {
-            continue;
-        }
+    for (const char *at = from; matcher->count && (at = next_first(matcher, at, end)) < end; at++) {
         int32_t index = sl_trie_longest(&matcher->trie, at, end, &stop);
         if (index < 0)
             continue;

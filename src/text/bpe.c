@@ -22,9 +22,11 @@
 
 /* ---- the table of merges ---- */
 
+enum { NONE = 15 }; /* in the filter */
+
 static uint64_t pair_key(int32_t left, int32_t right)
 {
-    return ((uint64_t) (uint32_t) left << 32 | (uint32_t) right) + 1;
+    return (uint64_t) (uint32_t) left << SL_ID_BITS | (uint32_t) right;
 }
 
 static uint64_t pair_hash(uint64_t key)
@@ -32,68 +34,104 @@ static uint64_t pair_hash(uint64_t key)
     return (key * 0x9e3779b97f4a7c15u ^ key >> 29) * 0xbf58476d1ce4e5b9u;
 }
 
-static sl_pair *pair_slot(const sl_bpe *bpe, uint64_t key)
+static uint64_t pair_slot(const sl_bpe *bpe, uint64_t key, uint64_t hash)
 {
-    uint64_t i = pair_hash(key) >> bpe->pair_shift;
-    while (bpe->pairs[i].key && bpe->pairs[i].key != key)
+    uint64_t i = hash >> bpe->pair_shift;
+    while (bpe->pairs[i] && bpe->pairs[i] >> SL_ID_BITS != key)
         i = (i + 1) & (bpe->n_pair_slots - 1);
-    return &bpe->pairs[i];
+    return i;
 }
 
-uint32_t sl_bpe_rank(const sl_bpe *bpe, int32_t left, int32_t right, int32_t *id)
+static uint32_t pair_rank(uint64_t pair)
 {
-    uint64_t key = pair_key(left, right);
-    if (!bpe->filter)
-        return UINT32_MAX;
-    uint64_t bit = pair_hash(key) >> bpe->filter_shift;
-    if (!(bpe->filter[bit >> 6] >> (bit & 63) & 1))
-        return UINT32_MAX;
-    const sl_pair *pair = pair_slot(bpe, key);
-    if (!pair->key)
-        return UINT32_MAX;
-    *id = pair->id;
-    return pair->rank;
+    return (uint32_t) (pair & (SL_MOST_IDS - 1)) - 1;
 }
 
-/* 16 to 32 bits for each pair. */
+static unsigned filtered(const sl_bpe *bpe, uint64_t hash)
+{
+    uint64_t cell = hash >> bpe->filter_shift;
+    return bpe->filter[cell >> 1] >> (cell & 1) * 4 & 15;
+}
+
+bool sl_bpe_find_merge(const sl_bpe *bpe, int32_t left, int32_t right, uint32_t *rank, int32_t *id)
+{
+    uint64_t key = pair_key(left, right), hash = pair_hash(key);
+    if (filtered(bpe, hash) == NONE)
+        return false;
+    uint64_t i = pair_slot(bpe, key, hash);
+    *rank = pair_rank(bpe->pairs[i]);
+    *id = bpe->products[i];
+    return bpe->pairs[i] != 0;
+}
+
+/* Whether a pair merges at a rank below `limit`, which is at most most_rank + 1. */
+static inline bool merges_before(const sl_bpe *bpe, int32_t left, int32_t right, uint32_t limit)
+{
+    uint64_t key = pair_key(left, right), hash = pair_hash(key);
+    if (!limit || filtered(bpe, hash) > (limit - 1) >> bpe->rank_shift)
+        return false;
+    uint64_t pair = bpe->pairs[pair_slot(bpe, key, hash)];
+    return pair && pair_rank(pair) < limit;
+}
+
+/* 8 to 16 cells for each pair. Where it says that there is none, the table, which may be empty, is not looked at. */
 static sl_status build_filter(sl_bpe *bpe)
 {
     int bits = 10;
-    if (!bpe->n_pairs)
-        return SL_OK;
-    while ((uint64_t) 1 << bits < 16 * bpe->n_pairs)
+    while ((uint64_t) 1 << bits < 8 * bpe->n_pairs)
         bits++;
+    while (bpe->most_rank >> bpe->rank_shift >= NONE)
+        bpe->rank_shift++;
     bpe->filter_shift = 64 - bits;
-    SL_TRY(sl_alloc(&bpe->filter, (size_t) 1 << (bits - 6), sizeof *bpe->filter));
+    SL_TRY(sl_alloc(&bpe->filter, (size_t) 1 << (bits - 1), 1));
+    memset(bpe->filter, NONE << 4 | NONE, (size_t) 1 << (bits - 1));
     for (uint64_t i = 0; i < bpe->n_pair_slots; i++) {
-        uint64_t bit = pair_hash(bpe->pairs[i].key) >> bpe->filter_shift;
-        if (bpe->pairs[i].key)
-            bpe->filter[bit >> 6] |= (uint64_t) 1 << (bit & 63);
+        uint64_t hash = pair_hash(bpe->pairs[i] >> SL_ID_BITS), cell = hash >> bpe->filter_shift;
+        unsigned rank = bpe->pairs[i] ? pair_rank(bpe->pairs[i]) >> bpe->rank_shift : NONE;
+        if (rank < filtered(bpe, hash)) {
+            bpe->filter[cell >> 1] &= (uint8_t) (cell & 1 ? 15 : 15 << 4);
+            bpe->filter[cell >> 1] |= (uint8_t) (rank << (cell & 1) * 4);
+        }
     }
     return SL_OK;
 }
 
 static sl_status grow_pairs(sl_bpe *bpe)
 {
-    sl_pair *old = bpe->pairs, *pairs;
-    uint64_t old_slots = bpe->n_pair_slots, n_slots = SL_MAX(1024, old_slots * 2);
-    SL_TRY(sl_alloc(&pairs, n_slots, sizeof *pairs));
-    bpe->pairs = pairs, bpe->n_pair_slots = n_slots;
+    uint64_t *old = bpe->pairs, old_slots = bpe->n_pair_slots, n_slots = SL_MAX(1024, old_slots * 2);
+    int32_t *old_products = bpe->products;
+    SL_TRY(sl_alloc(&bpe->pairs, n_slots, sizeof *bpe->pairs));
+    sl_status status = sl_alloc(&bpe->products, n_slots, sizeof *bpe->products);
+    if (status != SL_OK) {
+        sl_free(bpe->pairs);
+        sl_free(bpe->products);
+        bpe->pairs = old, bpe->products = old_products;
+        return status;
+    }
+    bpe->n_pair_slots = n_slots;
     bpe->pair_shift = 64 - __builtin_ctzll(n_slots);
-    for (uint64_t i = 0; i < old_slots; i++)
-        if (old[i].key)
-            *pair_slot(bpe, old[i].key) = old[i];
+    for (uint64_t i = 0; i < old_slots; i++) {
+        if (!old[i])
+            continue;
+        uint64_t key = old[i] >> SL_ID_BITS, slot = pair_slot(bpe, key, pair_hash(key));
+        bpe->pairs[slot] = old[i], bpe->products[slot] = old_products[i];
+    }
     sl_free(old);
+    sl_free(old_products);
     return SL_OK;
 }
 
 sl_status sl_bpe_add_merge(sl_bpe *bpe, int32_t left, int32_t right, int32_t id, uint32_t rank)
 {
+    if (rank >= SL_MOST_IDS - 1)
+        return sl_fail(SL_E_UNSUPPORTED, "a merge of rank %u; ranks are 0 to %d", rank, SL_MOST_IDS - 2);
     if (bpe->n_pairs * 2 >= bpe->n_pair_slots)
         SL_TRY(grow_pairs(bpe));
-    sl_pair *pair = pair_slot(bpe, pair_key(left, right));
-    bpe->n_pairs += !pair->key;
-    *pair = (sl_pair){pair_key(left, right), rank, id}; /* of merges that stand twice the later one counts */
+    uint64_t key = pair_key(left, right), i = pair_slot(bpe, key, pair_hash(key));
+    bpe->n_pairs += !bpe->pairs[i];
+    bpe->pairs[i] = key << SL_ID_BITS | (rank + 1); /* of merges that stand twice the later one counts */
+    bpe->products[i] = id;
+    bpe->most_rank = SL_MAX(bpe->most_rank, rank);
     return SL_OK;
 }
 
@@ -106,12 +144,12 @@ static sl_status expand(const sl_bpe *bpe, sl_bpe_scratch *scratch, int32_t toke
     SL_TRY(sl_tokens_append(&scratch->stack, &token, 1));
     while (scratch->stack.count) {
         token = scratch->stack.ids[--scratch->stack.count];
-        const sl_made *made = &bpe->made[token];
-        if (!made->rank) {
+        sl_made made = bpe->made[token];
+        if (!made) {
             SL_TRY(sl_tokens_append(&scratch->symbols, &token, 1));
             continue;
         }
-        int32_t children[2] = {made->right, made->left};
+        int32_t children[2] = {sl_made_right(made), sl_made_left(made)};
         SL_TRY(sl_tokens_append(&scratch->stack, children, 2));
     }
     return SL_OK;
@@ -135,24 +173,24 @@ static sl_status fits_by_heap(const sl_bpe *bpe, sl_bpe_scratch *scratch, int32_
 sl_status sl_bpe_fits(const sl_bpe *bpe, sl_bpe_scratch *scratch, int32_t left, int32_t right, bool merging, bool *fits,
                       int64_t *work)
 {
-    if (!(bpe->flags[left] & bpe->flags[right] & SL_BPE_REGULAR))
+    sl_made l = bpe->made[left], r = bpe->made[right];
+    if ((l | r) & SL_MADE_IRREGULAR)
         return fits_by_heap(bpe, scratch, left, right, merging, fits, work);
-    int32_t product;
-    uint32_t limit = UINT32_MAX; /* a crossing merge of a lower rank happens */
-    bool first = merging;        /* that the two merge in the end is what is asked for */
+    uint32_t limit = bpe->most_rank + 1; /* a crossing merge of a lower rank happens */
+    bool first = merging;                /* that the two merge in the end is what is asked for */
     for (*fits = true;; first = false) {
-        if (!first && sl_bpe_rank(bpe, left, right, &product) < limit) {
+        if (!first && merges_before(bpe, left, right, limit)) {
             *fits = false;
             return SL_OK;
         }
         ++*work;
-        uint32_t left_rank = bpe->made[left].rank, right_rank = bpe->made[right].rank;
-        if (!left_rank && !right_rank)
+        if (!(l | r))
             return SL_OK;
+        uint32_t left_rank = sl_made_rank(l), right_rank = sl_made_rank(r);
         if (left_rank > right_rank)
-            limit = left_rank - 1, left = bpe->made[left].right;
+            limit = left_rank - 1, left = sl_made_right(l), l = bpe->made[left];
         else
-            limit = right_rank, right = bpe->made[right].left;
+            limit = right_rank, right = sl_made_left(r), r = bpe->made[right];
     }
 }
 
@@ -193,7 +231,7 @@ static sl_status find_symbols(sl_bpe *bpe, char *buffer)
         if (one && length == 1)
             bpe->symbol[(unsigned char) bytes[0]] = (int32_t) id;
         if (one)
-            bpe->flags[id] = SL_BPE_REACHABLE | SL_BPE_REGULAR;
+            bpe->flags[id] = SL_BPE_REACHABLE;
     }
     bpe->all_bytes = bpe->byte_level;
     for (int i = 0; i < 256; i++)
@@ -213,34 +251,34 @@ static sl_status sort_pairs(derivation *d)
     sl_status status = sl_alloc(&d->order, bpe->n_pairs + 1, sizeof *d->order);
     if (status == SL_OK) {
         for (uint64_t i = 0; i < bpe->n_pair_slots; i++)
-            if (bpe->pairs[i].key)
-                begin[bpe->length[bpe->pairs[i].id] + 1]++;
+            if (bpe->pairs[i])
+                begin[bpe->length[bpe->products[i]] + 1]++;
         for (uint32_t length = 0; length <= longest; length++)
             begin[length + 1] += begin[length];
         for (uint64_t i = 0; i < bpe->n_pair_slots; i++)
-            if (bpe->pairs[i].key)
-                d->order[begin[bpe->length[bpe->pairs[i].id]]++] = (uint32_t) i;
+            if (bpe->pairs[i])
+                d->order[begin[bpe->length[bpe->products[i]]]++] = (uint32_t) i;
     }
     sl_free(begin);
     return status;
 }
 
-static sl_status derive_one(derivation *d, const sl_pair *pair)
+static sl_status derive_one(derivation *d, uint64_t i)
 {
     sl_bpe *bpe = d->bpe;
-    int32_t left = (int32_t) ((pair->key - 1) >> 32), right = (int32_t) (uint32_t) (pair->key - 1);
+    uint64_t key = bpe->pairs[i] >> SL_ID_BITS, rank = bpe->pairs[i] & (SL_MOST_IDS - 1);
+    int32_t left = (int32_t) (key >> SL_ID_BITS), right = (int32_t) (key & (SL_MOST_IDS - 1)), id = bpe->products[i];
     bool fits;
     int64_t work = 0;
-    if ((bpe->flags[pair->id] & SL_BPE_REACHABLE) || !(bpe->flags[left] & bpe->flags[right] & SL_BPE_REACHABLE))
+    if ((bpe->flags[id] & SL_BPE_REACHABLE) || !(bpe->flags[left] & bpe->flags[right] & SL_BPE_REACHABLE))
         return SL_OK;
     SL_TRY(sl_bpe_fits(bpe, &d->scratch, left, right, true, &fits, &work));
     if (!fits)
         return SL_OK;
-    uint32_t rank = pair->rank + 1;
-    bool regular = (bpe->flags[left] & bpe->flags[right] & SL_BPE_REGULAR) && rank > bpe->made[left].rank &&
-                   rank > bpe->made[right].rank;
-    bpe->made[pair->id] = (sl_made){left, right, rank};
-    bpe->flags[pair->id] = (uint8_t) (SL_BPE_REACHABLE | (regular ? SL_BPE_REGULAR : 0));
+    sl_made l = bpe->made[left], r = bpe->made[right];
+    bool regular = !((l | r) & SL_MADE_IRREGULAR) && rank > sl_made_rank(l) && rank > sl_made_rank(r);
+    bpe->made[id] = (regular ? 0 : SL_MADE_IRREGULAR) | rank << (2 * SL_ID_BITS) | key;
+    bpe->flags[id] = SL_BPE_REACHABLE;
     return SL_OK;
 }
 
@@ -249,7 +287,7 @@ static sl_status derive(sl_bpe *bpe)
     derivation d = {.bpe = bpe};
     sl_status status = sort_pairs(&d);
     for (uint64_t i = 0; status == SL_OK && i < bpe->n_pairs; i++)
-        status = derive_one(&d, &bpe->pairs[d.order[i]]);
+        status = derive_one(&d, d.order[i]);
     sl_free(d.order);
     sl_bpe_scratch_free(&d.scratch);
     return status;
@@ -278,6 +316,10 @@ static sl_status build_trie(sl_bpe *bpe, char *buffer)
         if (!bytes || !length)
             continue;
         SL_TRY(sl_trie_add(&bpe->trie, bytes, length, (int32_t) id));
+        for (size_t i = 0; i + 1 < length; i++) {
+            unsigned two = (unsigned) (uint8_t) bytes[i] << 8 | (uint8_t) bytes[i + 1];
+            bpe->inside[two >> 6] |= (uint64_t) 1 << (two & 63);
+        }
         if (!bpe->byte_level && (bpe->flags[id] & SL_BPE_REACHABLE))
             note_joins(bpe, bytes, length);
     }
@@ -302,8 +344,8 @@ static bool merges_unknown(sl_bpe *bpe)
         if (bpe->fallback[b] >= 0)
             bpe->flags[bpe->fallback[b]] |= SL_BPE_UNKNOWN;
     for (uint64_t i = 0; i < bpe->n_pair_slots; i++) {
-        uint64_t key = bpe->pairs[i].key;
-        if (key && ((bpe->flags[(key - 1) >> 32] | bpe->flags[(uint32_t) (key - 1)]) & SL_BPE_UNKNOWN))
+        uint64_t left = bpe->pairs[i] >> (2 * SL_ID_BITS), right = bpe->pairs[i] >> SL_ID_BITS & (SL_MOST_IDS - 1);
+        if (bpe->pairs[i] && ((bpe->flags[left] | bpe->flags[right]) & SL_BPE_UNKNOWN))
             return true;
     }
     return false;
@@ -321,6 +363,7 @@ sl_status sl_bpe_finish(sl_bpe *bpe)
     SL_TRY(sl_alloc(&bpe->length, size, sizeof *bpe->length));
     SL_TRY(sl_alloc(&bpe->shorter, size, sizeof *bpe->shorter));
     SL_TRY(sl_alloc(&bpe->flags, size, sizeof *bpe->flags));
+    SL_TRY(sl_alloc(&bpe->inside, 65536 / 64, sizeof *bpe->inside));
     SL_TRY(sl_alloc(&buffer, (size_t) longest + 1, 1));
     SL_TRY_GOTO(find_symbols(bpe, buffer), done);
     SL_TRY_GOTO(build_filter(bpe), done);
@@ -337,8 +380,10 @@ void sl_bpe_free(sl_bpe *bpe)
     sl_vocab_free(&bpe->vocab);
     sl_trie_free(&bpe->trie);
     sl_free(bpe->pairs);
+    sl_free(bpe->products);
     sl_free(bpe->filter);
     sl_free(bpe->made);
+    sl_free(bpe->inside);
     sl_free(bpe->length);
     sl_free(bpe->shorter);
     sl_free(bpe->flags);

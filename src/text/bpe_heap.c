@@ -52,8 +52,8 @@ static sl_status consider(const sl_bpe *bpe, sl_bpe_scratch *s, const int32_t *s
     if (at < 0 || s->links[at].behind < 0)
         return SL_OK;
     sl_heap_item item = {.at = at, .left = symbols[at], .right = symbols[s->links[at].behind]};
-    item.rank = sl_bpe_rank(bpe, item.left, item.right, &item.id);
-    if (item.rank == UINT32_MAX || (s->banned && item.left == s->ban_left && item.right == s->ban_right))
+    if (!sl_bpe_find_merge(bpe, item.left, item.right, &item.rank, &item.id) ||
+        (s->banned && item.left == s->ban_left && item.right == s->ban_right))
         return SL_OK;
     return push(s, item);
 }
@@ -97,6 +97,7 @@ void sl_bpe_scratch_free(sl_bpe_scratch *scratch)
     sl_tokens_free(&scratch->symbols);
     sl_tokens_free(&scratch->stack);
     sl_free(scratch->dead);
+    sl_free(scratch->guessed);
     sl_free(scratch->memo);
     sl_free(scratch->known);
     *scratch = (sl_bpe_scratch){.heap = NULL};

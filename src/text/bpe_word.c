@@ -10,80 +10,183 @@
 #include "text/bpe.h"
 #include "text/unicode.h"
 
-enum { WORK_PER_BYTE = 24, FREE_WORK = 4096, MEMO_BITS = 13 };
+enum { WORK_PER_BYTE = 24, FREE_WORK = 4096, MEMO_BITS = 14, LENGTH_BITS = 11 };
 
-static bool is_dead(const sl_bpe_scratch *s, int64_t at)
+/* ---- the search ---- */
+
+typedef struct search {
+    const sl_bpe *bpe;
+    sl_bpe_scratch *s;
+    const char *text;
+    int64_t length, at, work;
+    sl_tokens *out;
+    int64_t first; /* of the word in `out` */
+} search;
+
+static bool has_bit(const uint64_t *bits, int64_t at)
 {
-    return s->dead[at >> 6] >> (at & 63) & 1;
+    return bits[at >> 6] >> (at & 63) & 1;
 }
 
-static sl_status clear_dead(sl_bpe_scratch *s, int64_t length)
+static sl_status prepare(sl_bpe_scratch *s, int64_t length)
 {
     int64_t words = (length >> 6) + 1;
-    if (words > s->dead_capacity) {
-        int64_t capacity = SL_MAX(words, s->dead_capacity * 2);
-        SL_TRY(sl_grow(&s->dead, s->dead_capacity, capacity, sizeof *s->dead));
-        s->dead_capacity = capacity;
+    if (!s->memo)
+        SL_TRY(sl_alloc(&s->memo, 1 << MEMO_BITS, sizeof *s->memo));
+    if (words > s->bit_capacity) {
+        int64_t capacity = SL_MAX(words, s->bit_capacity * 2);
+        SL_TRY(sl_grow(&s->dead, s->bit_capacity, capacity, sizeof *s->dead));
+        SL_TRY(sl_grow(&s->guessed, s->bit_capacity, capacity, sizeof *s->guessed));
+        s->bit_capacity = capacity;
     }
-    memset(s->dead, 0, (size_t) words * sizeof *s->dead);
+    for (int64_t i = 0; i < words; i++)
+        s->dead[i] = s->guessed[i] = 0;
     return SL_OK;
 }
 
-/* sl_bpe_fits for tokens that often stand side by side. The lowest bit of an entry is the answer. */
-static sl_status fits_behind(const sl_bpe *bpe, sl_bpe_scratch *s, int32_t left, int32_t right, bool *fits,
-                             int64_t *work)
+/* The token before the search's place, -1 for none. */
+static inline int32_t left_of(const search *r)
 {
-    if (!s->memo)
-        SL_TRY(sl_alloc(&s->memo, 1 << MEMO_BITS, sizeof *s->memo));
-    uint64_t key = ((uint64_t) (uint32_t) left << 32 | (uint32_t) right) + 1;
-    uint64_t *entry = &s->memo[key * 0x9e3779b97f4a7c15u >> (64 - MEMO_BITS)];
-    if (*entry >> 1 == key) {
-        *fits = *entry & 1;
-        return SL_OK;
-    }
-    SL_TRY(sl_bpe_fits(bpe, s, left, right, false, fits, work));
-    *entry = key << 1 | *fits;
+    return r->out->count > r->first ? r->out->ids[r->out->count - 1] : -1;
+}
+
+static inline sl_status append(search *r, int32_t token, int64_t length)
+{
+    if (r->out->count == r->out->capacity)
+        SL_TRY(sl_tokens_reserve(r->out, 1));
+    r->out->ids[r->out->count++] = token;
+    r->at += length;
     return SL_OK;
+}
+
+/*
+ * The memo: what was taken behind a token where another was the longest that begins there, for the last such pairs. It saves asking whether
+ * the two go together, and trying longer ones that led nowhere before. An entry has the length of what was taken, the key (a bit that is
+ * always set, the left token, the upper bits of the longest one's slot; the lower bits follow from the entry's place), and what was taken.
+ */
+#define MEMO_KEY ((uint64_t) 1 << 31)
+
+static inline uint64_t memo_key(int32_t left, uint32_t slot)
+{
+    return MEMO_KEY | (uint64_t) (uint32_t) left << 10 | slot >> MEMO_BITS;
+}
+
+static inline uint64_t *memo_at(const search *r, int32_t left, uint32_t slot)
+{
+    uint32_t mixed = (uint32_t) left * 0x9e3779b1u >> (32 - MEMO_BITS);
+    return &r->s->memo[(slot ^ mixed) & ((1 << MEMO_BITS) - 1)];
+}
+
+static void remember(const search *r, int32_t left, uint32_t slot, int32_t token)
+{
+    uint64_t length = r->bpe->length[token];
+    if (left >= 0 && length >> LENGTH_BITS == 0)
+        *memo_at(r, left, slot) = length << (64 - LENGTH_BITS) | memo_key(left, slot) << SL_ID_BITS | (uint32_t) token;
+}
+
+/* `token`, or the longest shorter one, that goes with `left` (-1: nothing) and does not lead nowhere; -1: none. */
+static sl_status choose(search *r, int32_t left, int32_t token, int32_t *chosen)
+{
+    for (; token >= 0; token = r->bpe->shorter[token]) {
+        bool fits = true;
+        r->work += 4;
+        if (has_bit(r->s->dead, r->at + r->bpe->length[token]))
+            continue;
+        if (left >= 0)
+            SL_TRY(sl_bpe_fits(r->bpe, r->s, left, token, false, &fits, &r->work));
+        if (fits)
+            break;
+    }
+    *chosen = token;
+    return SL_OK;
+}
+
+static int32_t token_of(const search *r, const sl_trie_match *m)
+{
+    return m->stop == r->text + r->at ? -1 : r->bpe->trie.tokens[m->slot];
+}
+
+/* Nothing goes on from here: takes back tokens until another one stands in place of the last. *token -1: there is none at all. */
+static sl_status go_back(search *r, int32_t *token)
+{
+    for (*token = -1; *token < 0 && r->out->count > r->first;) {
+        r->s->dead[r->at >> 6] |= (uint64_t) 1 << (r->at & 63);
+        int32_t before = r->out->ids[--r->out->count], left = left_of(r);
+        r->at -= r->bpe->length[before];
+        sl_trie_match m = sl_trie_walk(&r->bpe->trie, r->text + r->at, r->text + r->length);
+        /* A guess was not the longest that was left to try. Trying it again finds its end dead. */
+        uint64_t bit = (uint64_t) 1 << (r->at & 63), *guessed = &r->s->guessed[r->at >> 6];
+        int32_t next = *guessed & bit ? token_of(r, &m) : r->bpe->shorter[before];
+        *guessed &= ~bit;
+        SL_TRY(choose(r, left, next, token));
+        if (*token >= 0)
+            remember(r, left, m.slot, *token);
+    }
+    return SL_OK;
+}
+
+static bool is_inside(const sl_bpe *bpe, const char *at)
+{
+    unsigned two = (unsigned) (unsigned char) at[0] << 8 | (unsigned char) at[1];
+    return bpe->inside[two >> 6] >> (two & 63) & 1;
+}
+
+/* Bytes that no token has together with either neighbour: each is a token. */
+static sl_status lone_bytes(search *r)
+{
+    const char *text = r->text;
+    while (r->at < r->length && (r->at == 0 || !is_inside(r->bpe, text + r->at - 1)) &&
+           (r->at + 1 == r->length || !is_inside(r->bpe, text + r->at)))
+        SL_TRY(append(r, r->bpe->symbol[(unsigned char) text[r->at]], 1));
+    return SL_OK;
+}
+
+/* One token, or one byte that stands alone and those behind it. *done: there is no encoding. */
+static sl_status step(search *r, bool *failed)
+{
+    const sl_bpe *bpe = r->bpe;
+    const char *at = r->text + r->at;
+    sl_trie_match m = sl_trie_walk(&bpe->trie, at, r->text + r->length);
+    int32_t left = left_of(r), token;
+    int64_t longest = m.stop - at;
+    r->work += 4;
+    if (left >= 0) {
+        uint64_t entry = *memo_at(r, left, m.slot);
+        int64_t length = (int64_t) (entry >> (64 - LENGTH_BITS));
+        if ((entry >> SL_ID_BITS & UINT32_MAX) == memo_key(left, m.slot) && !has_bit(r->s->dead, r->at + length)) {
+            r->s->guessed[r->at >> 6] |= (uint64_t) (length < longest) << (r->at & 63);
+            return append(r, (int32_t) (entry & (SL_MOST_IDS - 1)), length);
+        }
+    }
+    SL_TRY(choose(r, left, token_of(r, &m), &token));
+    if (token >= 0)
+        remember(r, left, m.slot, token);
+    else
+        SL_TRY(go_back(r, &token));
+    *failed = token < 0;
+    return *failed ? SL_OK : append(r, token, bpe->length[token]);
 }
 
 /* A text all of whose characters are symbols. `done` false: it took too much work, `out` is as before. */
-static sl_status search(const sl_bpe *bpe, sl_bpe_scratch *s, const char *text, int64_t length, sl_tokens *out,
-                        bool *done)
+static sl_status search_word(const sl_bpe *bpe, sl_bpe_scratch *s, const char *text, int64_t length, sl_tokens *out,
+                             bool *done)
 {
-    const char *stop = text;
-    int64_t at = 0, first = out->count, work = -(WORK_PER_BYTE * length + FREE_WORK);
-    int32_t token = sl_trie_longest(&bpe->trie, text, text + length, &stop);
+    search r = {bpe, s, text, length, 0, -(WORK_PER_BYTE * length + FREE_WORK), out, out->count};
+    sl_trie_match m = sl_trie_walk(&bpe->trie, text, text + length);
+    bool failed = false;
     *done = true;
-    if (stop == text + length)
-        return sl_tokens_append(out, &token, 1);
-    SL_TRY(clear_dead(s, length));
-    while (at < length && work < 0) {
-        bool fits = false;
-        int64_t next = token < 0 ? 0 : at + bpe->length[token];
-        work += 4;
-        if (token >= 0 && !is_dead(s, next)) {
-            fits = true;
-            if (out->count > first)
-                SL_TRY(fits_behind(bpe, s, out->ids[out->count - 1], token, &fits, &work));
-        }
-        if (fits) {
-            SL_TRY(sl_tokens_append(out, &token, 1));
-            at = next;
-            token = sl_trie_longest(&bpe->trie, text + at, text + length, &stop);
-        } else if (token >= 0) {
-            token = bpe->shorter[token];
-        } else if (out->count == first) {
-            break;
-        } else { /* nothing goes on from here: the token before it has to be another */
-            s->dead[at >> 6] |= (uint64_t) 1 << (at & 63);
-            token = out->ids[--out->count];
-            at -= bpe->length[token];
-            token = bpe->shorter[token];
-        }
+    if (m.stop == text + length)
+        return sl_tokens_append(out, &bpe->trie.tokens[m.slot], 1);
+    SL_TRY(prepare(s, length));
+    while (r.at < length && r.work < 0 && !failed) {
+        int64_t before = r.at;
+        SL_TRY(step(&r, &failed));
+        if (r.at - before == 1 && bpe->all_bytes)
+            SL_TRY(lone_bytes(&r));
     }
-    *done = at == length;
+    *done = r.at == length && !failed;
     if (!*done)
-        out->count = first;
+        out->count = r.first;
     return SL_OK;
 }
 
@@ -166,7 +269,7 @@ static sl_status encode_known(const sl_bpe *bpe, sl_bpe_scratch *s, const char *
     bool done;
     if (!length)
         return SL_OK;
-    SL_TRY(search(bpe, s, text, (int64_t) length, out, &done));
+    SL_TRY(search_word(bpe, s, text, (int64_t) length, out, &done));
     return done ? SL_OK : sl_bpe_word_by_heap(bpe, s, text, length, out);
 }
 

@@ -1,4 +1,10 @@
-/* A trie over bytes: added to by a hash table of edges, searched in packed form (text/bpe.h). */
+/*
+ * A trie over bytes: added to by a hash table of edges, searched as a double array.
+ *
+ * A node with children has a base that no other node has, and its child by byte b stands in the slot base ^ b, with b as its label: one
+ * load for each byte of a text tells whether there is such a child, its token and its own base. Slots lie in blocks of 256, and a base and
+ * its children in one block. A slot without a node gets the label that no base of its block leads to it with.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +60,7 @@ static sl_status new_node(sl_trie *trie, uint32_t *node)
         SL_TRY(sl_grow(&trie->token, trie->capacity, capacity, sizeof *trie->token));
         trie->capacity = capacity;
     }
-    if (trie->nodes >= (1u << 24) - 1)
+    if (trie->nodes >= 1u << 23)
         return sl_fail(SL_E_FORMAT, "the tokens have more than %u different beginnings: too many for one vocabulary",
                        trie->nodes);
     *node = trie->nodes++;
@@ -83,10 +89,21 @@ sl_status sl_trie_add(sl_trie *trie, const char *text, size_t length, int32_t to
 
 /* ---- packing ---- */
 
+enum { BLOCK = 256, OPEN_BLOCKS = 16, MOST_BLOCKS = 1 << 15, MOST_FAILURES = 32 };
+
+/* What is taken in a block of slots. Blocks that often had no place for children are closed, so that packing takes linear time. */
+typedef struct block {
+    uint64_t slots[BLOCK / 64], bases[BLOCK / 64];
+    uint16_t free_slots, free_bases, failures;
+} block;
+
 typedef struct packing {
     int64_t *begin;      /* of each node's edges in `order` */
     sl_trie_edge *order; /* by node, then by byte: keys grow */
-    uint32_t *old;       /* the number of each packed node before */
+    uint32_t *queue;     /* nodes breadth first: what is close to the root stands close together */
+    uint32_t *slot;      /* of each node */
+    block *blocks;
+    uint32_t n_blocks, block_capacity, open; /* those before `open` are closed */
 } packing;
 
 static int by_key(const void *a, const void *b)
@@ -99,7 +116,8 @@ static sl_status sort_edges(const sl_trie *trie, packing *p)
 {
     SL_TRY(sl_alloc(&p->begin, (size_t) trie->nodes + 2, sizeof *p->begin));
     SL_TRY(sl_alloc(&p->order, trie->used + 1, sizeof *p->order));
-    SL_TRY(sl_alloc(&p->old, (size_t) trie->nodes + 1, sizeof *p->old));
+    SL_TRY(sl_alloc(&p->queue, trie->nodes, sizeof *p->queue));
+    SL_TRY(sl_alloc(&p->slot, trie->nodes, sizeof *p->slot));
     for (uint64_t i = 0; i < trie->n_slots; i++)
         if (trie->edges[i].key)
             p->begin[((trie->edges[i].key - 1) >> 8) + 1]++;
@@ -116,58 +134,137 @@ static sl_status sort_edges(const sl_trie *trie, packing *p)
     return SL_OK;
 }
 
-/* Numbers nodes breadth first: those of a node's children follow each other. */
-static void lay_out(sl_trie *trie, const packing *p, const uint8_t *flags)
+static bool has(const uint64_t *set, unsigned i)
 {
-    uint32_t next = 1;
-    for (uint32_t node = 0; node < trie->nodes; node++) {
-        uint32_t was = p->old[node];
-        int32_t token = trie->token[was];
-        sl_trie_node *n = &trie->packed[node];
-        *n = (sl_trie_node){next, token};
-        trie->whole[node] = token;
-        if (token >= 0 && flags && !(flags[token] & 1))
-            n->token = -1;
-        for (int64_t i = p->begin[was]; i < p->begin[was + 1]; i++, next++) {
-            p->old[next] = p->order[i].child;
-            trie->labels[next] = (uint8_t) (p->order[i].key - 1);
-        }
-    }
-    trie->packed[trie->nodes].first = next;
+    return set[i >> 6] >> (i & 63) & 1;
 }
 
-static inline uint32_t step(const sl_trie *trie, uint32_t node, unsigned char byte)
+static void put(uint64_t *set, unsigned i)
 {
-    const sl_trie_node *n = &trie->packed[node];
-    const uint8_t *labels = trie->labels + n->first;
-    uint32_t children = n[1].first - n->first;
-    if (children > 16) {
-        const uint8_t *found = memchr(labels, byte, children);
-        return found ? n->first + (uint32_t) (found - labels) : 0;
+    set[i >> 6] |= (uint64_t) 1 << (i & 63);
+}
+
+/* A base in the block under which all children have free slots, -1 for none. */
+static int base_in(const block *b, const sl_trie_edge *children, int64_t count)
+{
+    if (b->free_slots < count || b->free_bases <= 1) /* one base stays free, for the labels of free slots */
+        return -1;
+    for (unsigned word = 0; word < BLOCK / 64; word++) {
+        for (uint64_t left = ~b->slots[word]; left; left &= left - 1) {
+            unsigned base = (word * 64 + (unsigned) __builtin_ctzll(left)) ^ (uint8_t) (children[0].key - 1);
+            int64_t i = 1;
+            if (has(b->bases, base))
+                continue;
+            while (i < count && !has(b->slots, base ^ (uint8_t) (children[i].key - 1)))
+                i++;
+            if (i == count)
+                return (int) base;
+        }
     }
-    for (uint32_t i = 0; i < children; i++)
-        if (labels[i] == byte)
-            return n->first + i;
-    return 0;
+    return -1;
+}
+
+static sl_status new_block(sl_trie *trie, packing *p)
+{
+    if (p->n_blocks == MOST_BLOCKS)
+        return sl_fail(SL_E_FORMAT, "the tokens have %u different beginnings: too many for one vocabulary",
+                       trie->nodes);
+    if (p->n_blocks == p->block_capacity) {
+        uint32_t capacity = p->block_capacity * 2 + 16;
+        SL_TRY(sl_grow(&p->blocks, p->block_capacity, capacity, sizeof *p->blocks));
+        SL_TRY(
+            sl_grow(&trie->units, (size_t) p->block_capacity * BLOCK, (size_t) capacity * BLOCK, sizeof *trie->units));
+        p->block_capacity = capacity;
+    }
+    p->blocks[p->n_blocks++] = (block){.free_slots = BLOCK, .free_bases = BLOCK};
+    return SL_OK;
+}
+
+/* Takes slots for a node's children. */
+static sl_status place(sl_trie *trie, packing *p, const sl_trie_edge *children, int64_t count, uint32_t *base)
+{
+    int found = -1;
+    uint32_t i;
+    if (p->n_blocks - p->open > OPEN_BLOCKS)
+        p->open = p->n_blocks - OPEN_BLOCKS;
+    for (i = p->open; i < p->n_blocks; i++) {
+        block *b = &p->blocks[i];
+        if (b->failures == MOST_FAILURES)
+            continue;
+        if ((found = base_in(b, children, count)) >= 0)
+            break;
+        b->failures += b->free_slots >= count;
+    }
+    if (found < 0) {
+        SL_TRY(new_block(trie, p));
+        if (i == 0) /* base 0 is that of nodes without children */
+            put(p->blocks[0].bases, 0), p->blocks[0].free_bases--;
+        found = base_in(&p->blocks[i], children, count);
+    }
+    block *b = &p->blocks[i];
+    put(b->bases, (unsigned) found);
+    b->free_bases--;
+    b->free_slots = (uint16_t) (b->free_slots - count);
+    for (int64_t c = 0; c < count; c++)
+        put(b->slots, (unsigned) found ^ (uint8_t) (children[c].key - 1));
+    *base = i * BLOCK + (uint32_t) found;
+    return SL_OK;
+}
+
+static sl_status place_children(sl_trie *trie, packing *p, uint32_t node, const uint8_t *flags, uint32_t *queued)
+{
+    const sl_trie_edge *children = p->order + p->begin[node];
+    int64_t count = p->begin[node + 1] - p->begin[node];
+    uint32_t base;
+    if (!count)
+        return SL_OK;
+    SL_TRY(place(trie, p, children, count, &base));
+    if (node)
+        trie->units[p->slot[node]] |= base << SL_TRIE_BASE;
+    else
+        trie->root = base;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t child = children[i].child;
+        uint8_t label = (uint8_t) (children[i].key - 1);
+        int32_t token = trie->token[child];
+        p->slot[child] = base ^ label;
+        p->queue[(*queued)++] = child;
+        bool counts = token >= 0 && (!flags || (flags[token] & 1));
+        trie->units[base ^ label] = label | (counts ? SL_TRIE_ENDS : 0);
+    }
+    return SL_OK;
+}
+
+/* Free slots lead nowhere. */
+static void fill_free(sl_trie *trie, const packing *p)
+{
+    for (uint32_t i = 0; i < p->n_blocks; i++) {
+        const block *b = &p->blocks[i];
+        unsigned unused = 0;
+        while (has(b->bases, unused))
+            unused++;
+        for (unsigned slot = 0; slot < BLOCK; slot++)
+            if (!has(b->slots, slot))
+                trie->units[i * BLOCK + slot] = slot ^ unused;
+    }
 }
 
 sl_status sl_trie_pack(sl_trie *trie, const uint8_t *flags)
 {
     packing p = {.begin = NULL};
     sl_status status;
+    uint32_t queued = 1;
     if (!trie->nodes)
         return SL_OK;
     SL_TRY_GOTO(sort_edges(trie, &p), done);
-    SL_TRY_GOTO(sl_alloc(&trie->packed, (size_t) trie->nodes + 1, sizeof *trie->packed), done);
-    SL_TRY_GOTO(sl_alloc(&trie->whole, trie->nodes, sizeof *trie->whole), done);
-    SL_TRY_GOTO(sl_alloc(&trie->labels, (size_t) trie->nodes + 1, 1), done);
-    SL_TRY_GOTO(sl_alloc(&trie->pairs, 65536, sizeof *trie->pairs), done);
-    lay_out(trie, &p, flags);
-    for (unsigned a = 0; a < 256; a++) {
-        trie->one[a] = step(trie, 0, (unsigned char) a);
-        for (unsigned b = 0; b < 256 && trie->one[a]; b++)
-            trie->pairs[a << 8 | b] = step(trie, trie->one[a], (unsigned char) b);
-    }
+    for (uint32_t i = 0; i < queued; i++)
+        SL_TRY_GOTO(place_children(trie, &p, p.queue[i], flags, &queued), done);
+    if (!p.n_blocks)
+        goto done; /* only the empty word */
+    fill_free(trie, &p);
+    SL_TRY_GOTO(sl_alloc(&trie->tokens, (size_t) p.n_blocks * BLOCK, sizeof *trie->tokens), done);
+    for (uint32_t node = 1; node < trie->nodes; node++)
+        trie->tokens[p.slot[node]] = trie->token[node];
     sl_free(trie->edges);
     sl_free(trie->token);
     trie->edges = NULL, trie->token = NULL;
@@ -175,50 +272,24 @@ sl_status sl_trie_pack(sl_trie *trie, const uint8_t *flags)
 done:
     sl_free(p.begin);
     sl_free(p.order);
-    sl_free(p.old);
+    sl_free(p.queue);
+    sl_free(p.slot);
+    sl_free(p.blocks);
     return status;
-}
-
-int32_t sl_trie_longest(const sl_trie *trie, const char *at, const char *end, const char **stop)
-{
-    if (!trie->packed || at == end)
-        return -1;
-    const unsigned char *p = (const unsigned char *) at;
-    uint32_t node = trie->one[p[0]];
-    int32_t found = -1;
-    if (!node)
-        return -1;
-    if (trie->packed[node].token >= 0)
-        found = trie->packed[node].token, *stop = at + 1;
-    if (end - at < 2)
-        return found;
-    node = trie->pairs[(unsigned) p[0] << 8 | p[1]];
-    for (at += 2; node; at++) {
-        if (trie->packed[node].token >= 0)
-            found = trie->packed[node].token, *stop = at;
-        if (at == end)
-            break;
-        node = step(trie, node, (unsigned char) *at);
-    }
-    return found;
 }
 
 int32_t sl_trie_find(const sl_trie *trie, const char *text, size_t length)
 {
-    uint32_t node = 0;
-    for (size_t i = 0; i < length; i++)
-        if (!trie->packed || (node = step(trie, node, (unsigned char) text[i])) == 0)
-            return -1;
-    return node ? trie->whole[node] : -1;
+    const char *end = text + length;
+    sl_trie_match match = sl_trie_walk(trie, text, end);
+    return length && match.reached == end ? trie->tokens[match.last] : -1;
 }
 
 void sl_trie_free(sl_trie *trie)
 {
     sl_free(trie->edges);
     sl_free(trie->token);
-    sl_free(trie->packed);
-    sl_free(trie->whole);
-    sl_free(trie->labels);
-    sl_free(trie->pairs);
+    sl_free(trie->units);
+    sl_free(trie->tokens);
     *trie = (sl_trie){.edges = NULL};
 }

@@ -5,9 +5,6 @@
 #include "text/bpe.h"
 #include "text/unicode.h"
 
-/* An id far above all others would make every table as long: no tokenizer has more tokens than this. */
-enum { MOST_IDS = 1 << 24 };
-
 /* ---- growing ids ---- */
 
 void sl_tokens_free(sl_tokens *tokens)
@@ -96,9 +93,9 @@ static sl_status make_space(sl_vocab *vocab, int64_t id, size_t length)
 
 sl_status sl_vocab_add(sl_vocab *vocab, int64_t id, const char *text, size_t length)
 {
-    if (id < 0 || id >= MOST_IDS)
+    if (id < 0 || id >= SL_MOST_IDS)
         return sl_fail(SL_E_FORMAT, "token \"%.40s\" has the id %lld; ids are 0 to %d", text, (long long) id,
-                       MOST_IDS - 1);
+                       SL_MOST_IDS - 1);
     if (id < vocab->size && vocab->start[id] != SIZE_MAX) {
         if (is_text(vocab, (int32_t) id, text, length))
             return SL_OK;

@@ -7,6 +7,7 @@
 #include "text/bpe.h"
 #include "text/internal.h"
 #include "text/tokenizer.h"
+#include "text/unicode.h"
 
 static const char *const families[] = {"gpt2",   "llama3", "qwen2",         "qwen35", "deepseek", "o200k",
                                        "tekken", "smollm", "llama2_legacy", "llama2", "gemma",    "words"};
@@ -110,19 +111,35 @@ static uint32_t next_random(uint32_t below)
     return (state >> 8) % below;
 }
 
-/* Tokens over few letters, joined at random, so that merges cross, repeat and come in any order of rank. */
-static void random_bpe(sl_bpe *bpe, bool several)
+/* A vocabulary of every byte, for words of bytes. */
+static void add_bytes(sl_bpe *bpe)
+{
+    bpe->byte_level = true;
+    for (int b = 0; b < 256; b++) {
+        char text[4];
+        int length = sl_utf8_put(sl_alphabet_of((unsigned char) b), text);
+        CHECK_OK(sl_vocab_add(&bpe->vocab, bpe->vocab.size, text, (size_t) length));
+    }
+}
+
+/* Tokens over few letters, joined at random, so that merges cross, repeat and come in any order of rank. With `bytes`, every byte is a
+ * token too, and those letters stand among others that no merge names. */
+static void random_bpe(sl_bpe *bpe, bool several, bool bytes)
 {
     int letters = 2 + (int) next_random(3), merges = 4 + (int) next_random(40);
     bpe->unk = -1;
-    for (int i = 0; i < letters; i++)
+    if (bytes)
+        add_bytes(bpe);
+    for (int i = 0; i < letters && !bytes; i++)
         CHECK_OK(sl_vocab_add(&bpe->vocab, i, &"abcd"[i], 1));
+    int64_t base = bpe->vocab.size - (bytes ? 0 : letters); /* ids behind the bytes are those of merges */
     for (int rank = 0; rank < merges; rank++) {
         char text[128];
         size_t length[2];
         int32_t part[2];
         for (int p = 0; p < 2; p++) {
-            part[p] = (int32_t) next_random((uint32_t) bpe->vocab.size);
+            int64_t i = next_random((uint32_t) (bpe->vocab.size - base + (bytes ? letters : 0)));
+            part[p] = (int32_t) (!bytes ? i : i < letters ? 'a' + i : base + i - letters);
             const char *word = sl_vocab_text(&bpe->vocab, part[p], &length[p]);
             if (length[0] + (p ? length[1] : 0) > 20)
                 return;
@@ -145,13 +162,13 @@ TEST(search_follows_the_rule)
         sl_bpe_scratch scratch = {.heap = NULL};
         sl_tokens found = {NULL, 0, 0}, rule = {NULL, 0, 0};
         state = (uint32_t) round * 7919u;
-        random_bpe(&bpe, round & 1);
+        random_bpe(&bpe, round & 1, round & 2);
         CHECK_OK(sl_bpe_finish(&bpe));
         for (int n = 0; n < 8; n++) {
             char word[200];
             size_t length = 1 + next_random(n < 6 ? 30 : 200);
             for (size_t i = 0; i < length; i++)
-                word[i] = "abcd"[next_random(4)];
+                word[i] = "abcdefgh"[next_random(round & 2 ? 8 : 4)];
             found.count = rule.count = 0;
             CHECK_OK(sl_bpe_word(&bpe, &scratch, word, length, &found));
             CHECK_OK(sl_bpe_word_by_heap(&bpe, &scratch, word, length, &rule));
@@ -164,6 +181,41 @@ TEST(search_follows_the_rule)
         sl_bpe_scratch_free(&scratch);
         sl_bpe_free(&bpe);
     }
+}
+
+/* The tokens of spaces that training on source code makes. Behind each run of 32 there are many shorter runs that fit and lead nowhere:
+ * the search has to remember that, or the word is left to the heap. */
+TEST(a_long_run_needs_no_heap)
+{
+    enum { LENGTH = (1 << 18) + 11 };
+    static const uint8_t merges[][2] = {
+        {1, 1},  {2, 2},  {2, 1},   {4, 4},  {4, 3},   {8, 3},  {8, 8},   {8, 7},  {8, 11},  {4, 1},   {4, 2},
+        {16, 8}, {16, 7}, {16, 11}, {8, 1},  {16, 16}, {8, 4},  {8, 2},   {16, 4}, {8, 6},   {16, 15}, {24, 5},
+        {16, 5}, {8, 5},  {16, 1},  {16, 2}, {16, 24}, {16, 6}, {16, 19}, {24, 4}, {32, 2},  {24, 1},  {40, 2},
+        {24, 2}, {24, 6}, {32, 6},  {32, 1}, {32, 4},  {40, 6}, {32, 5},  {40, 1}, {16, 23}, {40, 4},  {32, 15}};
+    static char word[LENGTH];
+    sl_bpe bpe = {.unk = -1};
+    sl_bpe_scratch scratch = {.heap = NULL};
+    sl_tokens found = {NULL, 0, 0}, rule = {NULL, 0, 0};
+    memset(word, ' ', LENGTH);
+    CHECK_OK(sl_vocab_add(&bpe.vocab, 0, word, 1));
+    for (uint32_t rank = 0; rank < SL_COUNT(merges); rank++) {
+        size_t left = merges[rank][0], right = merges[rank][1];
+        int32_t id = sl_vocab_find(&bpe.vocab, word, left + right);
+        if (id < 0)
+            CHECK_OK(sl_vocab_add(&bpe.vocab, id = (int32_t) bpe.vocab.size, word, left + right));
+        CHECK_OK(sl_bpe_add_merge(&bpe, sl_vocab_find(&bpe.vocab, word, left), sl_vocab_find(&bpe.vocab, word, right),
+                                  id, rank));
+    }
+    CHECK_OK(sl_bpe_finish(&bpe));
+    CHECK_OK(sl_bpe_word(&bpe, &scratch, word, LENGTH, &found));
+    CHECK_I64(scratch.heap_capacity, 0);
+    CHECK_OK(sl_bpe_word_by_heap(&bpe, &scratch, word, LENGTH, &rule));
+    CHECK(found.count == rule.count && memcmp(found.ids, rule.ids, (size_t) rule.count * sizeof *rule.ids) == 0);
+    sl_tokens_free(&found);
+    sl_tokens_free(&rule);
+    sl_bpe_scratch_free(&scratch);
+    sl_bpe_free(&bpe);
 }
 
 /* ---- files ---- */
@@ -313,6 +365,7 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     RUN(golden);
     RUN(search_follows_the_rule);
+    RUN(a_long_run_needs_no_heap);
     RUN(refuses_what_it_does_not_know);
     RUN(tiktoken);
     RUN(bytes_that_are_no_text);
