@@ -1,7 +1,7 @@
 /* The image loader: the same bits for any number of threads, prefetch depth and resume position; every image once an epoch; broken images. */
 #include "core/file.h"
 #include "core/mem.h"
-#include "data/image/image_loader.h"
+#include "data/image/image_source.h"
 #include "test.h"
 
 #define GOLDEN SL_SOURCE_DIR "/tests/golden/images/"
@@ -109,6 +109,139 @@ TEST(same_bits)
     CHECK(memcmp(want, batch.values + VALUES, sizeof want) == 0);
     CHECK_I64(sl_image_loader_figures_of(loader).bytes, 3 * BATCH * (VALUES * 4 + 4 + 160));
     sl_image_loader_close(loader);
+    sl_image_set_close(set);
+}
+
+/* Mixed batches are those of sl_mix_of applied to the unmixed ones, and nothing is made behind the end before it is asked for. */
+TEST(mixes_batches)
+{
+    enum { CLASSES = 5 };
+    static unsigned char planes[BATCHES * BATCH * VALUES];
+    static float targets[BATCH * CLASSES];
+    sl_image_set *set;
+    sl_image_loader *loader;
+    sl_image_batch batch;
+    int64_t mixed = 0;
+    CHECK_OK(sl_image_set_open(test_dir(), NULL, &set));
+    sl_image_loader_config config = config_of(set);
+    config.classes = CLASSES;
+    config.end = 2 * BATCH - 1;
+    CHECK_OK(sl_image_loader_open(&config, &loader));
+    for (int64_t b = 0; b < BATCHES; b++) {
+        CHECK_OK(next(loader, &batch));
+        memcpy(planes + b * BATCH * VALUES, batch.planes, BATCH * VALUES);
+        for (int64_t i = 0; i < BATCH * CLASSES; i++)
+            CHECK(batch.targets[i] == (float) (i % CLASSES == batch.labels[i / CLASSES]));
+    }
+    sl_image_loader_close(loader);
+    config.mix = (sl_mix_recipe){0.8, 1, 0.8, 0.5, 0.1};
+    config.threads = 3;
+    config.position = BATCH;
+    CHECK_OK(sl_image_loader_open(&config, &loader));
+    for (int64_t b = 1; b < BATCHES; b++) {
+        sl_mix mix = sl_mix_of(&config.mix, config.seed, (uint64_t) b, SIZE, SIZE);
+        CHECK_OK(next(loader, &batch));
+        mixed += mix.kind != SL_MIX_NONE;
+        sl_mix_bytes(&mix, batch.labels, planes + b * BATCH * VALUES, BATCH, SIZE, SIZE);
+        sl_mix_targets(&mix, 0.1, batch.labels, BATCH, CLASSES, targets);
+        CHECK_MSG(memcmp(planes + b * BATCH * VALUES, batch.planes, BATCH * VALUES) == 0, "batch %lld", (long long) b);
+        CHECK(memcmp(targets, batch.targets, sizeof targets) == 0);
+    }
+    CHECK(mixed > 0);
+    CHECK_FAILS(sl_image_loader_seek(loader, 3), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "multiples");
+    sl_image_loader_close(loader);
+    config.classes = 2;
+    CHECK_FAILS(sl_image_loader_open(&config, &loader), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "3 classes");
+    sl_image_set_close(set);
+}
+
+/* A source gives the loader's batches, chunk by chunk, for a run that is resumed too; validation begins anew each time. */
+TEST(fills_inputs)
+{
+    enum { CLASSES = 3 };
+    static unsigned char planes[BATCHES * BATCH * VALUES], got[BATCH * VALUES];
+    static float targets[BATCH * CLASSES];
+    int32_t labels[BATCH];
+    char folder[512];
+    sl_image_set *set;
+    sl_image_loader *loader;
+    sl_image_batch loaded;
+    sl_source *source;
+    snprintf(folder, sizeof folder, "%s", test_dir());
+    CHECK_OK(sl_image_set_open(folder, NULL, &set));
+    sl_image_loader_config plain = config_of(set);
+    plain.mix = (sl_mix_recipe){0.8, 1, 1, 0.5, 0};
+    CHECK_OK(sl_image_loader_open(&plain, &loader));
+    for (int64_t b = 0; b < BATCHES; b++) {
+        CHECK_OK(next(loader, &loaded));
+        memcpy(planes + b * BATCH * VALUES, loaded.planes, BATCH * VALUES);
+    }
+    sl_image_loader_close(loader);
+    sl_image_source_config config = {.data = folder,
+                                     .val_data = folder,
+                                     .train = plain.recipe,
+                                     .validation = sl_image_recipe_default(SIZE, false),
+                                     .mix = plain.mix,
+                                     .classes = CLASSES,
+                                     .step = BATCH,
+                                     .repeats = 1,
+                                     .prefetch = 2,
+                                     .threads = 2,
+                                     .seed = plain.seed};
+    CHECK_OK(sl_image_source_open(&config, &source));
+    CHECK(source->kinds == (1u << SL_INPUT_IMAGES_U8 | 1u << SL_INPUT_LABELS | 1u << SL_INPUT_SOFT_TARGETS));
+    CHECK(source->sequences[SL_SPLIT_TRAIN] == IMAGES && source->sequences[SL_SPLIT_VALIDATION] == IMAGES);
+    CHECK(source->bytes > 2 * 3 * BATCH * VALUES);
+    static const int64_t positions[] = {0, 2, 4, 6, 16, 18, 8, 10, 20, 22};
+    for (int64_t i = 0; i < SL_COUNT(positions); i++) {
+        sl_batch batch = {.position = positions[i], .n_sequences = 2, .tokens_each = 1};
+        batch.input[SL_INPUT_IMAGES_U8] =
+            (sl_batch_input){got, {.dtype = SL_U8, .rank = 3, .dim = {2, 3, SIZE * SIZE}}};
+        batch.input[SL_INPUT_LABELS] = (sl_batch_input){labels, sl_type_1d(SL_I32, 2)};
+        batch.input[SL_INPUT_SOFT_TARGETS] = (sl_batch_input){targets, sl_type_2d(SL_F32, 2, CLASSES)};
+        if (positions[i] == 8) /* a run that is resumed */
+            CHECK_OK(source->class->seek(source, 8));
+        CHECK_OK(source->class->fill(source, SL_SPLIT_TRAIN, &batch));
+        CHECK_MSG(memcmp(got, planes + positions[i] * VALUES, 2 * VALUES) == 0, "position %lld",
+                  (long long) positions[i]);
+        CHECK_NEAR(targets[0] + targets[1] + targets[2], 1, 1e-6);
+        if (i % 2)
+            continue;
+        batch.position = 8; /* beyond the images: the trainer counts none of these */
+        batch.n_sequences = 2;
+        CHECK_OK(source->class->fill(source, SL_SPLIT_VALIDATION, &batch));
+        CHECK(labels[0] == 2 && labels[1] == 2 && targets[2] == 1 && targets[5] == 1);
+        batch.position = 0;
+        CHECK_OK(source->class->fill(source, SL_SPLIT_VALIDATION, &batch));
+        CHECK(labels[0] == 0 && labels[1] == 0);
+    }
+    CHECK(sl_image_source_figures(source, SL_SPLIT_TRAIN).samples == 5 * BATCH);
+    sl_batch wrong = {.position = 0, .n_sequences = 1};
+    wrong.input[SL_INPUT_IMAGES_U8] = (sl_batch_input){got, sl_type_2d(SL_U8, 1, 100)};
+    CHECK_FAILS(source->class->fill(source, SL_SPLIT_TRAIN, &wrong), SL_E_USAGE);
+    CHECK_CONTAINS(sl_error_message(), "3 x 12 x 12");
+    /* Whatever changes the pictures changes the identity; threads and prefetching do not. */
+    char identity[128];
+    snprintf(identity, sizeof identity, "%s", source->identity);
+    sl_source_close(source);
+    for (int change = 0; change < 5; change++) {
+        sl_image_source_config other = config;
+        if (change == 0)
+            other.threads = 5, other.prefetch = 1, other.val_data = NULL;
+        else if (change == 1)
+            other.seed++;
+        else if (change == 2)
+            other.train.flip = 0;
+        else if (change == 3)
+            other.mix.mixup = 0.4;
+        else
+            other.step = 2 * BATCH;
+        CHECK_OK(sl_image_source_open(&other, &source));
+        CHECK((strcmp(identity, source->identity) == 0) == (change == 0));
+        sl_source_close(source);
+    }
     sl_image_set_close(set);
 }
 
@@ -246,6 +379,8 @@ int main(int argc, char **argv)
     test_begin(argc, argv);
     write_images();
     RUN(same_bits);
+    RUN(mixes_batches);
+    RUN(fills_inputs);
     RUN(epochs);
     RUN(broken_images);
     RUN(refuses_configurations);

@@ -18,9 +18,10 @@ static void check_sample(const sl_image_set *set, int64_t index, const char *con
 {
     sl_file_bytes file = {0};
     char got[512];
-    CHECK_OK(sl_image_set_read(set, index, &file));
+    CHECK_OK(sl_image_set_read(set, index, 1 << 20, &file));
     CHECK_MSG(file.length == strlen(content) && memcmp(file.bytes, content, file.length) == 0,
               "image %lld holds \"%.*s\"", (long long) index, (int) file.length, (const char *) file.bytes);
+    CHECK_FAILS(sl_image_set_read(set, index, (int64_t) strlen(content) - 1, &file), SL_E_FORMAT);
     CHECK_I64(sl_image_set_label(set, index), label);
     sl_image_set_name(set, index, got, sizeof got);
     CHECK_CONTAINS(got, name);

@@ -37,7 +37,7 @@ int sl_fuzz_one(const uint8_t *data, size_t size)
         sl_file_bytes file = {0};
         char name[128];
         for (int64_t i = 0; i < sl_image_set_count(set) && i < 4; i++) {
-            if (sl_image_set_read(set, i, &file) == SL_OK)
+            if (sl_image_set_read(set, i, 1 << 20, &file) == SL_OK)
                 FUZZ_REQUIRE(file.length <= size);
             FUZZ_REQUIRE(sl_image_set_label(set, i) >= 0 && sl_image_set_label(set, i) < sl_image_set_classes(set));
             sl_image_set_name(set, i, name, sizeof name);

@@ -19,14 +19,16 @@
 #include "core/pool.h"
 #include "data/permute.h"
 
-enum { CAUSE = 160, NAMED = 20, MOST_THREADS = 1024 };
+enum { CAUSE = 160, NAMED = 20, MOST_THREADS = 1024, SMALL_FILE = 1 << 16 };
 
 typedef struct slot {
     unsigned char *planes;
     float *values;
     int32_t *labels;
+    float *targets;
     char (*cause)[CAUSE]; /* of a broken image; "": fine */
     int64_t left;         /* samples that are not made yet */
+    bool ready;           /* and mixed */
     int64_t failed;       /* the first sample that cannot be made at all; config.batch: none */
     sl_status status;     /* its */
     char message[512];
@@ -50,6 +52,7 @@ struct sl_image_loader {
     int64_t position; /* of batch 0 */
     int64_t next;     /* sample to make, counted from there */
     int64_t returned; /* batches that are not in use any more */
+    int64_t asked;    /* batches that were asked for */
     int64_t active;   /* samples in work */
     bool holds, paused, stop;
     sl_image_loader_figures figures;
@@ -72,6 +75,23 @@ static int64_t index_of(const sl_image_loader *loader, int64_t position, uint64_
     return loader->config.shuffle ? sl_permute(index, n, loader->config.seed, *epoch) : index;
 }
 
+static int64_t max_pixels(const sl_image_recipe *recipe)
+{
+    return recipe->max_pixels ? recipe->max_pixels : SL_IMAGE_MAX_PIXELS;
+}
+
+static int64_t file_limit(const sl_image_recipe *recipe)
+{
+    return SL_MIN(4 * SL_MIN(max_pixels(recipe), SL_IMAGE_FILE_BYTES) + SMALL_FILE, SL_IMAGE_FILE_BYTES);
+}
+
+size_t sl_image_loader_thread_bytes(const sl_image_recipe *recipe)
+{
+    int64_t pixels = max_pixels(recipe), size = recipe->size;
+    int64_t rows = SL_MIN(pixels, SL_IMAGE_MAX_SIDE) * size * SL_PIXEL_BYTES; /* between the passes */
+    return (size_t) (file_limit(recipe) + pixels * SL_PIXEL_BYTES + rows + size * size * 16 + SMALL_FILE);
+}
+
 /* Whatever goes wrong is noted in the batch, for the caller of sl_image_loader_next. */
 static sl_status make_sample(maker *m, slot *s, int64_t row, int64_t position)
 {
@@ -83,7 +103,7 @@ static sl_status make_sample(maker *m, slot *s, int64_t row, int64_t position)
     sl_draws draws = sl_draws_of(config->seed, epoch, (uint64_t) place);
     s->cause[row][0] = 0;
     s->labels[row] = sl_image_set_label(config->set, index);
-    sl_status status = sl_image_set_read(config->set, index, &m->file);
+    sl_status status = sl_image_set_read(config->set, index, file_limit(&config->recipe), &m->file);
     if (status == SL_OK)
         status = sl_image_sample(m->worker, m->file.bytes, m->file.length, &draws, planes);
     if (status == SL_E_FORMAT && config->bad == SL_BAD_IMAGE_SKIP) {
@@ -112,6 +132,29 @@ static void note_failure(sl_image_loader *loader, slot *s, int64_t row, int64_t 
     s->status = status;
 }
 
+/* By the thread that made the last sample of a batch. */
+static void finish(const sl_image_loader *loader, slot *s, int64_t position)
+{
+    const sl_image_loader_config *c = &loader->config;
+    int64_t size = c->recipe.size;
+    sl_mix mix = sl_mix_of(&c->mix, c->seed, (uint64_t) (position / c->batch), size, size);
+    if (s->values)
+        sl_mix_floats(&mix, s->labels, s->values, c->batch, size, size);
+    else
+        sl_mix_bytes(&mix, s->labels, s->planes, c->batch, size, size);
+    if (s->targets)
+        sl_mix_targets(&mix, c->mix.smoothing, s->labels, c->batch, c->classes, s->targets);
+}
+
+/* The batch behind the last one that may be begun. */
+static int64_t limit_of(const sl_image_loader *loader)
+{
+    int64_t last = loader->returned + loader->n_slots, end = loader->config.end - loader->position;
+    if (loader->config.end)
+        last = SL_MIN(last, SL_MAX(end > 0 ? SL_DIV_UP(end, loader->config.batch) : 0, loader->asked));
+    return last;
+}
+
 static void *work(void *context)
 {
     maker *m = context;
@@ -119,7 +162,7 @@ static void *work(void *context)
     int64_t batch = loader->config.batch;
     pthread_mutex_lock(&loader->lock);
     for (;;) {
-        while (!loader->stop && (loader->paused || loader->next / batch >= loader->returned + loader->n_slots))
+        while (!loader->stop && (loader->paused || loader->next / batch >= limit_of(loader)))
             pthread_cond_wait(&loader->work, &loader->lock);
         if (loader->stop)
             break;
@@ -130,8 +173,15 @@ static void *work(void *context)
         sl_status status = make_sample(m, s, row, position);
         pthread_mutex_lock(&loader->lock);
         note_failure(loader, s, row, position, status);
-        if (--s->left == 0)
+        if (--s->left == 0) {
+            if (s->status == SL_OK) {
+                pthread_mutex_unlock(&loader->lock);
+                finish(loader, s, position - row);
+                pthread_mutex_lock(&loader->lock);
+            }
+            s->ready = true;
             pthread_cond_signal(&loader->ready);
+        }
         if (--loader->active == 0)
             pthread_cond_signal(&loader->idle);
     }
@@ -142,6 +192,7 @@ static void *work(void *context)
 static void renew(const sl_image_loader *loader, slot *s)
 {
     s->left = s->failed = loader->config.batch;
+    s->ready = false;
     s->status = SL_OK;
 }
 
@@ -149,7 +200,7 @@ static void renew(const sl_image_loader *loader, slot *s)
 static void begin_at(sl_image_loader *loader, int64_t position)
 {
     loader->position = position;
-    loader->next = loader->returned = 0;
+    loader->next = loader->returned = loader->asked = 0;
     loader->holds = false;
     for (int64_t i = 0; i < loader->n_slots; i++)
         renew(loader, &loader->slots[i]);
@@ -169,6 +220,25 @@ static sl_status check(const sl_image_loader_config *c)
     return sl_pool_check_threads(c->threads);
 }
 
+/* Mixing pairs the samples of one batch, which must therefore not depend on where a run began. */
+static sl_status check_position(const sl_image_loader_config *c, int64_t position)
+{
+    if (position < 0)
+        return sl_fail(SL_E_USAGE, "image %lld of the data: positions begin at 0", (long long) position);
+    if ((c->mix.mixup > 0 || c->mix.cutmix > 0) && position % c->batch)
+        return sl_fail(SL_E_USAGE, "mixed batches of %lld images begin at multiples of that, not at %lld",
+                       (long long) c->batch, (long long) position);
+    return SL_OK;
+}
+
+static sl_status check_classes(const sl_image_loader_config *c)
+{
+    if (c->classes && c->classes < sl_image_set_classes(c->set))
+        return sl_fail(SL_E_USAGE, "the images have %d classes, but the targets %lld", sl_image_set_classes(c->set),
+                       (long long) c->classes);
+    return sl_mix_recipe_check(&c->mix);
+}
+
 static sl_status create_slots(sl_image_loader *loader)
 {
     const sl_image_loader_config *c = &loader->config;
@@ -182,10 +252,13 @@ static sl_status create_slots(sl_image_loader *loader)
         else
             SL_TRY(sl_alloc_aligned(&s->planes, values, 1, 64));
         SL_TRY(sl_alloc(&s->labels, c->batch, sizeof *s->labels));
+        if (c->classes)
+            SL_TRY(sl_alloc(&s->targets, c->batch * c->classes, sizeof *s->targets));
         SL_TRY(sl_alloc(&s->cause, c->batch, sizeof *s->cause));
     }
-    loader->figures.bytes = (size_t) loader->n_slots * ((size_t) values * (c->norm ? sizeof(float) : 1) +
-                                                        (size_t) c->batch * (sizeof(int32_t) + CAUSE));
+    loader->figures.bytes = (size_t) loader->n_slots *
+                            ((size_t) values * (c->norm ? sizeof(float) : 1) +
+                             (size_t) c->batch * (sizeof(int32_t) + (size_t) c->classes * sizeof(float) + CAUSE));
     begin_at(loader, c->position);
     return SL_OK;
 }
@@ -214,6 +287,8 @@ sl_status sl_image_loader_open(const sl_image_loader_config *config, sl_image_lo
     sl_image_loader *loader;
     sl_status status;
     SL_TRY(check(config));
+    SL_TRY(check_position(config, config->position));
+    SL_TRY(check_classes(config));
     SL_TRY(sl_image_recipe_check(&config->recipe));
     SL_TRY(sl_alloc(&loader, 1, sizeof *loader));
     loader->config = *config;
@@ -255,6 +330,7 @@ void sl_image_loader_close(sl_image_loader *loader)
         sl_free(loader->slots[i].planes);
         sl_free(loader->slots[i].values);
         sl_free(loader->slots[i].labels);
+        sl_free(loader->slots[i].targets);
         sl_free(loader->slots[i].cause);
     }
     sl_free(loader->slots);
@@ -293,7 +369,11 @@ sl_status sl_image_loader_next(sl_image_loader *loader, sl_image_batch *batch)
     }
     int64_t number = loader->returned;
     slot *s = &loader->slots[number % loader->n_slots];
-    while (s->left > 0)
+    if (loader->asked <= number) {
+        loader->asked = number + 1;
+        pthread_cond_broadcast(&loader->work);
+    }
+    while (!s->ready)
         pthread_cond_wait(&loader->ready, &loader->lock);
     loader->holds = s->status == SL_OK;
     pthread_mutex_unlock(&loader->lock);
@@ -301,7 +381,7 @@ sl_status sl_image_loader_next(sl_image_loader *loader, sl_image_batch *batch)
     if (s->status != SL_OK)
         return sl_fail(s->status, "%s", s->message);
     int64_t position = loader->position + number * loader->config.batch;
-    *batch = (sl_image_batch){position, loader->config.batch, s->planes, s->values, s->labels};
+    *batch = (sl_image_batch){position, loader->config.batch, s->planes, s->values, s->labels, s->targets};
     loader->figures.samples += loader->config.batch;
     count_bad(loader, s, position);
     return SL_OK;
@@ -309,8 +389,7 @@ sl_status sl_image_loader_next(sl_image_loader *loader, sl_image_batch *batch)
 
 sl_status sl_image_loader_seek(sl_image_loader *loader, int64_t position)
 {
-    if (position < 0)
-        return sl_fail(SL_E_USAGE, "image %lld of the data: positions begin at 0", (long long) position);
+    SL_TRY(check_position(&loader->config, position));
     pthread_mutex_lock(&loader->lock);
     loader->paused = true;
     while (loader->active > 0)
@@ -325,4 +404,9 @@ sl_status sl_image_loader_seek(sl_image_loader *loader, int64_t position)
 sl_image_loader_figures sl_image_loader_figures_of(const sl_image_loader *loader)
 {
     return loader->figures;
+}
+
+int sl_image_loader_threads(const sl_image_loader *loader)
+{
+    return (int) loader->started;
 }

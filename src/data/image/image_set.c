@@ -186,7 +186,7 @@ static void path_of(const sl_image_set *set, int64_t index, char path[SL_IMAGE_P
         snprintf(path, SL_IMAGE_PATH, "%s/%s/%s", set->root, set->folders[entry->label], set->text + entry->at);
 }
 
-sl_status sl_image_set_read(const sl_image_set *set, int64_t index, sl_file_bytes *file)
+sl_status sl_image_set_read(const sl_image_set *set, int64_t index, int64_t limit, sl_file_bytes *file)
 {
     char path[SL_IMAGE_PATH];
     const sl_image_entry *entry = &set->entries[index];
@@ -195,10 +195,9 @@ sl_status sl_image_set_read(const sl_image_set *set, int64_t index, sl_file_byte
     SL_TRY(sl_reader_open(path, &reader));
     int64_t offset = entry->shard >= 0 ? entry->at + entry->skip : 0;
     int64_t bytes = entry->shard >= 0 ? entry->bytes : sl_reader_size(reader);
-    sl_status status = bytes <= SL_IMAGE_FILE_BYTES
-                           ? reserve(file, (size_t) bytes)
-                           : sl_fail(SL_E_FORMAT, "a file of %lld bytes: an image has at most %d", (long long) bytes,
-                                     SL_IMAGE_FILE_BYTES);
+    sl_status status = bytes <= limit ? reserve(file, (size_t) bytes)
+                                      : sl_fail(SL_E_FORMAT, "a file of %lld bytes: an image has at most %lld here",
+                                                (long long) bytes, (long long) limit);
     if (status == SL_OK && bytes > 0)
         status = sl_reader_read(reader, offset, file->bytes, (size_t) bytes);
     sl_reader_close(reader);

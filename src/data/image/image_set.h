@@ -44,7 +44,8 @@ typedef struct sl_file_bytes {
 void sl_file_bytes_free(sl_file_bytes *file);
 
 /* Both may be called by several threads at once. */
-sl_status sl_image_set_read(const sl_image_set *set, int64_t index, sl_file_bytes *file);
+sl_status sl_image_set_read(const sl_image_set *set, int64_t index, int64_t limit,
+                            sl_file_bytes *file); /* at most `limit` bytes */
 /* For people: a path, or shard:member. */
 void sl_image_set_name(const sl_image_set *set, int64_t index, char *name, size_t size);
 
