@@ -117,7 +117,8 @@ static sl_status read_prompt(const sl_options *o, const sl_setup *setup, sl_gene
     const char *ids = sl_options_string(o, "prompt-ids");
     if (ids && sl_options_is_set(o, "prompt"))
         return sl_fail(SL_E_USAGE, "--prompt and --prompt-ids exclude each other: drop one of them");
-    SL_TRY(sl_words_open(setup, &g->words));
+    const sl_words_config words = {setup->tokenizer, setup->model_folder, setup->model.name, setup->model.vocab};
+    SL_TRY(sl_words_open(&words, &g->words));
     SL_TRY(ids ? sl_words_parse_ids(ids, &g->prompt)
                : sl_words_encode(g->words, sl_options_string(o, "prompt"), &g->prompt));
     if (g->prompt.count > LARGEST_TEXT)
@@ -203,67 +204,29 @@ void sl_generate_request_stop(sl_generate *g)
 
 /* ---- the text ---- */
 
-/* Chunk by chunk, so that a request to stop is seen between them. */
-static sl_status read_all(sl_generate *g)
-{
-    sl_session_view view;
-    sl_session_look(g->session, &view);
-    for (int64_t at = 0; at < g->prompt.count; at += view.chunk) {
-        if (atomic_load_explicit(&g->stop, memory_order_relaxed))
-            return SL_OK;
-        SL_TRY(sl_session_read(g->session, g->prompt.ids + at, SL_MIN(view.chunk, g->prompt.count - at)));
-    }
-    return SL_OK;
-}
-
-/* The text that the newest token adds. */
-static sl_status add_text(sl_generate *g)
-{
-    sl_text piece = {0};
-    sl_status status = sl_words_decode(g->words, g->made.ids[g->made.count - 1], &piece);
-    if (status == SL_OK)
-        status = sl_text_stream_put(&g->stream, piece.data, piece.length, false);
-    sl_text_free(&piece);
-    return status;
-}
-
-/* One more token. *why: NULL as long as the text goes on. */
-static sl_status next(sl_generate *g, const char **why)
-{
-    int32_t token;
-    SL_TRY(sl_sampler_next(g->sampler, sl_session_logits(g->session), g->made.count, &token));
-    if (!g->ignore_end && sl_words_ends(g->words, token)) {
-        *why = "end";
-        return SL_OK;
-    }
-    g->made.ids[g->made.count++] = token;
-    SL_TRY(add_text(g));
-    *why = g->stream.stopped                                      ? "stop"
-           : g->made.count == g->most                             ? "length"
-           : atomic_load_explicit(&g->stop, memory_order_relaxed) ? "interrupted"
-                                                                  : NULL;
-    return *why ? SL_OK : sl_session_read(g->session, &token, 1);
-}
-
 sl_status sl_generate_run(sl_generate *g, sl_text_fn fn, void *user, sl_generated *out)
 {
-    sl_generated result = {.n_prompt = g->prompt.count};
+    sl_continuation text = {.model = sl_session_model(g->session),
+                            .words = g->words,
+                            .sampler = g->sampler,
+                            .stream = &g->stream,
+                            .stop = &g->stop,
+                            .most = g->most,
+                            .ignore_end = g->ignore_end,
+                            .made = &g->made};
     const double start = sl_clock_s();
     g->stream.fn = fn;
     g->stream.user = user;
-    SL_TRY(sl_words_begin(g->words, g->prompt.ids, g->prompt.count));
-    SL_TRY(read_all(g));
-    result.prefill_s = sl_clock_s() - start;
-    if (atomic_load_explicit(&g->stop, memory_order_relaxed))
-        result.stop = "interrupted";
-    while (!result.stop)
-        SL_TRY(next(g, &result.stop));
-    SL_TRY(sl_text_stream_put(&g->stream, NULL, 0, true));
-    result.decode_s = sl_clock_s() - start - result.prefill_s;
-    result.text = g->stream.text.data ? g->stream.text.data : "";
-    result.tokens = g->made.ids;
-    result.n_tokens = g->made.count;
-    *out = result;
+    SL_TRY(sl_continue(&text, &g->prompt, 0));
+    *out = (sl_generated){
+        .text = g->stream.text.data ? g->stream.text.data : "",
+        .tokens = g->made.ids,
+        .n_tokens = g->made.count,
+        .n_prompt = g->prompt.count,
+        .stop = text.why,
+        .prefill_s = text.prefill_s,
+        .decode_s = sl_clock_s() - start - text.prefill_s,
+    };
     return SL_OK;
 }
 

@@ -2,10 +2,7 @@
 #ifndef SL_INFER_GENERATE_H
 #define SL_INFER_GENERATE_H
 
-#include "infer/sample.h"
 #include "infer/session.h"
-#include "infer/text_stream.h"
-#include "infer/words.h"
 
 const sl_option *sl_generate_table(int64_t *count);
 

@@ -2,26 +2,17 @@
  * Decoding is planned first: it reads all weights for one token, so what it finds in device memory decides its speed. The prefill's plan
  * then keeps those placements. Its activations are a chunk's and not a token's, so under a tight budget decoding leaves some
  * memory to it: as little as suffices, found by doubling. Where that finds nothing, the prefill is planned first.
- *
- * A chunk that is not full repeats its last position and its last token (ops/cached_attention.h): launches never change.
  */
 #include "infer/session.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "core/log.h"
 #include "core/memory_limit.h"
 #include "train/prepare.h"
+#include "train/reader.h"
 
 enum { CHUNK_CPU = 64, CHUNK_ACCELERATOR = 256, FIRST_SPARE_SHARE = 64 };
-
-typedef struct sl_reader {
-    const sl_program *program;
-    const sl_plan *plan;
-    sl_engine *engine;
-    int64_t rows;
-} sl_reader;
 
 struct sl_session {
     sl_options *options;
@@ -121,8 +112,10 @@ static sl_status open_device(sl_session *s)
         config.max_commands = SL_MAX(config.max_commands, commands);
         config.max_events = SL_MAX(config.max_events, events);
     }
-    sl_reader first = {.program = p->program, .plan = p->plan},
-              second = {.program = p->val_program, .plan = p->val_plan};
+    sl_reader first = {.program = p->program, .plan = p->plan, .words = s->words, .capacity = s->capacity},
+              second = first;
+    second.program = p->val_program;
+    second.plan = p->val_plan;
     s->decode = s->prefill_first ? second : first;
     s->prefill = s->prefill_first ? first : second;
     s->decode.rows = 1;
@@ -176,58 +169,42 @@ void sl_session_destroy(sl_session *s)
 
 /* ---- reading ---- */
 
-static sl_status check_tokens(const sl_session *s, const int32_t *tokens, int64_t count)
-{
-    if (count > s->capacity - s->read)
-        return sl_fail(SL_E_USAGE, "the text has %" PRId64 " tokens, but memory is planned for %" PRId64,
-                       s->read + count, s->capacity);
-    for (int64_t i = 0; i < count; i++)
-        if (tokens[i] < 0 || tokens[i] >= s->words)
-            return sl_fail(SL_E_USAGE, "token %" PRId32 " is none of the %" PRId64 " of model %s", tokens[i], s->words,
-                           s->setup.model.name);
-    return SL_OK;
-}
-
-/* One step, of whose rows `count` are tokens. */
-static sl_status step(sl_session *s, const sl_reader *reader, const int32_t *tokens, int64_t count)
-{
-    sl_engine *engine = reader->engine;
-    const int64_t rows = reader->rows;
-    const int32_t *data = reader->program->chunks[0].data;
-    int32_t *ids = s->staging, *positions = s->staging + rows;
-    const size_t bytes = (size_t) rows * sizeof *ids;
-    for (int64_t i = 0; i < rows; i++) {
-        ids[i] = tokens[SL_MIN(i, count - 1)];
-        positions[i] = (int32_t) (s->read + SL_MIN(i, count - 1));
-    }
-    SL_TRY(sl_engine_write(engine, data[SL_INPUT_TOKENS], 0, ids, bytes));
-    SL_TRY(sl_engine_write(engine, data[SL_INPUT_POSITIONS], 0, positions, bytes));
-    SL_TRY(sl_engine_step(engine));
-    SL_TRY(sl_engine_read(engine, reader->program->result_object, 0, s->logits, (size_t) s->words * sizeof *s->logits));
-    s->read += count;
-    return SL_OK;
-}
-
 sl_status sl_session_read(sl_session *s, const int32_t *tokens, int64_t count)
 {
-    SL_TRY(check_tokens(s, tokens, count));
+    SL_TRY(sl_reader_check(&s->decode, s->setup.model.name, tokens, count, s->read));
     while (count > 0) {
         const int64_t n = SL_MIN(count, s->chunk);
-        SL_TRY(step(s, n == 1 ? &s->decode : &s->prefill, tokens, n));
+        SL_TRY(sl_reader_step(n == 1 ? &s->decode : &s->prefill, tokens, n, s->read, s->staging, s->logits));
+        s->read += n;
         tokens += n;
         count -= n;
     }
     return SL_OK;
 }
 
-void sl_session_rewind(sl_session *s)
+void sl_session_rewind(sl_session *s, int64_t keep)
 {
-    s->read = 0;
+    s->read = SL_MIN(s->read, keep);
 }
 
 const float *sl_session_logits(const sl_session *s)
 {
     return s->logits;
+}
+
+static sl_status model_read(void *session, const int32_t *tokens, int64_t count)
+{
+    return sl_session_read(session, tokens, count);
+}
+
+static const float *model_logits(void *session)
+{
+    return sl_session_logits(session);
+}
+
+sl_token_model sl_session_model(sl_session *s)
+{
+    return (sl_token_model){s, model_read, model_logits, s->chunk};
 }
 
 void sl_session_look(const sl_session *s, sl_session_view *v)

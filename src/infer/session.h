@@ -10,6 +10,7 @@
 #define SL_INFER_SESSION_H
 
 #include "engine/engine.h"
+#include "text/continuation.h"
 #include "train/job.h"
 #include "train/weights.h"
 
@@ -22,10 +23,12 @@ void sl_session_destroy(sl_session *session);
 
 /* Reads further tokens of the text. Long ones go by chunks, a single one by itself. */
 sl_status sl_session_read(sl_session *session, const int32_t *tokens, int64_t count);
-/* Forgets the text. */
-void sl_session_rewind(sl_session *session);
+/* Forgets the text but for its first tokens. */
+void sl_session_rewind(sl_session *session, int64_t keep);
 /* Of the token behind the last one read, one per word of the vocabulary. Valid until the next read. */
 const float *sl_session_logits(const sl_session *session);
+/* For sl_continue. */
+sl_token_model sl_session_model(sl_session *session);
 
 typedef struct sl_session_view {
     const sl_setup *setup;

@@ -50,7 +50,7 @@ TEST(the_cut_of_a_text_does_not_matter)
         CHECK_OK(sl_session_read(session, g->tokens, g->n_tokens));
         memcpy(whole, sl_session_logits(session), bytes);
         for (int64_t p = 0; p < SL_COUNT(pieces); p++) {
-            sl_session_rewind(session);
+            sl_session_rewind(session, 0);
             for (int64_t at = 0; at < g->n_tokens; at += pieces[p])
                 CHECK_OK(sl_session_read(session, g->tokens + at, SL_MIN(pieces[p], g->n_tokens - at)));
             const double off = worst_difference(sl_session_logits(session), whole, g->n_logits);

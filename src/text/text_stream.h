@@ -2,8 +2,8 @@
  * A text that appears piece by piece: whole characters alone, and nothing of a stop string, so a piece that could begin one waits for what
  * follows. Bytes that are no UTF-8 become U+FFFD.
  */
-#ifndef SL_INFER_TEXT_STREAM_H
-#define SL_INFER_TEXT_STREAM_H
+#ifndef SL_TEXT_TEXT_STREAM_H
+#define SL_TEXT_TEXT_STREAM_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* Sampling: what each option leaves to choose from, that draws have the right shares, and that they depend on seed and number alone. */
-#include "infer/sample.h"
 #include "test.h"
+#include "text/sampler.h"
 
 enum { WORDS = 6, DRAWS = 20000 };
 static const float logits[WORDS] = {0.0f, 2.0f, 1.0f, -1.0f, 2.0f, -3.0f};

@@ -2,8 +2,8 @@
  * Choosing the next token from logits. A draw depends on the seed and on the number of the token alone, through a counter-based
  * generator, so neither threads nor budgets nor what was drawn before change it.
  */
-#ifndef SL_INFER_SAMPLE_H
-#define SL_INFER_SAMPLE_H
+#ifndef SL_TEXT_SAMPLER_H
+#define SL_TEXT_SAMPLER_H
 
 #include <stdbool.h>
 #include <stdint.h>

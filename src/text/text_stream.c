@@ -1,4 +1,4 @@
-#include "infer/text_stream.h"
+#include "text/text_stream.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * The text of a token depends on those before it (a space that a tokenizer joins to words, characters of several tokens), so decoding goes
  * on from a token whose text was whole: the text of all tokens since, less what they had come to before.
  */
-#include "infer/words.h"
+#include "text/words.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static sl_status append(sl_tokens *tokens, int32_t id)
 
 /* ---- opening ---- */
 
-static void add_end(sl_words *w, int64_t id)
+void sl_words_add_end(sl_words *w, int64_t id)
 {
     if (id >= 0 && id < w->vocab && w->n_ends < MOST_ENDS)
         w->ends[w->n_ends++] = (int32_t) id;
@@ -49,10 +49,10 @@ static void add_end(sl_words *w, int64_t id)
 static void list_ends(sl_words *w, const sl_json *ends)
 {
     if (ends && ends->kind == SL_JSON_NUMBER && ends->is_integer)
-        add_end(w, ends->integer);
+        sl_words_add_end(w, ends->integer);
     for (const sl_json *one = ends && ends->kind == SL_JSON_ARRAY ? ends->child : NULL; one; one = one->next)
         if (one->kind == SL_JSON_NUMBER && one->is_integer)
-            add_end(w, one->integer);
+            sl_words_add_end(w, one->integer);
 }
 
 static sl_status read_ends(sl_words *w, const char *folder, const char *name)
@@ -80,36 +80,35 @@ static sl_status read_ends(sl_words *w, const char *folder, const char *name)
 /* generation_config.json says best what ends a text, then config.json, then the tokenizer. */
 static sl_status find_ends(sl_words *w, const char *folder)
 {
-    SL_TRY(read_ends(w, folder, "generation_config.json"));
-    if (w->n_ends == 0)
+    if (folder[0])
+        SL_TRY(read_ends(w, folder, "generation_config.json"));
+    if (w->n_ends == 0 && folder[0])
         SL_TRY(read_ends(w, folder, "config.json"));
     if (w->n_ends == 0 && w->tokenizer)
-        add_end(w, sl_tokenizer_eos(w->tokenizer));
+        sl_words_add_end(w, sl_tokenizer_eos(w->tokenizer));
     return SL_OK;
 }
 
-static sl_status open_tokenizer(sl_words *w, const char *folder)
+static sl_status open_words(const sl_words_config *config, sl_words *w)
 {
-    char path[1200];
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    if (!folder[0] || !sl_file_exists(path))
-        return SL_OK;
-    SL_TRY(sl_tokenizer_open(folder, &w->tokenizer));
-    return sl_encoder_create(w->tokenizer, &w->encoder);
+    w->vocab = config->vocab;
+    snprintf(w->model, sizeof w->model, "%s", config->model);
+    if (config->tokenizer[0]) {
+        SL_TRY(sl_tokenizer_open(config->tokenizer, &w->tokenizer));
+        SL_TRY(sl_encoder_create(w->tokenizer, &w->encoder));
+    }
+    w->bytes = !w->tokenizer && w->vocab >= FEWEST_BYTES && w->vocab <= MOST_BYTES;
+    if (!w->bytes)
+        return find_ends(w, config->folder);
+    sl_words_add_end(w, 0); /* the separator of documents */
+    return SL_OK;
 }
 
-sl_status sl_words_open(const sl_setup *setup, sl_words **out)
+sl_status sl_words_open(const sl_words_config *config, sl_words **out)
 {
     sl_words *w;
     SL_TRY(sl_alloc(&w, 1, sizeof *w));
-    w->vocab = setup->model.vocab;
-    snprintf(w->model, sizeof w->model, "%s", setup->model.name);
-    sl_status status = open_tokenizer(w, setup->model_folder);
-    w->bytes = !w->tokenizer && w->vocab >= FEWEST_BYTES && w->vocab <= MOST_BYTES;
-    if (w->bytes)
-        add_end(w, 0); /* the separator of documents */
-    else if (status == SL_OK && setup->model_folder[0])
-        status = find_ends(w, setup->model_folder);
+    const sl_status status = open_words(config, w);
     if (status != SL_OK) {
         sl_words_close(w);
         return status;
@@ -126,6 +125,16 @@ void sl_words_close(sl_words *words)
     sl_tokenizer_close(words->tokenizer);
     sl_tokens_free(&words->since);
     sl_free(words);
+}
+
+bool sl_words_know_text(const sl_words *w)
+{
+    return w->tokenizer || w->bytes;
+}
+
+sl_encoder *sl_words_encoder(sl_words *w)
+{
+    return w->encoder;
 }
 
 /* ---- both ways ---- */

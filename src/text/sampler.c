@@ -5,7 +5,7 @@
  * A vocabulary has 10^5 words, and few of them are ever candidates. So only those are sorted that can be: with top_k those of a heap, with
  * top_p those of at least (1 - top_p) / words of the mass. What is below that makes up less than 1 - top_p in all.
  */
-#include "infer/sample.h"
+#include "text/sampler.h"
 
 #include <math.h>
 #include <stdlib.h>
