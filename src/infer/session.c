@@ -57,6 +57,7 @@ static sl_status resolve(sl_session *s, const sl_job *job, int64_t tokens)
     setup->beside = (sl_chunking){s->chunk, 1, s->chunk};
     setup->val_every = 1; /* a second program */
     setup->steps = 1;
+    setup->smaller = "a shorter text: a shorter --prompt, or fewer --max-tokens";
     setup->runs = true;
     return SL_OK;
 }

@@ -80,6 +80,7 @@ typedef struct sl_setup {
     /* Of the second, forward-only program where it is no validation of the step (generation: a chunk of a prompt); seqlen 0: it is. */
     sl_chunking beside;
     size_t beside_bytes; /* of device memory that only this program may take, beyond the budget */
+    const char *smaller; /* what makes the job smaller, for messages: its options; NULL: those of training */
     bool runs;           /* the plan will run on `device`, so workspaces are what its kernels need */
 } sl_setup;
 

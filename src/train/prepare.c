@@ -320,9 +320,8 @@ static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
                  text[0], text[1]);
     }
     return sl_fail(SL_E_DOES_NOT_FIT,
-                   "the job does not fit %s of device and %s of host memory: %s; raise a budget, or use a smaller "
-                   "--seqlen or --chunk-tokens",
-                   given[0], given[1], least);
+                   "the job does not fit %s of device and %s of host memory: %s; raise a budget, or use %s", given[0],
+                   given[1], least, setup->smaller ? setup->smaller : "a smaller --seqlen or --chunk-tokens");
 }
 
 /* Validation runs beside the training plan's persistent objects. First within the memory that training has anyway, which nearly

@@ -193,7 +193,8 @@ TEST(refusals)
     refused("temperature -1", SL_E_USAGE, "--temperature");
     refused("top-p 0", SL_E_USAGE, "--top-p");
     refused("stop 'a||b'", SL_E_USAGE, "empty text");
-    refused("device-mem 50kB", SL_E_DOES_NOT_FIT, "device");
+    refused("device-mem 50kB", SL_E_DOES_NOT_FIT, "use a shorter text: a shorter --prompt, or fewer --max-tokens");
+    CHECK(!strstr(sl_error_message(), "--seqlen") && !strstr(sl_error_message(), "--chunk-tokens"));
     CHECK_CONTAINS(produce("").json, "\"stop\":\"length\"");
 }
 
