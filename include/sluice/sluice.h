@@ -113,7 +113,8 @@ SL_API void sl_log_set(sl_log_fn fn, void *user, sl_log_level least);
     X(MEMORY, "mapping memory")                   \
     X(WEIGHTS, "loading or initializing weights") \
     X(VALIDATION, "validating")                   \
-    X(CHECKPOINT, "writing a checkpoint")
+    X(CHECKPOINT, "writing a checkpoint")         \
+    X(SAMPLE, "generating a sample")
 
 typedef enum sl_stage {
 #define X(name, text) SL_STAGE_##name,
@@ -267,6 +268,8 @@ typedef struct sl_trainer_figures {
     size_t device_peak_bytes, host_peak_bytes;     /* measured so far */
     const char *weights;                           /* where they came from */
     const char *device, *precision, *costs, *limit;
+    int64_t sample_step; /* after which the last sample was made (`sample-every`); -1: none yet */
+    const char *sample;  /* its text, without the prompt; valid until the next step */
 } sl_trainer_figures;
 
 SL_API sl_status sl_trainer_get(const sl_trainer *trainer, sl_trainer_figures *figures);

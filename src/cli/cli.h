@@ -105,6 +105,9 @@ typedef struct sl_cli_progress {
 } sl_cli_progress;
 void sl_cli_progress_line(const sl_cli_progress *progress, int width, char out[SL_CLI_LINE]);
 
+/* A sample: the beginnings of prompt and text on one line, without what a terminal would take as a command. */
+void sl_cli_sample_line(int64_t step, const char *prompt, const char *text, int width, char out[SL_CLI_LINE]);
+
 /* A line that is redrawn in place on a terminal, cut to its width; elsewhere nothing. */
 void sl_cli_status_line(const char *text);
 void sl_cli_status_clear(void);

@@ -75,3 +75,37 @@ void sl_cli_progress_line(const sl_cli_progress *p, int width, char out[SL_CLI_L
     const sl_cli_field fields[] = {{step, 7}, {loss, 6}, {rate, 3}, {pace, 4}, {mfu, 2}, {device, 1}, {left, 5}};
     sl_cli_fit(fields, (int) SL_COUNT(fields), width, out);
 }
+
+/* Appends whole characters as long as there are columns for them; what is no character to see becomes one space. */
+static void append_flat(const char *text, int columns, int *used, char out[SL_CLI_LINE])
+{
+    size_t at = strlen(out);
+    while (*text && *used < columns) {
+        const unsigned char first = (unsigned char) *text;
+        int bytes = 1;
+        while (first >= 0xc0 && ((unsigned char) text[bytes] & 0xc0) == 0x80)
+            bytes++;
+        const bool seen = first > ' ' && first != 0x7f && !(first == 0xc2 && (unsigned char) text[1] < 0xa0);
+        if (at + (size_t) bytes + 4 > SL_CLI_LINE)
+            break;
+        if (seen || (at > 0 && out[at - 1] != ' ')) {
+            memcpy(out + at, seen ? text : " ", seen ? (size_t) bytes : 1);
+            at += seen ? (size_t) bytes : 1;
+            ++*used;
+        }
+        text += bytes;
+    }
+    memcpy(out + at, *text ? "…" : "", *text ? 4 : 1);
+}
+
+void sl_cli_sample_line(int64_t step, const char *prompt, const char *text, int width, char out[SL_CLI_LINE])
+{
+    int used = snprintf(out, SL_CLI_LINE, "     after step %lld: ", (long long) step);
+    const int columns = width - 3; /* two quotes, and what stands for the rest */
+    if (prompt[0]) {
+        append_flat("\"", columns, &used, out);
+        append_flat(prompt, SL_MIN(columns, used + width / 3), &used, out);
+        append_flat("\"", width, &used, out);
+    }
+    append_flat(text, columns, &used, out);
+}

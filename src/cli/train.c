@@ -114,7 +114,8 @@ static void print_plan(const sl_trainer_view *v)
 typedef struct run_state {
     bool quiet;
     double first_loss, last_loss;
-    double began, last_line; /* when */
+    double began, last_line;    /* when */
+    int64_t validated, sampled; /* after which steps */
 } run_state;
 
 /* On a terminal one line redrawn in place; and, everywhere, plain lines that stay: about twenty a run, at least one a minute, and
@@ -185,19 +186,34 @@ static void print_end(const sl_trainer *trainer, const sl_trainer_view *v, const
     fflush(stdout);
 }
 
+/* What the last step was followed by. */
+static void print_events(const sl_trainer_view *v, const run_state *state)
+{
+    char line[SL_CLI_LINE];
+    if (state->quiet || (v->val_step == state->validated && v->sample_step == state->sampled))
+        return;
+    sl_cli_status_clear();
+    if (v->val_step != state->validated)
+        printf("     validation loss %.4f after step %lld\n", v->val_loss, (long long) v->val_step);
+    if (v->sample_step != state->sampled) {
+        sl_cli_sample_line(v->sample_step, v->setup->sample_prompt, v->sample, sl_cli_width(), line);
+        printf("%s\n", line);
+    }
+    fflush(stdout);
+}
+
 static sl_status run(sl_trainer *trainer, bool quiet)
 {
     sl_trainer_view view;
     sl_trainer_look(trainer, &view);
     if (!quiet)
         print_plan(&view);
-    int64_t validated = view.val_step;
     if (view.step >= view.steps) {
         printf("nothing to do: step %lld of %lld is done; raise --steps to go on\n", (long long) view.step,
                (long long) view.steps);
         return SL_OK;
     }
-    run_state state = {.quiet = quiet, .began = sl_clock_s()};
+    run_state state = {.quiet = quiet, .began = sl_clock_s(), .validated = view.val_step, .sampled = view.sample_step};
     sl_step_result result = SL_SIZED(sl_step_result);
     while (!result.done) {
         sl_status status = sl_trainer_step(trainer, &result);
@@ -209,11 +225,9 @@ static sl_status run(sl_trainer *trainer, bool quiet)
             state.first_loss = result.loss;
         state.last_loss = result.loss;
         print_progress(&view, &result, &state);
-        if (view.val_step != validated && !quiet) {
-            sl_cli_status_clear();
-            printf("     validation loss %.4f after step %lld\n", view.val_loss, (long long) view.val_step);
-        }
-        validated = view.val_step;
+        print_events(&view, &state);
+        state.validated = view.val_step;
+        state.sampled = view.sample_step;
     }
     if (view.step > view.first_step)
         print_end(trainer, &view, &state);

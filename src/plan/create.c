@@ -30,9 +30,32 @@ void sl_plan_destroy(sl_plan *plan)
 
 /* ---- placements shared with another plan ---------------------------------------------------------------------------- */
 
-static sl_status match_placements(const sl_analysis *a, const sl_plan *other, sl_fixed_placements *fixed)
+/* Of an object in the other plan; its number of placements: there is none. */
+static int32_t find_placement(const sl_plan *other, const uint8_t *taken, const sl_object *object)
+{
+    int32_t i = 0;
+    while (i < other->n_persistent &&
+           (taken[i] || other->persistent[i].class != object->class || other->persistent[i].group != object->group))
+        i++;
+    return i;
+}
+
+static void place_further(const sl_analysis *a, sl_tier tier, sl_fixed_placements *fixed, int32_t o)
+{
+    fixed->address[o] = fixed->end[tier];
+    fixed->tier[o] = (uint8_t) tier;
+    fixed->end[tier] += a->bytes[o];
+}
+
+static sl_status match_placements(const sl_analysis *a, const sl_plan_config *config, sl_fixed_placements *fixed)
 {
     const sl_program *p = a->program;
+    const sl_plan *other = config->placements;
+    for (int32_t i = 0; i < other->n_persistent; i++) {
+        const sl_plan_placement *placement = &other->persistent[i];
+        size_t end = placement->address + SL_ROUND_UP(placement->bytes, (size_t) SL_ALIGN);
+        fixed->end[placement->tier] = SL_MAX(fixed->end[placement->tier], end);
+    }
     SL_TRY(sl_region_alloc(a->region, &fixed->address, p->n_objects + 1, sizeof *fixed->address));
     SL_TRY(sl_region_alloc(a->region, &fixed->tier, p->n_objects + 1, 1));
     uint8_t *taken;
@@ -41,20 +64,16 @@ static sl_status match_placements(const sl_analysis *a, const sl_plan *other, sl
         const sl_object *object = &p->objects[o];
         if (!object->persistent)
             continue;
-        int32_t i = 0;
-        while (i < other->n_persistent &&
-               (taken[i] || other->persistent[i].class != object->class || other->persistent[i].group != object->group))
-            i++;
+        const int32_t i = find_placement(other, taken, object);
+        if (i == other->n_persistent && object->class == SL_CLASS_CONTEXT) {
+            place_further(a, config->further_tier, fixed, o);
+            continue;
+        }
         if (i == other->n_persistent || other->persistent[i].bytes != object->bytes)
             return sl_fail(SL_E_INTERNAL, "%s has no placement in the plan whose memory is to be shared", object->name);
         taken[i] = 1;
         fixed->address[o] = other->persistent[i].address;
         fixed->tier[o] = (uint8_t) other->persistent[i].tier;
-    }
-    for (int32_t i = 0; i < other->n_persistent; i++) {
-        const sl_plan_placement *placement = &other->persistent[i];
-        size_t end = placement->address + SL_ROUND_UP(placement->bytes, (size_t) SL_ALIGN);
-        fixed->end[placement->tier] = SL_MAX(fixed->end[placement->tier], end);
     }
     return SL_OK;
 }
@@ -107,7 +126,7 @@ sl_status sl_planning_begin(const sl_program *program, const sl_costs *costs, co
     SL_TRY(sl_analysis_create(program, costs, &planning->a));
     sl_status status = SL_OK;
     if (config->placements)
-        status = match_placements(planning->a, config->placements, &planning->fixed);
+        status = match_placements(planning->a, config, &planning->fixed);
     if (status == SL_OK)
         status = sl_search_create(planning->a, config->placements ? &planning->fixed : NULL, config->budget,
                                   &planning->search);

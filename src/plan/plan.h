@@ -101,6 +101,9 @@ typedef struct sl_plan_config {
     const sl_plan *
         placements; /* not NULL: persistent objects keep the placements of that plan (validation beside training); matched by
                               * order among persistent objects of the same group and class */
+    sl_tier
+        further_tier; /* with `placements`: of persistent objects that it does not have. They lie behind its own, where its
+                             * plan has what does not survive a step, so their content does not survive its steps either */
 } sl_plan_config;
 
 /* The best plan found within the budgets, or SL_E_DOES_NOT_FIT with the smallest budgets that would work in the message.

@@ -76,6 +76,8 @@ sl_status sl_trainer_get(const sl_trainer *t, sl_trainer_figures *out)
         .precision = sl_precision_name(t->setup.program.precision),
         .costs = v.costs,
         .limit = v.limit,
+        .sample_step = v.sample_step,
+        .sample = v.sample,
     };
     return sl_sized_put(out, &figures, sizeof figures, "sl_trainer_figures");
 }

@@ -26,13 +26,11 @@ static const sl_option table[] = {
     {"model", "NAME|PATH", SL_OPT_STRING, NULL, "Model and data",
      "What to train: a preset (`sluice models` lists them), a Hugging Face config.json, a folder that holds one, or "
      "ORG/NAME[@REVISION] in the local Hugging Face cache. Weights beside it (model.safetensors, or its index) are "
-     "what "
-     "the run begins with."},
+     "what the run begins with."},
     {"data", "PATH[,PATH...]", SL_OPT_STRING, NULL, "Model and data",
      "Training data, of one kind. Text files, folders of them and records (.jsonl, .json, .parquet), compressed (.gz, "
-     ".zst) "
-     "or not, become tokens in "
-     "--cache first, with --tokenizer. Without one, text is read as bytes (tokens 0..255, each file a document that "
+     ".zst) or not, become tokens in --cache first, with --tokenizer. Without one, text is read as bytes (tokens "
+     "0..255, each file a document that "
      "begins with token 0), for byte-level models: a vocabulary of 256 to 512 tokens. Token shards in llm.c's "
      "format (256-int32 header, uint16 or uint32 tokens) are taken as they are."},
     {"data-format", "auto|bytes|text|jsonl|parquet|shards", SL_OPT_CHOICE, "auto", "Model and data",
@@ -171,8 +169,10 @@ static const sl_option table[] = {
 };
 
 /* `table` with the optimizers' names and help in their option, and their own options behind --weight-decay, those of
- * adapters behind --freeze. */
-enum { MOST_OPTIONS = SL_COUNT(table) + SL_LORA_OPTIONS + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS };
+ * adapters behind --freeze, those of samples behind --val-steps. */
+enum {
+    MOST_OPTIONS = SL_COUNT(table) + SL_LORA_OPTIONS + SL_SAMPLE_OPTIONS + SL_OPTIMIZER_COUNT * SL_MAX_OPTIMIZER_OPTIONS
+};
 static sl_option whole_table[MOST_OPTIONS];
 static int64_t n_options;
 static pthread_once_t joined = PTHREAD_ONCE_INIT;
@@ -186,6 +186,8 @@ static void join_tables(void)
             sl_job_describe_optimizers(option);
         if (strcmp(option->name, "freeze") == 0)
             n_options = sl_job_list_lora_options(whole_table, n_options);
+        if (strcmp(option->name, "val-steps") == 0)
+            n_options = sl_job_list_sample_options(whole_table, n_options);
         if (strcmp(option->name, "weight-decay") == 0)
             n_options = sl_job_list_optimizer_options(whole_table, n_options);
     }
@@ -491,6 +493,7 @@ sl_status sl_setup_resolve(const sl_job *job, sl_setup *out)
     setup.checkpoint_every = sl_options_i64(o, "checkpoint-every");
     setup.keep = sl_options_i64(o, "keep");
     sl_job_resolve_data(o, &setup);
+    SL_TRY(sl_job_resolve_samples(o, &setup));
     setup.companions = sl_companions_present(&setup);
     *out = setup;
     return SL_OK;

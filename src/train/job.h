@@ -62,6 +62,8 @@ typedef struct sl_setup {
     char tokenizer[1100];        /* a folder or file; "": they are bytes */
     double val_share;            /* of the sequences held out when validating without val_data */
     int64_t val_every, val_steps;
+    int64_t sample_every, sample_tokens;
+    const char *sample_prompt;
     int64_t max_documents;  /* kept apart per sequence; 1 without mask_documents */
     int64_t document_token; /* -1: what the data's format says */
     const char *out;        /* run folder; NULL: nothing is written */
@@ -101,6 +103,10 @@ sl_status sl_job_resolve_optimizers(const sl_options *o, sl_program_config *conf
 /* Appends the options of adapters, and returns how many there are then. */
 enum { SL_LORA_OPTIONS = 6 };
 int64_t sl_job_list_lora_options(sl_option *table, int64_t count);
+/* Likewise, of samples. */
+enum { SL_SAMPLE_OPTIONS = 3 };
+int64_t sl_job_list_sample_options(sl_option *table, int64_t count);
+sl_status sl_job_resolve_samples(const sl_options *o, sl_setup *setup);
 /* setup->model is there already. */
 sl_status sl_job_resolve_lora(const sl_options *o, sl_setup *setup);
 

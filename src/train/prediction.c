@@ -129,7 +129,7 @@ static void ask_for_more(sl_prediction *f, sl_tier tier)
         if (setup.share[i] > 0)
             setup.budget[i] = f->prepared.budget[i], setup.share[i] = 0;
     setup.budget[tier] += GIB;
-    setup.val_every = 0;
+    setup.val_every = setup.sample_every = 0;
     setup.hooks.progress = NULL;
     more.memo = f->prepared.memo; /* lent */
     if (sl_prepare(&setup, &more) == SL_OK)

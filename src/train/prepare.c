@@ -40,13 +40,14 @@ static size_t staged_bytes(const sl_program *program)
     return bytes;
 }
 
-/* A validation pass has about a third of a training step's tasks. */
-static size_t heap_reserve(const sl_setup *setup, const sl_program *program)
+/* A validation pass has about a third of a training step's tasks, and the making of a token at most as many. */
+static size_t heap_reserve(const sl_setup *setup, const sl_program *program, const sl_samples *samples)
 {
     size_t per_program =
         (size_t) program->n_tasks * RESERVE_PER_TASK + (size_t) program->n_objects * RESERVE_PER_OBJECT;
     size_t tokens = (size_t) (setup->program.chunking.seqlen + setup->program.chunking.chunk_tokens);
     size_t all = RESERVE_BASE + per_program + (setup->val_every ? per_program / (setup->beside.seqlen ? 1 : 2) : 0) +
+                 (samples ? per_program / 2 + samples->heap_bytes : 0) +
                  (size_t) program->n_params * RESERVE_PER_PARAM + tokens * RESERVE_PER_TOKEN +
                  (size_t) setup->steps * RESERVE_PER_STEP + staged_bytes(program) +
                  (SL_MAX(setup->data_bytes, (size_t) RESERVE_DATA) - RESERVE_DATA);
@@ -83,7 +84,7 @@ static sl_status begin(const sl_setup *setup, sl_prepared *p)
 {
     sl_model model = setup->model;
     SL_TRY(sl_program_create(&setup->program, sl_build_model, &model, &p->program));
-    p->reserve_bytes = heap_reserve(setup, p->program);
+    p->reserve_bytes = heap_reserve(setup, p->program, p->samples);
     memcpy(p->budget, setup->budget, sizeof p->budget);
     return SL_OK;
 }
@@ -112,9 +113,11 @@ static sl_status plan_training(const sl_setup *setup, sl_prepared *p)
 void sl_prepared_peaks(const sl_prepared *p, size_t peak[SL_TIER_COUNT])
 {
     sl_plan_extent(p->plan, peak);
-    if (p->val_plan) {
-        size_t extent[SL_TIER_COUNT];
-        sl_plan_extent(p->val_plan, extent);
+    for (int i = 0; i < 2; i++) {
+        const sl_plan *beside = i ? p->sample_plan : p->val_plan;
+        size_t extent[SL_TIER_COUNT] = {0};
+        if (beside)
+            sl_plan_extent(beside, extent);
         for (int tier = 0; tier < SL_TIER_COUNT; tier++)
             peak[tier] = SL_MAX(peak[tier], extent[tier]);
     }
@@ -180,21 +183,28 @@ static sl_setup without_budgets(const sl_setup *setup)
     return job;
 }
 
-static sl_status plan_validation(const sl_setup *setup, sl_prepared *p);
+/* The programs that run beside the training step. */
+static sl_status plan_beside(const sl_setup *setup, sl_prepared *p)
+{
+    if (setup->val_every)
+        SL_TRY(sl_prepare_validation(setup, p));
+    return p->samples ? sl_prepare_samples(setup, p) : SL_OK;
+}
 
 /* What the job takes without budgets, with costs that need no measuring: the same in every run on a machine. Once a job. */
 static sl_status find_unlimited(const sl_setup *setup, sl_prepared *p)
 {
     sl_setup job = without_budgets(setup);
-    sl_prepared plain = {0};
+    sl_prepared plain = {.samples = p->samples}; /* lent */
     job.measured = false;
     sl_status status = begin(&job, &plain);
     if (status == SL_OK)
         status = plan_within_machine(&job, &plain);
-    if (status == SL_OK && job.val_every)
-        status = plan_validation(&job, &plain);
+    if (status == SL_OK)
+        status = plan_beside(&job, &plain);
     if (status == SL_OK)
         sl_prepared_peaks(&plain, p->unlimited_bytes);
+    plain.samples = NULL;
     sl_prepared_destroy(&plain);
     return status;
 }
@@ -324,53 +334,13 @@ static sl_status does_not_fit(const sl_setup *setup, sl_prepared *p)
                    given[1], least, setup->smaller ? setup->smaller : "a smaller --seqlen or --chunk-tokens");
 }
 
-/* Validation runs beside the training plan's persistent objects. First within the memory that training has anyway, which nearly
- * always does (no gradients, nothing kept for a backward); else within more of it, up to the budgets. */
-static sl_status fit_validation(const sl_setup *setup, sl_prepared *p)
-{
-    sl_plan_config plan = {.placements = p->plan};
-    sl_plan_extent(p->plan, plan.budget);
-    memcpy(p->val_budget, p->plan_budget, sizeof p->val_budget);
-    if (p->val_budget[SL_TIER_DEVICE] != SIZE_MAX)
-        p->val_budget[SL_TIER_DEVICE] += setup->beside_bytes;
-    for (;;) {
-        sl_status status = sl_plan_create(p->val_program, p->val_costs, &plan, &p->val_plan);
-        bool grown = false;
-        if (status != SL_E_DOES_NOT_FIT)
-            return status;
-        for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
-            size_t more = SL_MIN(plan.budget[tier] + plan.budget[tier] / 2 + (1 << 20), p->val_budget[tier]);
-            grown = grown || more > plan.budget[tier];
-            plan.budget[tier] = more;
-        }
-        if (!grown)
-            return status;
-    }
-}
-
-static sl_status plan_validation(const sl_setup *setup, sl_prepared *p)
-{
-    sl_program_config config = p->program->config;
-    sl_model model = setup->model;
-    config.forward_only = true;
-    config.gated = config.norm = false;
-    if (setup->beside.seqlen)
-        config.chunking = setup->beside;
-    SL_TRY(sl_program_create(&config, sl_build_model, &model, &p->val_program));
-    SL_TRY(sl_job_costs(&(sl_cost_source){setup, p}, p->val_program, &p->val_costs));
-    sl_status status = fit_validation(setup, p);
-    if (status == SL_E_DOES_NOT_FIT && !setup->beside.seqlen) {
-        sl_warn("validation does not fit beside the training state and is left out: %s", sl_error_message());
-        return SL_OK;
-    }
-    return status;
-}
-
 /* Costs a few milliseconds for the largest steps, so no plan is used without it. */
 sl_status sl_prepared_check(const sl_prepared *p)
 {
     SL_TRY(sl_plan_check(p->program, p->plan, p->plan_budget));
-    return p->val_plan ? sl_plan_check(p->val_program, p->val_plan, p->val_budget) : SL_OK;
+    if (p->val_plan)
+        SL_TRY(sl_plan_check(p->val_program, p->val_plan, p->val_budget));
+    return p->sample_plan ? sl_plan_check(p->sample_program, p->sample_plan, p->plan_budget) : SL_OK;
 }
 
 sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
@@ -380,12 +350,14 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
     sl_setup job = *setup; /* with budgets that it may not have been given */
     *prepared = (sl_prepared){.memo = memo};
     sl_job_remember(&job);
+    if (job.sample_every)
+        SL_TRY(sl_samples_open(&job, &prepared->samples));
     sl_hooks_progress(&job.hooks, SL_STAGE_PLAN, 0);
     sl_status status = plan_job(&job, prepared);
     if (status == SL_E_DOES_NOT_FIT)
         status = does_not_fit(&job, prepared);
-    if (status == SL_OK && job.val_every)
-        status = plan_validation(&job, prepared);
+    if (status == SL_OK)
+        status = plan_beside(&job, prepared);
     if (status == SL_OK)
         status = sl_prepared_check(prepared);
     prepared->plan_s = sl_clock_s() - start - prepared->measure_s;
@@ -397,6 +369,10 @@ sl_status sl_prepare(const sl_setup *setup, sl_prepared *prepared)
 void sl_prepared_destroy(sl_prepared *prepared)
 {
     sl_pages_ahead_end(prepared->ahead);
+    sl_plan_destroy(prepared->sample_plan);
+    sl_costs_destroy(prepared->sample_costs);
+    sl_program_destroy(prepared->sample_program);
+    sl_samples_close(prepared->samples);
     sl_plan_destroy(prepared->val_plan);
     sl_costs_destroy(prepared->val_costs);
     sl_program_destroy(prepared->val_program);

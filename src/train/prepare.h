@@ -1,5 +1,5 @@
 /*
- * From a setup to plans: program, costs and plan of the training step, and of the validation pass beside it. Everything
+ * From a setup to plans: program, costs and plan of the training step, and of validation and samples beside it. Everything
  * `sluice plan` tells is here; a trainer adds a device and data.
  *
  * The host budget is split before planning: what Sluice allocates from the heap (the program, the plan, the engine's commands, the
@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 #include "train/cost_memo.h"
 #include "train/job.h"
+#include "train/samples.h"
 
 typedef struct sl_prepared {
     sl_program *program;
@@ -19,6 +20,10 @@ typedef struct sl_prepared {
     sl_program *val_program; /* NULL without validation */
     sl_costs *val_costs;
     sl_plan *val_plan;
+    sl_samples *samples; /* what samples begin with; NULL: none are made */
+    sl_program *sample_program;
+    sl_costs *sample_costs;
+    sl_plan *sample_plan;
     size_t budget[SL_TIER_COUNT];          /* those given, or the machine's memory; SIZE_MAX: not limited */
     size_t unlimited_bytes[SL_TIER_COUNT]; /* what the job takes without budgets; 0: not determined */
     size_t reserve_bytes;                  /* of the host budget, for the heap */
@@ -45,5 +50,9 @@ int64_t sl_prepared_trained(const sl_prepared *prepared);
 void sl_prepared_peaks(const sl_prepared *prepared, size_t peak[SL_TIER_COUNT]);
 /* The smallest budget of a tier with the other as given, heap included; 0 if none does. */
 sl_status sl_prepared_minimum(const sl_setup *setup, sl_prepared *prepared, sl_tier tier, size_t *bytes);
+
+/* Within sl_prepare: programs beside the training step, whose plan is there (prepare_beside.c). */
+sl_status sl_prepare_validation(const sl_setup *setup, sl_prepared *prepared);
+sl_status sl_prepare_samples(const sl_setup *setup, sl_prepared *prepared);
 
 #endif

@@ -33,6 +33,8 @@ static size_t arena_peak(const sl_trainer *t, sl_tier tier)
     size_t peak = sl_engine_peak_bytes(t->train.engine, tier);
     if (t->validation.engine)
         peak = SL_MAX(peak, sl_engine_peak_bytes(t->validation.engine, tier));
+    if (t->samples.reader.engine)
+        peak = SL_MAX(peak, sl_engine_peak_bytes(t->samples.reader.engine, tier));
     return peak;
 }
 
@@ -106,6 +108,8 @@ void sl_trainer_look(const sl_trainer *t, sl_trainer_view *v)
         .rounds = p->program->n_rounds,
         .val_step = t->val_step,
         .val_loss = t->val_loss,
+        .sample_step = t->samples.step,
+        .sample = sl_run_samples_text(&t->samples),
         .checkpoint_step = t->checkpoint_step,
         .out = t->setup.out,
         .checkpoint = t->checkpoint_step >= 0 ? t->checkpoint : NULL,
@@ -295,6 +299,22 @@ sl_status sl_run_event_validation(sl_trainer *t, double seconds)
     put_losses(t, t->prepared.val_program, w);
     put_bits_per_byte(t, w);
     sl_json_put_f64(w, "seconds", seconds);
+    return sl_events_end(t->events);
+}
+
+sl_status sl_run_event_sample(sl_trainer *t)
+{
+    const sl_run_samples *s = &t->samples;
+    sl_json_writer *w = sl_events_begin(t->events, "sample");
+    sl_json_put_i64(w, "step", s->step);
+    sl_json_put_string(w, "prompt", t->setup.sample_prompt);
+    sl_json_put_string(w, "text", sl_run_samples_text(s));
+    sl_json_begin_array(w, "tokens");
+    for (int64_t i = 0; i < s->made.count; i++)
+        sl_json_put_i64(w, NULL, s->made.ids[i]);
+    sl_json_end_array(w);
+    sl_json_put_string(w, "stop", s->why);
+    sl_json_put_f64(w, "seconds", s->seconds);
     return sl_events_end(t->events);
 }
 

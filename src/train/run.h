@@ -30,6 +30,7 @@ struct sl_trainer {
     sl_source *source; /* the job's, or its own loader */
     sl_device *device;
     sl_run_side train, validation; /* validation.engine NULL: none */
+    sl_run_samples samples;
     sl_store store;
     sl_identity identity;
     sl_weights weights;
@@ -89,6 +90,7 @@ void sl_run_measured(const sl_trainer *trainer, sl_summary *summary);
 sl_status sl_run_event_start(sl_trainer *trainer);
 sl_status sl_run_event_step(sl_trainer *trainer, const sl_step_result *result);
 sl_status sl_run_event_validation(sl_trainer *trainer, double seconds);
+sl_status sl_run_event_sample(sl_trainer *trainer);
 sl_status sl_run_event_checkpoint(sl_trainer *trainer, double seconds);
 /* The last step's actions and memory (timeline.c). */
 sl_status sl_run_event_timeline(sl_trainer *trainer);

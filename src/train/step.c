@@ -183,18 +183,21 @@ static void describe_checkpoint(const sl_trainer *t, const char *what, char out[
 
 /* A step that the device did not finish may have updated some parameters and not others: from here on nothing of this run is
  * written, so its last checkpoint stays what a resume finds. */
-sl_status sl_run_engine(sl_trainer *t, const sl_run_side *side)
+static sl_status fail_run(sl_trainer *t, sl_status status, int64_t step, const char *what)
 {
-    sl_status status = sl_engine_step(side->engine);
-    if (status == SL_OK)
-        return SL_OK;
     char message[800], last[1200];
     snprintf(message, sizeof message, "%s", sl_error_message());
     describe_checkpoint(t, "the last checkpoint, which --resume goes on from,", last);
     t->failed = status;
     sl_run_event_end(t, "device error");
-    return sl_fail(status, "step %" PRId64 "%s: %s; %s", t->progress.step + (side == &t->train),
-                   side == &t->train ? "" : ", validation", message, last);
+    return sl_fail(status, "step %" PRId64 "%s: %s; %s", step, what, message, last);
+}
+
+sl_status sl_run_engine(sl_trainer *t, const sl_run_side *side)
+{
+    const bool trains = side == &t->train;
+    sl_status status = sl_engine_step(side->engine);
+    return status == SL_OK ? SL_OK : fail_run(t, status, t->progress.step + trains, trains ? "" : ", validation");
 }
 
 static sl_status not_finite(sl_trainer *t, const sl_step_result *result)
@@ -268,6 +271,19 @@ static bool due(int64_t every, int64_t step, bool last)
     return every >= 0 && (last || (every > 0 && step % every == 0));
 }
 
+/* Weights that yield no logits are worth a line: the next step's loss will say what became of them. */
+static sl_status make_sample(sl_trainer *t)
+{
+    sl_hooks_progress(&t->job.hooks, SL_STAGE_SAMPLE, 0);
+    sl_status status = sl_run_samples_make(&t->samples, t->progress.step);
+    if (status == SL_E_NOT_FINITE)
+        sl_warn("the sample after step %" PRId64 " has ended early: %s", t->progress.step, sl_error_message());
+    else if (status != SL_OK)
+        return fail_run(t, status, t->progress.step, ", sample");
+    sl_hooks_progress(&t->job.hooks, SL_STAGE_SAMPLE, 1);
+    return sl_run_event_sample(t);
+}
+
 sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
 {
     sl_step_result result = SL_SIZED(sl_step_result);
@@ -299,6 +315,8 @@ sl_status sl_trainer_step(sl_trainer *t, sl_step_result *out)
         SL_TRY(sl_run_event_timeline(t));
     if (t->validation.engine && due(t->setup.val_every, t->progress.step, last) && !stop)
         SL_TRY(sl_trainer_validate(t, &t->val_loss));
+    if (t->samples.reader.engine && due(t->setup.sample_every, t->progress.step, last) && !stop)
+        SL_TRY(make_sample(t));
     if (t->setup.out && due(t->setup.checkpoint_every, t->progress.step, result.done))
         SL_TRY(sl_trainer_checkpoint(t));
     t->interrupted = stop && !last;

@@ -185,17 +185,38 @@ static sl_status open_folder(sl_trainer *t)
     return sl_events_open(path, &t->events);
 }
 
+static sl_status open_side(sl_trainer *t, const sl_program *program, const sl_plan *plan, sl_run_side *side)
+{
+    *side = (sl_run_side){program, plan, NULL};
+    return plan ? sl_engine_create(t->device, program, plan, &side->engine) : SL_OK;
+}
+
+static sl_status open_samples(sl_trainer *t)
+{
+    const sl_prepared *p = &t->prepared;
+    if (!p->sample_plan)
+        return SL_OK;
+    t->samples.reader = (sl_reader){.program = p->sample_program,
+                                    .plan = p->sample_plan,
+                                    .rows = 1,
+                                    .words = t->setup.model.vocab,
+                                    .capacity = p->sample_program->config.cache_rows};
+    SL_TRY(sl_engine_create(t->device, p->sample_program, p->sample_plan, &t->samples.reader.engine));
+    return sl_run_samples_begin(&t->setup, p->samples, &t->samples);
+}
+
 static sl_status open_device(sl_trainer *t)
 {
     const sl_prepared *p = &t->prepared;
+    const sl_plan *plans[] = {p->plan, p->val_plan, p->sample_plan};
     sl_device_config config = {.threads = t->setup.threads, .seed = t->setup.seed, .ahead = p->ahead};
-    sl_plan_extent(p->plan, config.arena_bytes);
-    sl_engine_needs(p->plan, &config.max_commands, &config.max_events);
-    if (p->val_plan) {
+    for (int i = 0; i < SL_COUNT(plans); i++) {
         size_t extent[SL_TIER_COUNT];
         int64_t commands, events;
-        sl_plan_extent(p->val_plan, extent);
-        sl_engine_needs(p->val_plan, &commands, &events);
+        if (!plans[i])
+            continue;
+        sl_plan_extent(plans[i], extent);
+        sl_engine_needs(plans[i], &commands, &events);
         for (int tier = 0; tier < SL_TIER_COUNT; tier++)
             config.arena_bytes[tier] = SL_MAX(config.arena_bytes[tier], extent[tier]);
         config.max_commands = SL_MAX(config.max_commands, commands);
@@ -207,13 +228,10 @@ static sl_status open_device(sl_trainer *t)
     t->heap_before_peak = sl_heap_peak_bytes() + sl_pages_ahead_bytes(p->ahead);
     sl_heap_peak_reset();
     SL_TRY(sl_device_open(t->setup.device, &config, &t->device));
-    t->train = (sl_run_side){p->program, p->plan, NULL};
-    SL_TRY(sl_engine_create(t->device, p->program, p->plan, &t->train.engine));
+    SL_TRY(open_side(t, p->program, p->plan, &t->train));
     sl_engine_set_peak_flops(t->train.engine, p->costs->peak_flops);
-    if (!p->val_plan)
-        return SL_OK;
-    t->validation = (sl_run_side){p->val_program, p->val_plan, NULL};
-    return sl_engine_create(t->device, p->val_program, p->val_plan, &t->validation.engine);
+    SL_TRY(open_side(t, p->val_program, p->val_plan, &t->validation));
+    return open_samples(t);
 }
 
 /* Before the first step: arenas are resident only where opening the device pins them. */
@@ -293,7 +311,7 @@ static sl_status begin_or_resume(sl_trainer *t)
 /* What takes no time and writes nothing. */
 static sl_status begin(const sl_job *job, sl_trainer *t)
 {
-    t->val_step = t->checkpoint_step = -1;
+    t->val_step = t->checkpoint_step = t->samples.step = -1;
     SL_TRY(sl_options_copy(job->options, &t->options));
     t->job = (sl_job){t->options, job->hooks};
     SL_TRY(sl_setup_resolve(&t->job, &t->setup));
@@ -351,6 +369,7 @@ void sl_trainer_destroy(sl_trainer *t)
     if (!t)
         return;
     sl_store_close(&t->store);
+    sl_run_samples_end(&t->samples);
     sl_engine_destroy(t->validation.engine);
     sl_engine_destroy(t->train.engine);
     sl_device_close(t->device);

@@ -2,7 +2,7 @@
  * The training run, for the command line: beside the public functions, the figures that a progress line and a page of results show.
  *
  * A run's folder (--out):
- *     events.jsonl                     run, plan, step, validation, checkpoint, end
+ *     events.jsonl                     run, plan, step, validation, sample, checkpoint, end
  *     checkpoints/step-00000100/       config.json model.safetensors optimizer.safetensors state.json
  */
 #ifndef SL_TRAIN_TRAINER_H
@@ -32,6 +32,8 @@ typedef struct sl_trainer_view {
     int64_t chunk_tokens, chunks, rounds;
     int64_t val_step; /* step after which the last validation ran; -1: none yet */
     double val_loss;
+    int64_t sample_step; /* step after which the last sample was made; -1: none yet */
+    const char *sample;
     int64_t checkpoint_step; /* of the newest durable checkpoint; -1: none */
     const char *out;         /* run folder or NULL */
     const char *checkpoint;  /* folder of the newest durable checkpoint or NULL */

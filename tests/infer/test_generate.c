@@ -195,6 +195,7 @@ TEST(refusals)
     refused("stop 'a||b'", SL_E_USAGE, "empty text");
     refused("device-mem 50kB", SL_E_DOES_NOT_FIT, "use a shorter text: a shorter --prompt, or fewer --max-tokens");
     CHECK(!strstr(sl_error_message(), "--seqlen") && !strstr(sl_error_message(), "--chunk-tokens"));
+    refused("device-mem 140kB host-mem 1MiB max-tokens 20000", SL_E_DOES_NOT_FIT, "fewer --max-tokens");
     CHECK_CONTAINS(produce("").json, "\"stop\":\"length\"");
 }
 

@@ -89,6 +89,7 @@ TEST(ranges)
         {"steps", "1", "0", "4294967294", "4294967295"},
         {"val-every", "0", "-1", NULL, NULL},
         {"val-steps", "1", "0", NULL, NULL},
+        {"sample-every", "0", "-1", NULL, NULL},
         {"keep", "1", "0", NULL, NULL},
         {"seed", "0", "-1", NULL, NULL},
         {"document-token", "-1", "-2", NULL, NULL},
