@@ -235,6 +235,7 @@ void sl_input_destroy(sl_input *input)
     if (input->log) {
         sl_free(input->log->steps);
         sl_free(input->log->validations);
+        sl_free(input->log->samples);
         sl_free(input->log->ops);
         sl_free(input->log->actions);
         sl_free(input->log->places);

@@ -89,6 +89,11 @@ typedef struct sl_log_validation {
     double loss;
 } sl_log_validation;
 
+typedef struct sl_log_sample {
+    int64_t step;
+    const char *prompt, *text, *stop; /* "": not in the log */
+} sl_log_sample;
+
 typedef struct sl_log_op {
     const char *name;
     int stream;
@@ -133,12 +138,13 @@ typedef struct sl_run_log {
     int64_t n_checkpoints, timeline_step;
     sl_log_step *steps;
     sl_log_validation *validations;
+    sl_log_sample *samples;
     sl_log_op *ops;    /* longest first */
     double op_seconds; /* of all of them */
     sl_log_action *actions;
     sl_log_place *places;
     sl_log_session *sessions; /* those of which steps are left; the last one is the plan's */
-    int64_t n_steps, n_validations, n_ops, n_actions, n_allocations, n_sessions;
+    int64_t n_steps, n_validations, n_samples, n_ops, n_actions, n_allocations, n_sessions;
     int64_t resumed_at; /* steps before it are of runs that ended, with other plans perhaps */
     double clip;        /* the gradient norm is limited to it; 0: it is not */
 } sl_run_log;

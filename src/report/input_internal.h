@@ -13,7 +13,7 @@ typedef struct sl_reading {
     sl_input *input;
     sl_place_in_file at;
     /* Capacities of the log's arrays. */
-    int64_t step_room, validation_room, op_room, action_room, place_room, session_room;
+    int64_t step_room, validation_room, sample_room, op_room, action_room, place_room, session_room;
     int64_t row_room; /* of a sweep's cells */
 } sl_reading;
 

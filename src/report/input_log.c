@@ -74,6 +74,8 @@ static sl_status read_run(sl_reading *r, sl_run_log *log, const sl_json *line)
     SL_TRY(begin_session(r, log, first));
     while (log->n_validations > 0 && log->validations[log->n_validations - 1].step > first)
         log->n_validations--;
+    while (log->n_samples > 0 && log->samples[log->n_samples - 1].step > first)
+        log->n_samples--;
     log->n_ops = log->n_actions = log->n_allocations = 0;
     log->measured = no_figures();
     log->reason = NULL;
@@ -177,6 +179,19 @@ static sl_status read_validation(sl_reading *r, sl_run_log *log, const sl_json *
     SL_TRY(sl_reading_count(r, line, "step", 0, &v->step));
     SL_TRY(sl_reading_number(r, line, "loss", (double) NAN, &v->loss));
     log->n_validations++;
+    return SL_OK;
+}
+
+static sl_status read_sample(sl_reading *r, sl_run_log *log, const sl_json *line)
+{
+    SL_TRY(sl_reading_room(&log->samples, log->n_samples, &r->sample_room, sizeof *log->samples));
+    sl_log_sample *s = &log->samples[log->n_samples];
+    s->prompt = s->text = s->stop = "";
+    SL_TRY(sl_reading_count(r, line, "step", 0, &s->step));
+    SL_TRY(sl_reading_text(r, line, "prompt", &s->prompt));
+    SL_TRY(sl_reading_text(r, line, "text", &s->text));
+    SL_TRY(sl_reading_text(r, line, "stop", &s->stop));
+    log->n_samples++;
     return SL_OK;
 }
 
@@ -344,6 +359,8 @@ sl_status sl_reading_event(sl_reading *r, const char *event, const sl_json *line
         return read_step(r, log, line);
     if (strcmp(event, "validation") == 0)
         return read_validation(r, log, line);
+    if (strcmp(event, "sample") == 0)
+        return read_sample(r, log, line);
     if (strcmp(event, "end") == 0)
         return read_end(r, log, line);
     if (strcmp(event, "timeline") == 0) {

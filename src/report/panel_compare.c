@@ -121,6 +121,31 @@ static void draw_table(sl_text *out, const compared *c)
     sl_panel_end(out);
 }
 
+/* The last sample of each run that made some. */
+static void draw_samples(sl_text *out, const compared *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->n; i++)
+        n += c->logs[i]->n_samples > 0;
+    if (n == 0)
+        return;
+    sl_panel_begin(out, "compare-samples", true, "What the models write", "The last sample of each run.");
+    sl_html_table_begin(out, "run|#step|text");
+    for (int i = 0; i < c->n; i++) {
+        const sl_run_log *log = c->logs[i];
+        if (log->n_samples == 0)
+            continue;
+        const sl_log_sample *last = &log->samples[log->n_samples - 1];
+        sl_text_printf(out, "<tr><th scope=\"row\">%s ", c->marks[i]);
+        sl_html(out, c->names[i]);
+        sl_text_printf(out, "</th><td class=\"n\">%lld</td>", (long long) last->step);
+        sl_html_sample(out, last);
+        sl_text_printf(out, "</tr>\n");
+    }
+    sl_html_table_end(out);
+    sl_panel_end(out);
+}
+
 static void draw(sl_text *out, const compared *c)
 {
     char title[64], loss[192];
@@ -143,6 +168,7 @@ static void draw(sl_text *out, const compared *c)
     draw_chart(out, c, "compare-learning-rate", "Learning rate of each run", "The rate each step used.",
                "learning rate", offsetof(sl_curves, rate), true);
     draw_table(out, c);
+    draw_samples(out, c);
     sl_text_printf(out, "</div>\n</article>\n");
 }
 

@@ -139,6 +139,7 @@ void sl_panels_run(sl_text *out, const sl_run_log *log)
     sl_panel_timeline(out, log);
     sl_panel_memory(out, log);
     sl_panel_curves(out, log);
+    sl_panel_samples(out, log);
     sl_panel_sessions(out, log);
     sl_panel_ops(out, log);
     draw_figures(out, log);

@@ -30,6 +30,9 @@ void sl_panel_memory(sl_text *out, const sl_run_log *log);
 void sl_panel_curves(sl_text *out, const sl_run_log *log);
 void sl_panel_sessions(sl_text *out, const sl_run_log *log); /* of a run that was resumed */
 void sl_panel_ops(sl_text *out, const sl_run_log *log);
+void sl_panel_samples(sl_text *out, const sl_run_log *log); /* of a run that made some */
+/* A cell of a table: prompt and text. */
+void sl_html_sample(sl_text *out, const sl_log_sample *sample);
 
 void sl_panels_tables(sl_text *out, const sl_tables *tables);
 void sl_panels_sweep(sl_text *out, const sl_grid *grid);

@@ -66,6 +66,7 @@ const char *const sl_report_style[] = {
     "background:var(--card)}\n"
     "table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}\n"
     "th,td{text-align:left;padding:5px 12px 5px 0;border-bottom:1px solid var(--line);white-space:nowrap}\n"
+    "td.said{width:100%;white-space:pre-wrap;overflow-wrap:anywhere}.said i{color:var(--soft)}\n"
     "th{font-weight:600}thead th{color:var(--soft);font-weight:500}th small{color:var(--soft);font-weight:400}\n"
     ".n{text-align:right}\n"
     ".meter{display:inline-block;width:70px;height:9px;background:var(--lane);border-radius:3px;overflow:hidden;"

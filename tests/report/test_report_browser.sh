@@ -13,7 +13,7 @@ export XDG_CACHE_HOME=$work/cache TMPDIR=$work # a browser leaves files behind
 timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/try" --dump-dom about:blank >try.html 2>try.err </dev/null &&
     grep -q '<html>' try.html || { echo "skipped: $browser does not run here: $(tail -n 1 try.err)"; exit 77; }
 
-"$SLUICE" train --model byte-test --data "$SLUICE_SOURCE/README.md" --seqlen 64 --tokens-per-step 512 --steps 60 --val-every 20 \
+"$SLUICE" train --model byte-test --data "$SLUICE_SOURCE/README.md" --seqlen 64 --tokens-per-step 512 --steps 60 --val-every 20 --sample-every 30 --sample-prompt "A <b> " \
     --chunk-tokens 128 --threads 2 --device-mem 3MiB --out run --quiet >/dev/null
 "$SLUICE" report run --trace trace.json --csv steps.csv --quiet >report.log
 grep -q '^page    run/report.html$' report.log
@@ -28,7 +28,7 @@ grep -q '^page    run/report.html$' report.log
 for part in 'id="sessions"' 'id="grad-norm"' 'id="learning-rate"' '>device 12.0 MiB</text>' 'resumed with another budget'; do
     grep -q "$part" again/report.html || { echo "the resumed run's page has no $part"; exit 1; }
 done
-for panel in compare-loss compare-throughput compare-grad-norm compare-learning-rate compared; do
+for panel in compare-loss compare-throughput compare-grad-norm compare-learning-rate compared compare-samples; do
     grep -q "id=\"$panel\"" both.html || { echo "the page of two runs has no panel $panel"; exit 1; }
 done
 

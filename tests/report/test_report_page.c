@@ -174,6 +174,50 @@ TEST(resumed)
 }
 
 /* 100,000 steps, and a step of 100,000 actions: in seconds, and a page that still opens. */
+/* ---- samples ---- */
+
+#define SAMPLE "{\"event\":\"sample\",\"t\":1,\"step\":%d,\"prompt\":\"<b>\",\"text\":\"%s\",\"stop\":\"%s\"}\n"
+
+static void make_samples(int first, int last, sl_text *text)
+{
+    sl_text_printf(text, MADE_RUN);
+    for (int i = first; i <= last; i++) {
+        sl_text_printf(text, "{\"event\":\"step\",\"t\":1,\"step\":%d,\"loss\":%d,\"seconds\":1}\n", i, i);
+        sl_text_printf(text, SAMPLE, i, "</td><script>\\u0000", "length");
+    }
+    sl_text_printf(text, SAMPLE, last + 1, "\\u001b[2J & \\u202e\\n\\\"so\\\"", "end");
+}
+
+TEST(samples)
+{
+    sl_text text = {0}, page = {0}, longest = {0};
+    make_samples(1, 3, &text);
+    CHECK_PAGE(text.data, "id=\"samples\"", "What the model writes</h2>", "dir=\"auto\"><i>&lt;b&gt;</i>",
+               "&lt;/td&gt;&lt;script&gt;</td>",
+               "</i>\xef\xbf\xbd[2J &amp; \xe2\x80\xae\n&quot;so&quot; <small>(the end)");
+    /* A resumed run: samples of lost steps are lost. Then a log that tells little, and very long texts. */
+    sl_text_printf(&text, "{\"event\":\"run\",\"t\":0,\"first_step\":2}\n{\"event\":\"sample\",\"step\":3}\n");
+    for (int i = 0; i < 1500; i++)
+        sl_text_printf(&longest, "\xe2\x82\xac");
+    sl_text_printf(&text, SAMPLE, 4, longest.data, "not finite");
+    sl_input *input = read_log(text.data);
+    CHECK_I64(input->log->n_samples, 4);
+    CHECK_STR(input->log->samples[2].text, "");
+    CHECK_I64((int64_t) strlen(input->log->samples[3].text), 4500);
+    sl_report_page(&page, (const sl_input *const[]){input, input}, 2);
+    CHECK_OK(sl_text_status(&page));
+    CHECK_MSG(!wellformed(page.data), "%s", wellformed(page.data));
+    CHECK_CONTAINS(page.data, "id=\"compare-samples\"");
+    CHECK_CONTAINS(page.data, "\xe2\x82\xac… <small>(the weights yield no further token)");
+    sl_input_destroy(input);
+    sl_text_free(&text);
+    make_samples(1, 100, &text);
+    CHECK_PAGE(text.data, "12 of 101 samples", ">101</th>", ">8</th>");
+    sl_text_free(&text);
+    sl_text_free(&page);
+    sl_text_free(&longest);
+}
+
 TEST(huge)
 {
     sl_text text = {0};
@@ -365,6 +409,7 @@ int main(int argc, char **argv)
     RUN(next_to_nothing);
     RUN(odd_names_and_numbers);
     RUN(resumed);
+    RUN(samples);
     RUN(huge);
     RUN(tables);
     RUN(lines);
