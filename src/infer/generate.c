@@ -2,7 +2,7 @@
  * Prompt -> tokens -> read by chunks -> logits -> a token -> text, one token after the other. Everything that can be wrong with the options
  * is found before the weights are read: the number of the prompt's tokens decides how much K/V is planned for.
  */
-#include "infer/generate.h"
+#include "infer/generate_internal.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -18,8 +18,6 @@ static sl_option options[SL_INFER_OPTIONS];
 static int64_t n_options;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-enum { MOST_STOPS = 16, LARGEST_TEXT = 1 << 24 };
-
 static void fill_table(void)
 {
     static const char text[] = "Model and text", draw[] = "Sampling";
@@ -28,6 +26,15 @@ static void fill_table(void)
          "What the text begins with. Without it the model begins a document of its own."},
         {"prompt-ids", "ID[,ID...]", SL_OPT_STRING, NULL, text,
          "The prompt as tokens, taken as they are: nothing is put in front of them."},
+        {"chat", NULL, SL_OPT_FLAG, "false", text,
+         "Answer in a conversation, in the form of the model's chat template: --prompt is what the user says, and "
+         "without "
+         "it every line of stdin is a turn."},
+        {"system", "TEXT", SL_OPT_STRING, NULL, text, "With --chat: the message of the system, before all others."},
+        {"context", "TOKENS", SL_OPT_I64, NULL, text,
+         "With --chat and without --prompt: the longest conversation, whose K/V memory is planned for. Default: 4096, "
+         "or "
+         "the positions that the model is made for if these are fewer."},
         {"max-tokens", "N", SL_OPT_I64, "256", text,
          "The most tokens to make. Memory for the K/V of the prompt and of so many tokens is part of the plan."},
         {"stop", "TEXT[|TEXT...]", SL_OPT_STRING, NULL, text,
@@ -57,21 +64,6 @@ const sl_option *sl_generate_table(int64_t *count)
     return options;
 }
 
-struct sl_generate {
-    sl_job *job;
-    sl_session *session;
-    sl_sampler *sampler;
-    sl_words *words;
-    sl_tokens prompt, made;
-    sl_text_stream stream;
-    sl_text stop_text; /* with ends instead of the bars between them */
-    const char *stops[MOST_STOPS];
-    sl_sampling sampling;
-    int64_t most;
-    bool ignore_end;
-    atomic_bool stop;
-};
-
 /* ---- options ---- */
 
 /* "a|b\n" becomes the texts "a" and "b" with a line's end. */
@@ -90,11 +82,10 @@ static sl_status read_stops(const char *given, sl_generate *g)
     for (size_t at = 0; at < g->stop_text.length; at += strlen(g->stop_text.data + at) + 1) {
         if (!g->stop_text.data[at])
             return sl_fail(SL_E_USAGE, "--stop \"%s\" has an empty text: give texts with | between them", given);
-        if (g->stream.n_stops == MOST_STOPS)
-            return sl_fail(SL_E_USAGE, "--stop \"%s\" has more than %d texts", given, MOST_STOPS);
+        if (g->stream.n_stops == SL_MOST_STOPS)
+            return sl_fail(SL_E_USAGE, "--stop \"%s\" has more than %d texts", given, SL_MOST_STOPS);
         g->stops[g->stream.n_stops++] = g->stop_text.data + at;
     }
-    g->stream.stops = g->stops;
     return SL_OK;
 }
 
@@ -106,8 +97,8 @@ static sl_status read_options(const sl_options *o, sl_generate *g)
                                 .seed = (uint64_t) sl_options_i64(o, "seed")};
     g->most = sl_options_i64(o, "max-tokens");
     g->ignore_end = sl_options_flag(o, "ignore-end");
-    if (g->most < 1 || g->most > LARGEST_TEXT)
-        return sl_fail(SL_E_USAGE, "--max-tokens %" PRId64 " is out of range: give 1 to %d", g->most, LARGEST_TEXT);
+    if (g->most < 1 || g->most > SL_LONGEST_TEXT)
+        return sl_fail(SL_E_USAGE, "--max-tokens %" PRId64 " is out of range: give 1 to %d", g->most, SL_LONGEST_TEXT);
     SL_TRY(sl_sampling_check(&g->sampling));
     return read_stops(sl_options_string(o, "stop"), g);
 }
@@ -119,10 +110,14 @@ static sl_status read_prompt(const sl_options *o, const sl_setup *setup, sl_gene
         return sl_fail(SL_E_USAGE, "--prompt and --prompt-ids exclude each other: drop one of them");
     const sl_words_config words = {setup->tokenizer, setup->model_folder, setup->model.name, setup->model.vocab};
     SL_TRY(sl_words_open(&words, &g->words));
-    SL_TRY(ids ? sl_words_parse_ids(ids, &g->prompt)
-               : sl_words_encode(g->words, sl_options_string(o, "prompt"), &g->prompt));
-    if (g->prompt.count > LARGEST_TEXT)
-        return sl_fail(SL_E_USAGE, "the prompt has %" PRId64 " tokens, more than %d", g->prompt.count, LARGEST_TEXT);
+    SL_TRY(sl_chat_begin(o, setup, g));
+    if (g->talk.capacity)
+        return SL_OK;
+    if (!g->talk.chat)
+        SL_TRY(ids ? sl_words_parse_ids(ids, &g->prompt)
+                   : sl_words_encode(g->words, sl_options_string(o, "prompt"), &g->prompt));
+    if (g->prompt.count > SL_LONGEST_TEXT)
+        return sl_fail(SL_E_USAGE, "the prompt has %" PRId64 " tokens, more than %d", g->prompt.count, SL_LONGEST_TEXT);
     const int64_t context = setup->model.max_seqlen; /* of learned positions: there are no others */
     if (context && g->prompt.count >= context)
         return sl_fail(SL_E_USAGE,
@@ -166,7 +161,7 @@ static sl_status begin(const sl_options *o, sl_progress_fn progress, void *user,
     SL_TRY(check_weights(&setup));
     SL_TRY(read_prompt(o, &setup, g));
     SL_TRY(sl_alloc(&g->made.ids, g->most, sizeof *g->made.ids));
-    SL_TRY(sl_session_create(g->job, g->prompt.count + g->most, &g->session));
+    SL_TRY(sl_session_create(g->job, g->talk.capacity ? g->talk.capacity : g->prompt.count + g->most, &g->session));
     return sl_sampler_create(&g->sampling, setup.model.vocab, &g->sampler);
 }
 
@@ -188,6 +183,7 @@ void sl_generate_destroy(sl_generate *g)
         return;
     sl_sampler_destroy(g->sampler);
     sl_session_destroy(g->session);
+    sl_chat_end(g);
     sl_words_close(g->words);
     sl_tokens_free(&g->prompt);
     sl_tokens_free(&g->made);
@@ -204,7 +200,7 @@ void sl_generate_request_stop(sl_generate *g)
 
 /* ---- the text ---- */
 
-sl_status sl_generate_run(sl_generate *g, sl_text_fn fn, void *user, sl_generated *out)
+sl_status sl_generate_text(sl_generate *g, int64_t read, sl_text_fn fn, void *user, sl_generated *out)
 {
     sl_continuation text = {.model = sl_session_model(g->session),
                             .words = g->words,
@@ -212,22 +208,32 @@ sl_status sl_generate_run(sl_generate *g, sl_text_fn fn, void *user, sl_generate
                             .stream = &g->stream,
                             .stop = &g->stop,
                             .most = g->most,
+                            .drawn = g->drawn,
                             .ignore_end = g->ignore_end,
                             .made = &g->made};
     const double start = sl_clock_s();
-    g->stream.fn = fn;
-    g->stream.user = user;
-    SL_TRY(sl_continue(&text, &g->prompt, 0));
+    sl_text_stream_free(&g->stream);
+    g->stream = (sl_text_stream){.stops = g->stops, .n_stops = g->stream.n_stops, .fn = fn, .user = user};
+    g->made.count = 0;
+    SL_TRY(sl_continue(&text, &g->prompt, read));
+    g->drawn = text.drawn;
     *out = (sl_generated){
         .text = g->stream.text.data ? g->stream.text.data : "",
         .tokens = g->made.ids,
         .n_tokens = g->made.count,
         .n_prompt = g->prompt.count,
+        .n_read = g->prompt.count - read,
         .stop = text.why,
         .prefill_s = text.prefill_s,
         .decode_s = sl_clock_s() - start - text.prefill_s,
     };
     return SL_OK;
+}
+
+sl_status sl_generate_run(sl_generate *g, sl_text_fn fn, void *user, sl_generated *out)
+{
+    return g->talk.capacity ? sl_fail(SL_E_USAGE, "a conversation needs something to answer: give --prompt")
+                            : sl_generate_text(g, 0, fn, user, out);
 }
 
 /* ---- figures ---- */

@@ -48,6 +48,46 @@ TEST(progress)
     }
 }
 
+/* ---- texts ---- */
+
+TEST(samples)
+{
+    CHECK_I64(sluice(TRAIN "--steps 3 --sample-every 2 --sample-prompt 'the hill'"), 0);
+    CHECK_CONTAINS(out, "     after step 2: \"the hill\"");
+    CHECK_CONTAINS(out, "     after step 3: \"the hill\"");
+    for (const char *line = out; *line; line += strcspn(line, "\n") + 1) /* whatever bytes it writes */
+        for (size_t i = 0; line[i] && line[i] != '\n'; i++)
+            CHECK_MSG((unsigned char) line[i] >= ' ' && line[i] != 0x7f, "byte %d in %.120s", line[i], line);
+    CHECK_I64(sluice(TRAIN "--steps 2 --sample-every 1 --quiet"), 0);
+    CHECK(!strstr(out, "after step 1:"));
+    refused(2, TRAIN "--steps 1 --sample-prompt x", "no effect without --sample-every");
+}
+
+/* A turn per line; empty ones are none. */
+TEST(conversation)
+{
+    static const char chat[] = "generate --model '" SL_SOURCE_DIR "/tests/golden/folder' --chat --temperature 0 "
+                               "--ignore-end --max-tokens 6 --costs roofline --device cpu ";
+    char args[1000];
+    int lines = 0;
+    snprintf(args, sizeof args, "%s", chat);
+    CHECK_I64(sluice_with("printf 'one\\n\\r\\n\\ntwo <b>' |", args), 0);
+    for (const char *c = out; *c; c++)
+        lines += *c == '\n';
+    CHECK_I64(lines, 2);
+    CHECK_STR(err, "");
+    char first[200];
+    snprintf(first, sizeof first, "%.*s", (int) strcspn(out, "\n"), out);
+    snprintf(args, sizeof args, "%s --prompt one --json", chat);
+    CHECK_I64(sluice(args), 0);
+    CHECK_STR(sl_json_get(last_line(), "text")->string, first);
+    snprintf(args, sizeof args, "%s --json", chat);
+    refused(2, args, "give --prompt with --chat");
+    snprintf(args, sizeof args, "%s --context 8", chat);
+    CHECK_I64(sluice_with("echo ABCDEFGHIJKLMNOP |", args), 2);
+    CHECK_CONTAINS(err, "give a larger --context");
+}
+
 TEST(figures)
 {
     static const char *const train[] = {"loss",
@@ -333,6 +373,8 @@ int main(int argc, char **argv)
     cli_begin();
     RUN(dry_run);
     RUN(progress);
+    RUN(samples);
+    RUN(conversation);
     RUN(figures);
     RUN(budgets);
     RUN(folders);

@@ -72,11 +72,33 @@ TEST(every_width_and_value)
                 }
 }
 
+/* Columns are characters; what a terminal would take as a command becomes a space. */
+TEST(a_sample)
+{
+    char long_text[3000] = "";
+    sl_cli_sample_line(7, "a\nb", "c\x1b[2J  d\t\xc2\x9b\xc3\xa4\n", 79, line);
+    CHECK_STR(line, "     after step 7: \"a b\"c [2J d \xc3\xa4 ");
+    sl_cli_sample_line(7, "", "", 79, line);
+    CHECK_STR(line, "     after step 7: ");
+    for (int i = 0; i < 900; i++)
+        snprintf(long_text + 3 * (size_t) i, 4, "\xe2\x82\xac");
+    for (int width = 30; width < 200; width++) {
+        int columns = 0;
+        sl_cli_sample_line(7, long_text, long_text, width, line);
+        for (const char *c = line; *c; c++)
+            columns += ((unsigned char) *c & 0xc0) != 0x80;
+        CHECK_MSG(columns <= width, "%d columns for %d", columns, width);
+        CHECK(strlen(line) < sizeof line);
+        CHECK_CONTAINS(line, "\xac\xe2\x80\xa6");
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(a_typical_step);
     RUN(an_extreme_step);
     RUN(every_width_and_value);
+    RUN(a_sample);
     return test_end();
 }
