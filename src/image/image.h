@@ -29,6 +29,10 @@ enum {
     SL_IMAGE_MAX_PIXELS = 1 << 26, /* by default */
     SL_IMAGE_MAX_SIDE = 65535,     /* of any file: what JPEG can express, and PNG is not bigger in practice */
     SL_JPEG_SCANS = 200,
+    /* What decoding takes of the heap at most, per pixel of the limit and beside that: four bytes are the result, the others the
+     * coefficients of a JPEG of several scans. */
+    SL_DECODE_PIXEL_BYTES = 12,
+    SL_DECODE_BYTES = 1 << 24,
 };
 
 /* In pixels, from the top left corner. Fractions of a pixel are meant: (0.5, 0) to (1, 1) is half of the first pixel. */

@@ -18,7 +18,7 @@
 #endif
 
 #if defined SL_HAVE_JPEG && defined LIBJPEG_TURBO_VERSION_NUMBER
-enum { MARGIN = 8, EXTRA_BYTES = 1 << 24 };
+enum { MARGIN = 8, COEFFICIENT_BYTES = SL_DECODE_PIXEL_BYTES - SL_PIXEL_BYTES };
 
 typedef struct jpeg_state {
     struct jpeg_decompress_struct jpeg;
@@ -163,7 +163,8 @@ static void decode_or_fail(jpeg_state *s)
     jpeg_create_decompress(&s->jpeg);
     s->jpeg.progress = &s->progress;
     /* Coefficients of several scans: two bytes, and at most four components of full size. Without a file to swap to, more is an error. */
-    s->jpeg.mem->max_memory_to_use = (long) SL_MIN(s->request->max_pixels, INT64_MAX / 16) * 8 + EXTRA_BYTES;
+    s->jpeg.mem->max_memory_to_use =
+        (long) SL_MIN(s->request->max_pixels, INT64_MAX / 16) * COEFFICIENT_BYTES + SL_DECODE_BYTES;
     s->status = decode(s);
 }
 

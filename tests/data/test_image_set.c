@@ -103,6 +103,20 @@ static void add_member(tar_bytes *tar, const char *name, char type, const char *
     tar->length += SL_ROUND_UP(size, 512);
 }
 
+/* Of the member whose data end at the end of `tar`, `back` bytes behind its header. */
+static void set_binary_size(tar_bytes *tar, size_t back, unsigned char size)
+{
+    unsigned char *header = tar->bytes + tar->length - back;
+    unsigned sum = 0;
+    memset(header + 124, 0, 12);
+    header[124] = 0x80;
+    header[135] = size;
+    memset(header + 148, ' ', 8);
+    for (int i = 0; i < 512; i++)
+        sum += header[i];
+    snprintf((char *) header + 148, 8, "%06o", sum);
+}
+
 static sl_status open_tar(const tar_bytes *tar, sl_image_set **set)
 {
     CHECK_OK(sl_file_write_atomic(test_path("one.tar"), tar->bytes, tar->length));
@@ -140,6 +154,19 @@ TEST(tar_shards)
         memset(tar.bytes + tar.length, 0, 1024);
         tar.length += 1024;
     }
+    /* Sizes that octal digits do not hold: in base 256, and in a pax record, whose word counts. */
+    tar.length = 0;
+    add_member(&tar, "big.jpg", '0', "fourth");
+    set_binary_size(&tar, 1024, 6);
+    add_member(&tar, "pax", 'x', "10 size=1\n");
+    add_header(&tar, "big.cls", '0', 0);
+    memset(tar.bytes + tar.length, 0, 512);
+    tar.bytes[tar.length] = '4';
+    tar.length += 512;
+    CHECK_OK(open_tar(&tar, &set));
+    CHECK_I64(sl_image_set_count(set), 1);
+    check_sample(set, 0, "fourth", 4, "big.jpg");
+    sl_image_set_close(set);
     /* A folder of shards, in the order of their names; and several, separated by commas. */
     char list[1024];
     CHECK_OK(sl_dir_create(test_path("shards")));

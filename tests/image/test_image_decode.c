@@ -160,6 +160,52 @@ TEST(refuses_broken_files)
     sl_image_free(&image);
 }
 
+static size_t find_bytes(const unsigned char *bytes, size_t length, int second, size_t from)
+{
+    size_t at = from;
+    while (at + 1 < length && !(bytes[at] == 0xff && bytes[at + 1] == second))
+        at++;
+    REQUIRE(at + 1 < length);
+    return at;
+}
+
+/* Data that is there, but wrong: a code that the tables lack, a restart marker that is lost, a checksum. What is only odd is not. */
+TEST(finds_damage)
+{
+    sl_image image = {0};
+    size_t length;
+    decode("420.jpg", NULL, NULL, &image); /* or skip */
+    decode("rgb.png", NULL, NULL, &image);
+    unsigned char *bytes = read_golden("420.jpg", &length);
+    size_t scan = find_bytes(bytes, length, 0xda, 0);
+    for (size_t i = 0; i < 40; i++) /* ones: no code has more than 15 */
+        bytes[(scan + length) / 2 + i] = i % 2 ? 0 : 0xff;
+    CHECK_FAILS(sl_image_decode(bytes, length, 0, NULL, NULL, &image), SL_E_FORMAT);
+    CHECK_CONTAINS(sl_error_message(), "damaged JPEG");
+    sl_free(bytes);
+    bytes = read_golden("restart.jpg", &length);
+    size_t marker = find_bytes(bytes, length, 0xd2, find_bytes(bytes, length, 0xda, 0));
+    bytes[marker + 1] = 0xd6;
+    CHECK_FAILS(sl_image_decode(bytes, length, 0, NULL, NULL, &image), SL_E_FORMAT);
+    sl_free(bytes);
+    bytes = read_golden("rgb.png", &length);
+    bytes[length / 2] ^= 1;
+    CHECK_FAILS(sl_image_decode(bytes, length, 0, NULL, NULL, &image), SL_E_FORMAT);
+    CHECK_CONTAINS(sl_error_message(), "damaged PNG");
+    sl_free(bytes);
+    bytes = read_golden("420.jpg", &length);
+    unsigned char *longer;
+    CHECK_OK(sl_alloc(&longer, length + 7, 1));
+    memcpy(longer, bytes, 20);
+    memset(longer + 20, 0, 3); /* between the first two markers */
+    memcpy(longer + 23, bytes + 20, length - 20);
+    longer[length + 3] = 1; /* and behind the last */
+    CHECK_OK(sl_image_decode(longer, length + 7, 0, NULL, NULL, &image));
+    sl_free(longer);
+    sl_free(bytes);
+    sl_image_free(&image);
+}
+
 /* A few bytes that claim to be huge: refused before memory is taken. */
 TEST(bounds_memory)
 {
@@ -191,6 +237,7 @@ int main(int argc, char **argv)
     RUN(part_equals_whole);
     RUN(scales_down);
     RUN(refuses_broken_files);
+    RUN(finds_damage);
     RUN(bounds_memory);
     return test_end();
 }

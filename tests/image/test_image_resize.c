@@ -136,6 +136,42 @@ TEST(window_equals_whole)
     sl_image_free(&image);
 }
 
+/* The part of an image that a central crop names is all that its filter reaches: whatever lies around it changes nothing. */
+TEST(central_crops)
+{
+    enum { SIZE = 12, CROP = SIZE * SIZE * SL_PIXEL_BYTES };
+    static unsigned char whole[CROP], part_of[CROP];
+    sl_image image = {0};
+    sl_resizer *resizer;
+    CHECK_OK(sl_resizer_create(&resizer));
+    for (int64_t k = 0; k < 200; k++) {
+        sl_draws draws = sl_draws_of(4, 0, (uint64_t) k);
+        sl_resize_to to;
+        sl_image_part part = {0};
+        CHECK_OK(sl_image_reserve(&image, 1 + sl_draw_below(&draws, 150), 1 + sl_draw_below(&draws, 150)));
+        for (int64_t i = 0; i < image.width * image.height * SL_PIXEL_BYTES; i++)
+            image.pixels[i] = (unsigned char) sl_philox((uint64_t) k, (uint64_t) i, 2).v[0];
+        sl_crop_center(image.width, image.height, SIZE + sl_draw_below(&draws, 20), SIZE, &to, &part);
+        CHECK(part.left >= 0 && part.top >= 0 && part.left + part.width <= image.width &&
+              part.top + part.height <= image.height);
+        size_t stride = (size_t) image.width * SL_PIXEL_BYTES;
+        sl_pixels from = {image.pixels, image.width, image.height, stride};
+        CHECK_OK(sl_resize(resizer, &from, &to, whole));
+        from = (sl_pixels){image.pixels + (size_t) part.top * stride + (size_t) part.left * SL_PIXEL_BYTES, part.width,
+                           part.height, stride};
+        to.box.left -= (double) part.left, to.box.right -= (double) part.left;
+        to.box.top -= (double) part.top, to.box.bottom -= (double) part.top;
+        CHECK_OK(sl_resize(resizer, &from, &to, part_of));
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < CROP; i++)
+            wrong += abs(whole[i] - part_of[i]) > 0;
+        CHECK_MSG(wrong <= 1, "case %lld: %lld values differ", (long long) k,
+                  (long long) wrong); /* a tap's last bit may round otherwise */
+    }
+    sl_resizer_destroy(resizer);
+    sl_image_free(&image);
+}
+
 /* Areas and ratios are uniform in what torchvision draws them from, and every crop lies within the image. */
 TEST(random_crops)
 {
@@ -169,6 +205,7 @@ int main(int argc, char **argv)
     RUN(equals_pil);
     RUN(vector_equals_reference);
     RUN(window_equals_whole);
+    RUN(central_crops);
     RUN(random_crops);
     return test_end();
 }

@@ -109,6 +109,11 @@ TEST(validation_equals_torchvision)
         sample(&recipe, "444.jpg", 1, 1, planes);
         int64_t n = cases[i].size * cases[i].size, apart = most_apart(planes, want + at, n);
         CHECK_MSG(apart <= 1, "case %lld is up to %lld levels off", (long long) i, (long long) apart);
+        for (uint64_t place = 2; place < 12; place++) { /* nothing of it is random */
+            static unsigned char again[sizeof planes];
+            sample(&recipe, "444.jpg", 3, place, again);
+            CHECK(memcmp(again, planes, (size_t) n * 3) == 0);
+        }
         at += (size_t) n * 3;
         recipe.scaled_decoding = true; /* another filter, but the same picture */
         sample(&recipe, "444.jpg", 1, 1, planes);

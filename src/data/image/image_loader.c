@@ -89,7 +89,7 @@ size_t sl_image_loader_thread_bytes(const sl_image_recipe *recipe)
 {
     int64_t pixels = max_pixels(recipe), size = recipe->size;
     int64_t rows = SL_MIN(pixels, SL_IMAGE_MAX_SIDE) * size * SL_PIXEL_BYTES; /* between the passes */
-    return (size_t) (file_limit(recipe) + pixels * SL_PIXEL_BYTES + rows + size * size * 16 + SMALL_FILE);
+    return (size_t) (file_limit(recipe) + pixels * SL_DECODE_PIXEL_BYTES + SL_DECODE_BYTES + rows + size * size * 16);
 }
 
 /* Whatever goes wrong is noted in the batch, for the caller of sl_image_loader_next. */
