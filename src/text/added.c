@@ -49,12 +49,12 @@ sl_status sl_matcher_build(sl_tokenizer *t, bool normalized)
 
 static unsigned class_at(const sl_tokenizer *t, const char *at)
 {
-    return t->classes[sl_utf8_next(&at)];
+    return sl_class_of(t->classes, sl_utf8_next(&at));
 }
 
 static unsigned class_before(const sl_tokenizer *t, const char *begin, const char **at)
 {
-    return t->classes[sl_utf8_before(begin, at)];
+    return sl_class_of(t->classes, sl_utf8_before(begin, at));
 }
 
 static bool is_space(unsigned class)

@@ -9,7 +9,7 @@
 #include "text/internal.h"
 #include "text/unicode.h"
 
-enum { CACHE_BITS = 16, KEY_BYTES = 32, KEPT_IDS = 7, WAITING = 8 };
+enum { CACHE_BITS = 16, KEY_BYTES = 32, KEPT_IDS = 7, WAITING = 8, BYTES_A_TOKEN = 3 /* at first */ };
 
 typedef struct kept_word {
     uint64_t key[KEY_BYTES / 8]; /* its bytes, then zeros */
@@ -225,7 +225,7 @@ static sl_status cut_words(sl_encoder *e, const char *begin, const char *end)
 static sl_status by_lexer(sl_encoder *e, int64_t stage, const char *begin, const char *end)
 {
     sl_lexer lexer = e->t->stages[stage].lexer;
-    const uint8_t *classes = e->t->classes;
+    const sl_classes *classes = e->t->classes;
     bool last = stage + 1 == e->t->n_stages, matched;
     while (begin < end) {
         const char *stop = lexer(classes, begin, end, &matched);
@@ -300,6 +300,19 @@ static sl_status normalize(sl_encoder *e, const char *begin, const char *end)
     return status;
 }
 
+/* sl_utf8_length, quickly for what most scripts are written in. */
+static inline int character_length(const char *at, const char *end)
+{
+    const unsigned char *p = (const unsigned char *) at;
+    if (end - at >= 3) {
+        if (p[0] > 0xe0 && p[0] < 0xf0 && p[0] != 0xed && ((p[1] ^ 0x80) | (p[2] ^ 0x80)) < 0x40)
+            return 3;
+        if (p[0] >= 0xc2 && p[0] < 0xe0 && (p[1] ^ 0x80) < 0x40)
+            return 2;
+    }
+    return sl_utf8_length(at, end);
+}
+
 static bool is_utf8(const char *text, size_t length)
 {
     const char *end = text + length;
@@ -309,7 +322,7 @@ static bool is_utf8(const char *text, size_t length)
             text += 8;
             continue;
         }
-        int bytes = sl_utf8_length(text, end);
+        int bytes = character_length(text, end);
         if (!bytes)
             return false;
         text += bytes;
@@ -362,6 +375,7 @@ sl_status sl_encode(sl_encoder *e, const char *text, size_t length, unsigned fla
     }
     e->first = e->last = 0;
     e->out = out, e->origin = text, e->limit = text + length, e->special = (flags & SL_ENCODE_SPECIAL) != 0;
+    SL_TRY_GOTO(sl_tokens_reserve(out, (int64_t) length / BYTES_A_TOKEN), done);
     if (flags & SL_ENCODE_AROUND)
         SL_TRY_GOTO(sl_tokens_append(out, t->before.ids, t->before.count), done);
     if (length)

@@ -138,7 +138,7 @@ struct sl_tokenizer {
     sl_tokens before, behind; /* what the post-processor adds */
     int32_t bos, eos;
     uint64_t fingerprint;
-    const uint8_t *classes;
+    const sl_classes *classes;
 };
 
 /* Readers of the formats fill an empty tokenizer with vocabulary, merges and components. */
@@ -182,7 +182,7 @@ typedef struct sl_splits {
     int64_t count, capacity;
 } sl_splits;
 /* All parts of a piece by a stage that is no isolated lexer, in `splits`, by its behavior. */
-sl_status sl_cut_split(const sl_cut *stage, const uint8_t *classes, const char *begin, const char *end,
+sl_status sl_cut_split(const sl_cut *stage, const sl_classes *classes, const char *begin, const char *end,
                        sl_splits *splits);
 
 #endif

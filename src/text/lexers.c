@@ -13,19 +13,19 @@
 /* ---- characters ---- */
 
 /* The bit of the class of the character at `at`; moves behind it. */
-static inline unsigned take(const uint8_t *classes, const char **at, uint32_t *code)
+static inline unsigned take(const sl_classes *classes, const char **at, uint32_t *code)
 {
     *code = sl_utf8_next(at);
-    return 1u << (classes[*code] & SL_CLASS_MASK);
+    return 1u << (sl_class_of(classes, *code) & SL_CLASS_MASK);
 }
 
-static inline unsigned look(const uint8_t *classes, const char *at)
+static inline unsigned look(const sl_classes *classes, const char *at)
 {
     uint32_t code;
     return take(classes, &at, &code);
 }
 
-static inline const char *run_of(const uint8_t *classes, const char *at, const char *end, unsigned set)
+static inline const char *run_of(const sl_classes *classes, const char *at, const char *end, unsigned set)
 {
     while (at < end) {
         const char *behind = at;
@@ -58,7 +58,8 @@ static inline int contraction(const char *at, const char *end, bool any_case)
 
 /* \s*[\r\n]+|\s+(?!\S)|\s+ where \s stands at `at`: through the last line break; else all but the last character, which the next word
  * takes, unless it is the only one or nothing follows. With `whole_end`, \s++$ comes first. Without `breaks`, \s*[\r\n]+ is not there. */
-static inline const char *spaces(const uint8_t *classes, const char *at, const char *end, bool breaks, bool whole_end)
+static inline const char *spaces(const sl_classes *classes, const char *at, const char *end, bool breaks,
+                                 bool whole_end)
 {
     const char *last = at, *line = NULL, *p = at;
     while (p < end) {
@@ -81,7 +82,7 @@ static inline const char *spaces(const uint8_t *classes, const char *at, const c
 /* ---- GPT-2 ---- */
 
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
-static const char *lex_gpt2(const uint8_t *classes, const char *at, const char *end, bool *matched)
+static const char *lex_gpt2(const sl_classes *classes, const char *at, const char *end, bool *matched)
 {
     *matched = true;
     int bytes = contraction(at, end, false);
@@ -110,7 +111,7 @@ typedef struct style {
     bool whole_end;    /* \s++$ stands before \s*[\r\n]: white space that ends the text is one piece */
 } style;
 
-static inline const char *digits_of(const uint8_t *classes, const char *at, const char *end, int most)
+static inline const char *digits_of(const sl_classes *classes, const char *at, const char *end, int most)
 {
     for (int i = 0; i < most && at < end && (look(classes, at) & SL_SET_N); i++)
         sl_utf8_next(&at);
@@ -118,7 +119,7 @@ static inline const char *digits_of(const uint8_t *classes, const char *at, cons
 }
 
 /* \p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ where no word begins at `at`. */
-static inline const char *lex_other(const uint8_t *classes, const char *at, const char *end, style s)
+static inline const char *lex_other(const sl_classes *classes, const char *at, const char *end, style s)
 {
     unsigned bit = look(classes, at), other = ~(SL_SET_SPACE | s.word | SL_SET_L | SL_SET_N);
     if (bit & SL_SET_N)
@@ -134,7 +135,7 @@ static inline const char *lex_other(const uint8_t *classes, const char *at, cons
 }
 
 /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|... */
-static inline const char *lex_cl100k_like(const uint8_t *classes, const char *at, const char *end, style s)
+static inline const char *lex_cl100k_like(const sl_classes *classes, const char *at, const char *end, style s)
 {
     const char *behind = at;
     uint32_t code;
@@ -152,7 +153,7 @@ static inline const char *lex_cl100k_like(const uint8_t *classes, const char *at
 
 /* [^\r\n\p{L}\p{N}]?U*W+ or [^\r\n\p{L}\p{N}]?U+W*, where U is upper case, W lower case, and what has no case is both: the word at `at`
  * without what may stand before it; `at` if there is none. *strict: by the first of the two. */
-static inline const char *cased_word(const uint8_t *classes, const char *at, const char *end, bool *strict)
+static inline const char *cased_word(const sl_classes *classes, const char *at, const char *end, bool *strict)
 {
     const char *upper = at, *both = NULL;
     *strict = true;
@@ -175,7 +176,7 @@ static inline const char *cased_word(const uint8_t *classes, const char *at, con
     return upper;
 }
 
-static inline const char *lex_o200k_like(const uint8_t *classes, const char *at, const char *end, style s)
+static inline const char *lex_o200k_like(const sl_classes *classes, const char *at, const char *end, style s)
 {
     const char *behind = at, *stop;
     uint32_t code;
@@ -192,12 +193,12 @@ static inline const char *lex_o200k_like(const uint8_t *classes, const char *at,
     return s.contractions ? stop + contraction(stop, end, true) : stop;
 }
 
-#define LEXER(name, like, ...)                                                                      \
-    static const char *name(const uint8_t *classes, const char *at, const char *end, bool *matched) \
-    {                                                                                               \
-        static const style s = {__VA_ARGS__};                                                       \
-        *matched = true;                                                                            \
-        return like(classes, at, end, s);                                                           \
+#define LEXER(name, like, ...)                                                                         \
+    static const char *name(const sl_classes *classes, const char *at, const char *end, bool *matched) \
+    {                                                                                                  \
+        static const style s = {__VA_ARGS__};                                                          \
+        *matched = true;                                                                               \
+        return like(classes, at, end, s);                                                              \
     }
 LEXER(lex_cl100k, lex_cl100k_like, SL_SET_L, 3, false, true, false)
 LEXER(lex_cl100k_end, lex_cl100k_like, SL_SET_L, 3, false, true, true)
@@ -209,7 +210,7 @@ LEXER(lex_tekken, lex_o200k_like, 0, 1, true, false, false)
 /* ---- DeepSeek: three splits, one behind the other ---- */
 
 /* \p{N}{1,3} */
-static const char *lex_digits3(const uint8_t *classes, const char *at, const char *end, bool *matched)
+static const char *lex_digits3(const sl_classes *classes, const char *at, const char *end, bool *matched)
 {
     const char *stop = digits_of(classes, at, end, 3);
     *matched = stop > at;
@@ -217,7 +218,7 @@ static const char *lex_digits3(const uint8_t *classes, const char *at, const cha
 }
 
 /* [一-龥぀-ゟ゠-ヿ]+ */
-static const char *lex_han_kana(const uint8_t *classes, const char *at, const char *end, bool *matched)
+static const char *lex_han_kana(const sl_classes *classes, const char *at, const char *end, bool *matched)
 {
     (void) classes;
     const char *p = at;
@@ -245,7 +246,7 @@ static inline bool is_ascii_mark(char c)
 }
 
 /* [!-/:-@[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ ; NULL: none matches. */
-static inline const char *match_deepseek(const uint8_t *classes, const char *at, const char *end)
+static inline const char *match_deepseek(const sl_classes *classes, const char *at, const char *end)
 {
     const char *behind = at, *p = at + 1;
     uint32_t code;
@@ -268,7 +269,7 @@ static inline const char *match_deepseek(const uint8_t *classes, const char *at,
     return bit & SL_SET_SPACE ? spaces(classes, at, end, true, false) : NULL;
 }
 
-static const char *lex_deepseek(const uint8_t *classes, const char *at, const char *end, bool *matched)
+static const char *lex_deepseek(const sl_classes *classes, const char *at, const char *end, bool *matched)
 {
     const char *stop = match_deepseek(classes, at, end);
     *matched = stop != NULL;

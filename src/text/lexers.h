@@ -6,9 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "text/unicode.h"
+
 /* The end of the piece that begins at `at` (at < end, valid UTF-8): a match of the pattern, or, with *matched false, what lies before
  * the next match. `classes`: sl_unicode_table(). `end` is the end of the text: a pattern sees nothing behind it. */
-typedef const char *(*sl_lexer)(const uint8_t *classes, const char *at, const char *end, bool *matched);
+typedef const char *(*sl_lexer)(const sl_classes *classes, const char *at, const char *end, bool *matched);
 
 /* NULL: none knows this pattern. */
 sl_lexer sl_lexer_find(const char *pattern, size_t length);

@@ -39,11 +39,11 @@ static sl_status apply(sl_form form, const char *text, size_t length, sl_text *o
 }
 
 /* One span for NFC: a character that stays and the marks behind it. Marks alone, one at a time, change nothing. */
-static sl_status apply_span(const uint8_t *classes, const char *begin, const char *end, sl_text *out)
+static sl_status apply_span(const sl_classes *classes, const char *begin, const char *end, sl_text *out)
 {
     unsigned before = 0;
     for (const char *at = begin; at < end;) {
-        unsigned flags = classes[sl_utf8_next(&at)];
+        unsigned flags = sl_class_of(classes, sl_utf8_next(&at));
         if ((flags & SL_UNICODE_COMPOSES) || (flags & before & SL_UNICODE_COMBINES))
             return apply(SL_NFC, begin, (size_t) (end - begin), out);
         before = flags;
@@ -54,18 +54,18 @@ static sl_status apply_span(const uint8_t *classes, const char *begin, const cha
 
 static sl_status apply_nfc(const char *text, size_t length, sl_text *out)
 {
-    const uint8_t *classes = sl_unicode_table();
+    const sl_classes *classes = sl_unicode_table();
     const char *end = text + length, *copied = text, *base = text, *at = text;
     while (at < end) {
         const char *here = at;
-        if (!(classes[sl_utf8_next(&at)] & (SL_UNICODE_COMPOSES | SL_UNICODE_COMBINES))) {
+        if (!(sl_class_of(classes, sl_utf8_next(&at)) & (SL_UNICODE_COMPOSES | SL_UNICODE_COMBINES))) {
             base = here;
             continue;
         }
         const char *stop = at;
         while (stop < end) {
             const char *behind = stop;
-            if (!(classes[sl_utf8_next(&behind)] & (SL_UNICODE_COMPOSES | SL_UNICODE_COMBINES)))
+            if (!(sl_class_of(classes, sl_utf8_next(&behind)) & (SL_UNICODE_COMPOSES | SL_UNICODE_COMBINES)))
                 break;
             stop = behind;
         }

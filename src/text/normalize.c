@@ -45,17 +45,17 @@ static sl_status replace_regex(const sl_change *change, const char *text, size_t
 
 static sl_status strip(const sl_change *change, const char *text, size_t length, sl_text *out)
 {
-    const uint8_t *classes = sl_unicode_table();
+    const sl_classes *classes = sl_unicode_table();
     const char *end = text + length;
     while (change->left && text < end) {
         const char *behind = text;
-        if ((classes[sl_utf8_next(&behind)] & SL_CLASS_MASK) != SL_CLASS_SPACE)
+        if ((sl_class_of(classes, sl_utf8_next(&behind)) & SL_CLASS_MASK) != SL_CLASS_SPACE)
             break;
         text = behind;
     }
     while (change->right && end > text) {
         const char *before = end;
-        if ((classes[sl_utf8_before(text, &before)] & SL_CLASS_MASK) != SL_CLASS_SPACE)
+        if ((sl_class_of(classes, sl_utf8_before(text, &before)) & SL_CLASS_MASK) != SL_CLASS_SPACE)
             break;
         end = before;
     }

@@ -16,7 +16,7 @@ static sl_status put(sl_splits *splits, const char *begin, const char *end, bool
     return SL_OK;
 }
 
-static sl_status by_lexer(const sl_cut *stage, const uint8_t *classes, const char *begin, const char *end,
+static sl_status by_lexer(const sl_cut *stage, const sl_classes *classes, const char *begin, const char *end,
                           sl_splits *splits)
 {
     while (begin < end) {
@@ -68,7 +68,7 @@ static sl_status by_string(const sl_cut *stage, const char *begin, const char *e
     return SL_OK;
 }
 
-static sl_status by_class(const sl_cut *stage, const uint8_t *classes, const char *begin, const char *end,
+static sl_status by_class(const sl_cut *stage, const sl_classes *classes, const char *begin, const char *end,
                           sl_splits *splits)
 {
     const char *at = begin, *first = begin;
@@ -76,10 +76,10 @@ static sl_status by_class(const sl_cut *stage, const uint8_t *classes, const cha
     while (at < end) {
         const char *behind = at;
         uint32_t code = sl_utf8_next(&behind);
-        bool is = 1u << (classes[code] & SL_CLASS_MASK) & stage->set;
+        bool is = 1u << (sl_class_of(classes, code) & SL_CLASS_MASK) & stage->set;
         /* Rust's ASCII punctuation: some of it are symbols to Unicode. */
         if (stage->set & SL_SET_P)
-            is = is || (code < 0x80 && (classes[code] & SL_CLASS_MASK) == SL_CLASS_SYMBOL);
+            is = is || (code < 0x80 && (sl_class_of(classes, code) & SL_CLASS_MASK) == SL_CLASS_SYMBOL);
         if (at > first && (is != was || (is && stage->single))) {
             SL_TRY(put(splits, first, at, was));
             first = at;
@@ -91,13 +91,13 @@ static sl_status by_class(const sl_cut *stage, const uint8_t *classes, const cha
 }
 
 /* \w+|[^\w\s]+ matches; white space is what is between. */
-static sl_status by_words(const uint8_t *classes, const char *begin, const char *end, sl_splits *splits)
+static sl_status by_words(const sl_classes *classes, const char *begin, const char *end, sl_splits *splits)
 {
     const char *at = begin, *first = begin;
     int was = -1;
     while (at < end) {
         const char *behind = at;
-        uint8_t class = classes[sl_utf8_next(&behind)];
+        uint8_t class = sl_class_of(classes, sl_utf8_next(&behind));
         int is = class & SL_UNICODE_WORD ? 0 : (class & SL_CLASS_MASK) == SL_CLASS_SPACE ? 1 : 2;
         if (is != was && at > first) {
             SL_TRY(put(splits, first, at, was != 1));
@@ -136,7 +136,7 @@ static void merged(sl_splits *splits, sl_behavior behavior)
     splits->count = kept;
 }
 
-sl_status sl_cut_split(const sl_cut *stage, const uint8_t *classes, const char *begin, const char *end,
+sl_status sl_cut_split(const sl_cut *stage, const sl_classes *classes, const char *begin, const char *end,
                        sl_splits *splits)
 {
     splits->count = 0;

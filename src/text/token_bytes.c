@@ -95,13 +95,13 @@ typedef struct clusters {
 
 static const char *cluster_end(const clusters *c)
 {
-    const uint8_t *classes = sl_unicode_table();
+    const sl_classes *classes = sl_unicode_table();
     const char *at = c->at;
     if (!sl_utf8_length(at, c->end))
         return at + sl_utf8_bad_bytes(at, c->end);
     for (sl_utf8_next(&at); at < c->end && sl_utf8_length(at, c->end);) {
         const char *behind = at;
-        if (!(classes[sl_utf8_next(&behind)] & (SL_UNICODE_COMPOSES | SL_UNICODE_COMBINES)))
+        if (!(sl_class_of(classes, sl_utf8_next(&behind)) & (SL_UNICODE_COMPOSES | SL_UNICODE_COMBINES)))
             break;
         at = behind;
     }

@@ -42,8 +42,20 @@ enum {
 #define SL_SET_S (1u << SL_CLASS_SYMBOL)
 #define SL_SET_SPACE (1u << SL_CLASS_SPACE)
 
-/* One byte for each code point: its class and the flags above. The first call fills it; safe from several threads. */
-const uint8_t *sl_unicode_table(void);
+/* One byte for each code point: its class and the flags above. */
+enum { SL_CLASS_BLOCK = 256 };
+typedef struct sl_classes {
+    uint8_t block_of[0x110000 / SL_CLASS_BLOCK];
+    uint8_t blocks[256][SL_CLASS_BLOCK];
+} sl_classes;
+/* The first call fills it; safe from several threads. */
+const sl_classes *sl_unicode_table(void);
+static inline uint8_t sl_class_of(const sl_classes *classes, uint32_t code)
+{
+    if (code < 0x80) /* most text, in the first block: one load less */
+        return classes->blocks[0][code];
+    return classes->blocks[classes->block_of[code / SL_CLASS_BLOCK]][code % SL_CLASS_BLOCK];
+}
 
 /* The character at `at`, which is valid UTF-8; moves on. */
 static inline uint32_t sl_utf8_next(const char **at)

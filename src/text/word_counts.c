@@ -97,7 +97,7 @@ sl_status sl_word_counts_add(sl_word_counts *c, const char *word, size_t length,
 
 sl_status sl_word_counts_text(sl_word_counts *c, const char *text, size_t length)
 {
-    const uint8_t *classes = sl_unicode_table();
+    const sl_classes *classes = sl_unicode_table();
     sl_lexer lexer = sl_lexer_find(sl_pattern_llama3, strlen(sl_pattern_llama3));
     bool matched;
     c->clean.length = 0;
