@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Writes src/text/unicode_table.c: the class of every code point as the regular expressions of `tokenizers` 0.23 see it (Unicode 16).
 
+There are two kinds of those: patterns in files, and its own, where \\w leaves out numbers that are no digits, such as 1/2.
+
 Run it with the `tokenizers` package to move to another Unicode version; building and testing Sluice need no Python:
     python3 tests/golden/unicode_classes.py > src/text/unicode_table.c
 """
@@ -25,8 +27,10 @@ def main():
     for index, pattern in enumerate(CLASSES):
         for c in members(pattern):
             table[c] |= index + 1
-    for c in members(r"\w"):
-        table[c] |= WORD
+    words = pre_tokenizers.Whitespace()
+    for c in POINTS:
+        if words.pre_tokenize_str("a" + chr(c))[0][1][1] == 2:
+            table[c] |= WORD
     nfc, nfd = normalizers.NFC(), normalizers.NFD()
     for c in POINTS:
         decomposed = nfd.normalize_str(chr(c))

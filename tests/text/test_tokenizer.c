@@ -329,6 +329,25 @@ TEST(bytes_that_are_no_text)
     sl_tokenizer_close(t);
 }
 
+/* An added token that stands alone: fractions and superscripts are no letters of a word, digits and joiners are. */
+TEST(added_words)
+{
+    sl_tokenizer *t;
+    sl_encoder *e;
+    CHECK_OK(open_text("r.json",
+                       "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}, \"added_tokens\": "
+                       "[{\"id\": 1, \"content\": \"word\", \"single_word\": true, \"normalized\": false}]}",
+                       &t));
+    CHECK_OK(sl_encoder_create(t, &e));
+    check_ids(e, "word\xc2\xbd", 6, (int32_t[]){1}, 1);
+    check_ids(e, "\xc2\xb2word-", 7, (int32_t[]){1}, 1);
+    check_ids(e, "word1", 5, NULL, 0);
+    check_ids(e, "word\xe2\x80\x8d", 7, NULL, 0);
+    check_ids(e, "aword", 5, (int32_t[]){0}, 1);
+    sl_encoder_destroy(e);
+    sl_tokenizer_close(t);
+}
+
 /* A vocabulary of "a", "aa", "aaa", ... makes every length fit everywhere: the time stays bounded. */
 TEST(hostile_vocabulary)
 {
@@ -369,6 +388,7 @@ int main(int argc, char **argv)
     RUN(refuses_what_it_does_not_know);
     RUN(tiktoken);
     RUN(bytes_that_are_no_text);
+    RUN(added_words);
     RUN(hostile_vocabulary);
     return test_end();
 }
