@@ -141,7 +141,7 @@ sl_status sl_cli_write(sl_text *text, const char *path)
     if (status == SL_OK && path)
         status = sl_file_write_atomic(path, data, text->length);
     else if (status == SL_OK)
-        fputs(data, stdout);
+        fwrite(data, 1, text->length, stdout); /* decoded text may have NULs */
     sl_text_free(text);
     return status;
 }

@@ -224,7 +224,7 @@ static sl_status decode(const sl_options *options, const sl_tokenizer *t)
     if (sl_options_flag(options, "json")) {
         sl_json_writer w = {0};
         sl_json_begin_object(&w, NULL);
-        sl_json_put_string(&w, "text", text.data ? text.data : "");
+        sl_json_put_text(&w, "text", text.data ? text.data : "", text.length);
         sl_json_end_object(&w);
         sl_text_free(&text);
         text = w.text;

@@ -69,6 +69,7 @@ void sl_json_put_f64(sl_json_writer *w, const char *key, double value);   /* sho
 void sl_json_put_real(sl_json_writer *w, const char *key, double value);
 void sl_json_put_bool(sl_json_writer *w, const char *key, bool value);
 void sl_json_put_string(sl_json_writer *w, const char *key, const char *value);
+void sl_json_put_text(sl_json_writer *w, const char *key, const char *value, size_t length); /* may have NULs */
 void sl_json_put_null(sl_json_writer *w, const char *key);
 void sl_json_put_value(sl_json_writer *w, const char *key,
                        const sl_json *value); /* one that was read, with all it holds */

@@ -9,9 +9,9 @@
 /* What stands for a byte that is no UTF-8: a path may hold any, and a file with one could not be read again. */
 #define REPLACEMENT "\xef\xbf\xbd"
 
-static void put_quoted(sl_text *text, const char *string)
+static void put_quoted(sl_text *text, const char *string, size_t bytes)
 {
-    const char *from = string, *end = string + strlen(string);
+    const char *from = string, *end = string + bytes;
     sl_text_append(text, "\"", 1);
     for (const char *at = string; at < end;) {
         unsigned char c = (unsigned char) *at;
@@ -50,7 +50,7 @@ static void put_key(sl_json_writer *w, const char *key)
     w->need_comma = true;
     break_line(w);
     if (key) {
-        put_quoted(&w->text, key);
+        put_quoted(&w->text, key, strlen(key));
         sl_text_append(&w->text, ": ", w->indent ? 2 : 1);
     }
 }
@@ -144,8 +144,13 @@ void sl_json_put_string(sl_json_writer *w, const char *key, const char *value)
         sl_json_put_null(w, key);
         return;
     }
+    sl_json_put_text(w, key, value, strlen(value));
+}
+
+void sl_json_put_text(sl_json_writer *w, const char *key, const char *value, size_t length)
+{
     put_key(w, key);
-    put_quoted(&w->text, value);
+    put_quoted(&w->text, value, length);
 }
 
 void sl_json_put_null(sl_json_writer *w, const char *key)
@@ -165,7 +170,7 @@ void sl_json_put_value(sl_json_writer *w, const char *key, const sl_json *value)
         sl_json_put_bool(w, key, value->boolean);
         return;
     case SL_JSON_STRING:
-        sl_json_put_string(w, key, value->string);
+        sl_json_put_text(w, key, value->string, value->length);
         return;
     case SL_JSON_NUMBER:
         if (value->is_integer && (value->integer || !signbit(value->number))) /* -0 keeps its sign */

@@ -28,6 +28,17 @@ TEST(prints_tokens)
     CHECK_STR(out, "one two\n\n");
 }
 
+/* A NUL is text like any other. */
+TEST(prints_nul)
+{
+    CHECK_OK(sl_file_write_atomic(test_path("nul.txt"), "a\0b", 3));
+    run_ok("tokenize --tokenizer " GOLDEN "gpt2 --data nul.txt --out nul.bin --separator none");
+    run_ok("tokenize --tokenizer " GOLDEN "gpt2 --data nul.bin --decode --json");
+    CHECK_CONTAINS(out, "{\"text\":\"a\\u0000b\"}");
+    run_ok("tokenize --tokenizer " GOLDEN "gpt2 --data nul.bin --decode");
+    CHECK(memcmp(out, "a\0b\n", 5) == 0);
+}
+
 static void write_many(void)
 {
     sl_text text = {0};
@@ -147,6 +158,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(prints_tokens);
+    RUN(prints_nul);
     RUN(shards);
     RUN(shows_chats);
     RUN(trains);
