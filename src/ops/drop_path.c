@@ -48,23 +48,24 @@ static sl_status drop_path_gradient(sl_gradient *gradient)
 #define CASE(t, n, d, ...) .in = {SL_T2(t, n, d), SL_STEP_TYPE}, .attrs = SL_ATTRS(drop_path, __VA_ARGS__)
 static const sl_op_case drop_path_cases[] = {
     {.name = "f32", CASE(SL_F32, 12, 64, 0.5f, 3, 2, 0)},
-    {.name = "f32 tail, later rows, accumulate", CASE(SL_F32, 21, 37, 0.5f, 1, 3, 11), .accumulate = 1},
+    {.name = "f32 tail, later samples, accumulate", CASE(SL_F32, 21, 37, 0.5f, 1, 3, 11), .accumulate = 1},
     {.name = "f32 keep all", CASE(SL_F32, 3, 16, 0, 1, 1, 1)},
     {.name = "f32 one element", CASE(SL_F32, 1, 1, 0.1f, 0, 1, 0)},
-    {.name = "bf16", CASE(SL_BF16, 804, 384, 0.3f, 3, 201, 201 * 64)},
+    {.name = "bf16", CASE(SL_BF16, 804, 384, 0.3f, 3, 201, 64)},
     {.name = "bf16 tail, accumulate", CASE(SL_BF16, 70, 333, 0.4f, 3, 10, 0), .accumulate = 1},
 };
 #undef CASE
 
+/* A sample is a sequence of the program, though it may have other rows here. The rows of a slice are all of one sample. */
 static void drop_path_place(sl_attrs *attrs, const sl_chunk_position *place)
 {
-    sl_drop_path_set(attrs)->first_row = place->first_row;
+    sl_drop_path_set(attrs)->first = place->first_row / place->seqlen;
 }
 
 static void drop_path_clear_stream(sl_attrs *attrs)
 {
     sl_drop_path_set(attrs)->stream = 0;
-    sl_drop_path_set(attrs)->first_row = 0;
+    sl_drop_path_set(attrs)->first = 0;
 }
 
 static void drop_path_fill(sl_launch *launch, const sl_fill_rule *how)

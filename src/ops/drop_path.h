@@ -8,7 +8,7 @@ struct SL_ATTRS_TYPE sl_drop_path_attrs {
     float probability;
     uint32_t stream;     /* which dropout of the model this is: drop_path and dropout count together */
     int64_t sample_rows; /* rows of a sample */
-    int64_t first_row;   /* of the chunk in the whole batch; set by the program */
+    int64_t first;       /* the chunk's first sample in the whole batch; set by the program */
 };
 SL_ATTRS_OF(drop_path)
 
@@ -16,7 +16,7 @@ SL_ATTRS_OF(drop_path)
 static inline SL_HD float sl_drop_path_factor(const struct sl_drop_path_attrs *a, const sl_step_params *step,
                                               int64_t row)
 {
-    int64_t sample = (a->first_row + row) / a->sample_rows;
+    const int64_t sample = a->first + row / a->sample_rows;
     return sl_dropout_uniform(step, a->stream, sample) >= a->probability ? 1 / (1 - a->probability) : 0;
 }
 
