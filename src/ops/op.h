@@ -181,6 +181,7 @@ typedef struct sl_op_def {
     int n_in, n_out;    /* positions, optional ones included */
     size_t attrs_bytes; /* of struct sl_<op>_attrs; 0: it has none */
     uint32_t optional_in, optional_out;
+    uint32_t fixed_in;       /* floats to which no gradient flows: tables that a model computes once */
     uint32_t can_accumulate; /* outputs that take the accumulate bit */
     uint32_t updates;        /* outputs always read and updated */
     /* k > 0: the optional output k takes the sums of out[0]'s columns: of all that it holds after the launch, before that is

@@ -81,7 +81,7 @@ static inline void tape_run(tape *tp, const sl_launch *forward, const sl_operand
     for (int i = 0; i < SL_MAX_IN; i++) {
         in_type[i] = forward->in[i].type;
         in[i] = in_type[i].rank ? i : SL_NO_VALUE;
-        need[i] = in_type[i].rank && in_type[i].dtype != SL_I32 && !(tp->frozen >> i & 1u);
+        need[i] = in_type[i].rank && in_type[i].dtype != SL_I32 && !((tp->frozen | def->fixed_in) >> i & 1u);
         tp->value[i] = forward->in[i];
     }
     for (int k = 0; k < SL_MAX_OUT; k++) {

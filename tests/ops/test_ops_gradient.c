@@ -15,7 +15,7 @@ typedef struct scene {
 /* Statistics (rstd, lse) are by-products; q and kv of rope are both results. */
 static bool carries_gradient(sl_op_id op, int k)
 {
-    return k == 0 || op == SL_OP_ROPE;
+    return k == 0 || op == SL_OP_ROPE || op == SL_OP_ROPE_TABLE;
 }
 
 /* An accumulating launch must start from the same place every time. */
@@ -109,7 +109,7 @@ static void check_case(sl_op_id op, const sl_op_case *op_case)
     memcpy(s.start, s.forward.memory, s.forward.bytes);
     make_weights(&s, &step);
     for (int i = 0; i < def->n_in; i++)
-        if (op_case->in[i].rank && op_case->in[i].dtype != SL_I32 &&
+        if (op_case->in[i].rank && op_case->in[i].dtype != SL_I32 && !(def->fixed_in >> i & 1u) &&
             (!i || (i != def->loss_targets && i != def->loss_weights)))
             make_operand(&tp.gradient[i], op_case->in[i]);
 
