@@ -4,9 +4,11 @@
 #include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/launch.h"
+#include "ops/mean_rows.h"
 #include "ops/norm.h"
 #include "ops/qk_norm.h"
 #include "ops/rope.h"
+#include "ops/rope_table.h"
 #include "ops/slice.h"
 #include "ops/unary.h"
 #include "optim/element.h"
@@ -144,6 +146,15 @@ static const struct {
     {SL_OP_SCALE_COLUMNS_BWD, 2, 0},
     {SL_OP_DROP_PATH, 1, 0},
     {SL_OP_UNARY_BWD, 1, 1},
+    {SL_OP_L2_NORM_BWD, 1, 1},
+    {SL_OP_L2_NORM_BWD, 2, 0},
+    {SL_OP_ROPE_TABLE, 0, 0},
+    {SL_OP_ROPE_TABLE, 0, 1},
+    {SL_OP_ROPE_TABLE, 1, 1},
+    {SL_OP_ROPE_TABLE_BWD, 1, 0},
+    {SL_OP_ROPE_TABLE_BWD, 1, 1},
+    {SL_OP_ROPE_TABLE_BWD, 2, 1},
+    {SL_OP_MEAN_ROWS, 0, 0},
 };
 
 TEST(misfitting_shapes)
@@ -230,6 +241,15 @@ TEST(wrong_attributes)
     changed = with_attrs(SL_OP_UNARY, 0, &attrs);
     sl_unary_set(&attrs)->function = SL_UNARY_COUNT;
     check_refused(SL_OP_UNARY, &changed, "an unknown function", -1);
+    changed = with_attrs(SL_OP_L2_NORM, 0, &attrs);
+    sl_norm_set(&attrs)->eps = 0;
+    check_refused(SL_OP_L2_NORM, &changed, "rows that may have no length", -1);
+    changed = with_attrs(SL_OP_ROPE_TABLE, 0, &attrs);
+    sl_rope_table_set(&attrs)->block = 6;
+    check_refused(SL_OP_ROPE_TABLE, &changed, "blocks that do not fill a head", -1);
+    changed = with_attrs(SL_OP_MEAN_ROWS, 0, &attrs);
+    sl_mean_rows_set(&attrs)->first = 1;
+    check_refused(SL_OP_MEAN_ROWS, &changed, "rows past the sample's end", -1);
     changed = with_attrs(SL_OP_ADAMW, 0, &attrs);
     sl_adamw_set(&attrs)->decayed = 1001;
     check_refused(SL_OP_ADAMW, &changed, "more decayed than there are", -1);
