@@ -3,6 +3,7 @@
 #include "ops/drop_path.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
+#include "ops/grn.h"
 #include "ops/launch.h"
 #include "ops/mean_rows.h"
 #include "ops/norm.h"
@@ -11,6 +12,7 @@
 #include "ops/rope_table.h"
 #include "ops/slice.h"
 #include "ops/unary.h"
+#include "ops/window.h"
 #include "optim/element.h"
 
 static sl_status infer(sl_op_id op, const void *case_attrs, const sl_type *in)
@@ -155,6 +157,20 @@ static const struct {
     {SL_OP_ROPE_TABLE_BWD, 1, 1},
     {SL_OP_ROPE_TABLE_BWD, 2, 1},
     {SL_OP_MEAN_ROWS, 0, 0},
+    {SL_OP_POOL, 0, 0},
+    {SL_OP_POOL_BWD, 0, 0},
+    {SL_OP_POOL_BWD, 1, 1},
+    {SL_OP_UNFOLD, 0, 0},
+    {SL_OP_FOLD, 0, 0},
+    {SL_OP_FOLD, 0, 1},
+    {SL_OP_DEPTHWISE, 0, 0},
+    {SL_OP_DEPTHWISE, 1, 0},
+    {SL_OP_DEPTHWISE_BWD, 1, 0},
+    {SL_OP_DEPTHWISE_BWD, 2, 1},
+    {SL_OP_GRN, 0, 0},
+    {SL_OP_GRN, 2, 0},
+    {SL_OP_GRN_BWD, 1, 0},
+    {SL_OP_GRN_BWD, 3, 0},
 };
 
 TEST(misfitting_shapes)
@@ -250,6 +266,18 @@ TEST(wrong_attributes)
     changed = with_attrs(SL_OP_MEAN_ROWS, 0, &attrs);
     sl_mean_rows_set(&attrs)->first = 1;
     check_refused(SL_OP_MEAN_ROWS, &changed, "rows past the sample's end", -1);
+    changed = with_attrs(SL_OP_POOL, 0, &attrs);
+    sl_window_set(&attrs)->mode = SL_POOL_MODES;
+    check_refused(SL_OP_POOL, &changed, "an unknown mode", -1);
+    changed = with_attrs(SL_OP_POOL, 0, &attrs);
+    sl_window_set(&attrs)->pad_h = 2;
+    check_refused(SL_OP_POOL, &changed, "windows of padding alone", -1);
+    changed = with_attrs(SL_OP_UNFOLD, 0, &attrs);
+    sl_window_set(&attrs)->kernel_w = 9;
+    check_refused(SL_OP_UNFOLD, &changed, "a kernel wider than the image", -1);
+    changed = with_attrs(SL_OP_GRN, 0, &attrs);
+    sl_grn_set(&attrs)->eps = 0;
+    check_refused(SL_OP_GRN, &changed, "a mean length that may be 0", -1);
     changed = with_attrs(SL_OP_ADAMW, 0, &attrs);
     sl_adamw_set(&attrs)->decayed = 1001;
     check_refused(SL_OP_ADAMW, &changed, "more decayed than there are", -1);
