@@ -154,10 +154,9 @@ static sl_status encode_words(sl_words *w, const char *text, sl_tokens *tokens)
     if (tokens->count > 0)
         return SL_OK;
     const int32_t bos = sl_tokenizer_bos(w->tokenizer), begin = bos < 0 && w->n_ends ? w->ends[0] : bos;
-    return begin >= 0
-               ? append(tokens, begin)
-               : sl_fail(SL_E_USAGE, "the tokenizer of model %s names no token that begins a text: give a --prompt",
-                         w->model);
+    return begin >= 0 ? append(tokens, begin)
+                      : sl_fail(SL_E_USAGE,
+                                "the tokenizer of model %s names no token that begins a text: give a prompt", w->model);
 }
 
 sl_status sl_words_encode(sl_words *w, const char *text, sl_tokens *tokens)

@@ -181,6 +181,56 @@ TEST(refusals)
     CHECK_I64(o.view.sample_step, 1);
 }
 
+/* The heap's share of the host budget, and of that what samples begin with. */
+static size_t reserve_of(const char *text, size_t *samples)
+{
+    sl_trainer *t;
+    sl_job *job = make_job(text);
+    CHECK_OK(sl_trainer_create(job, &t));
+    sl_job_destroy(job);
+    const size_t reserve = t->prepared.reserve_bytes;
+    *samples = t->prepared.samples ? t->prepared.samples->heap_bytes : 0;
+    sl_trainer_destroy(t);
+    return reserve;
+}
+
+/* What a tokenizer takes is part of the host's budget. */
+TEST(with_a_tokenizer)
+{
+    static const char config[] =
+        "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 128, \"num_hidden_layers\": 2, "
+        "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 768, \"rms_norm_eps\": 1e-5, "
+        "\"max_position_embeddings\": 512, \"rope_theta\": 10000.0, \"tie_word_embeddings\": false}";
+    char model[400], *text;
+    size_t length;
+    outcome plain, with, again;
+    snprintf(model, sizeof model, "%s", test_path("folder"));
+    CHECK_OK(sl_dir_create(model));
+    CHECK_OK(sl_file_write_atomic(test_path("folder/config.json"), config, sizeof config - 1));
+    CHECK_OK(sl_file_read_all(SL_SOURCE_DIR "/tests/golden/chats/bytes/tokenizer.json", 1 << 20, &text, &length));
+    CHECK_OK(sl_file_write_atomic(test_path("folder/tokenizer.json"), text, length));
+    sl_free(text);
+    const char *job = "model '%s' cache '%s' steps 2 device-mem 50%% %s";
+    snprintf(options, sizeof options, job, model, test_path("cache"), "");
+    run_job(options, 2, &plain); /* fills the cache of tokens, for which the plan does not count */
+    snprintf(options, sizeof options, job, model, test_path("cache"),
+             "host-mem 20MiB sample-every 1 sample-prompt 'The hill'");
+    run_job(options, 2, &with);
+    run_job(options, 2, &again);
+    CHECK(same_run(&plain, &with) && same_run(&plain, &again));
+    CHECK_I64(with.view.sample_step, 2);
+    CHECK_MSG(again.view.measured.peak_bytes[SL_TIER_HOST] <= again.view.predicted.peak_bytes[SL_TIER_HOST] &&
+                  again.view.predicted.peak_bytes[SL_TIER_HOST] <= again.view.budget_bytes[SL_TIER_HOST],
+              "%zu bytes of host memory, %zu predicted", again.view.measured.peak_bytes[SL_TIER_HOST],
+              again.view.predicted.peak_bytes[SL_TIER_HOST]);
+    size_t bytes, none, sampled_reserve = reserve_of(options, &bytes);
+    snprintf(options, sizeof options, job, model, test_path("cache"), "");
+    CHECK(sampled_reserve >= reserve_of(options, &none) + bytes && none == 0);
+    CHECK_MSG(bytes > 20 * length, "%zu bytes for a tokenizer.json of %zu", bytes, length);
+    snprintf(options, sizeof options, job, model, test_path("cache"), "sample-every 1");
+    refused(options, SL_E_USAGE, "names no token that begins a text: give a prompt");
+}
+
 /* K/V for a very long text do not fit beside the training state. */
 TEST(does_not_fit)
 {
@@ -220,6 +270,7 @@ int main(int argc, char **argv)
     RUN(the_text_of_the_checkpoint);
     RUN(a_resume_keeps_the_rhythm);
     RUN(refusals);
+    RUN(with_a_tokenizer);
     RUN(does_not_fit);
     RUN(weights_without_logits);
     sl_region_destroy(region);
