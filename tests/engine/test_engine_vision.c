@@ -1,10 +1,11 @@
-/* Ops of vision models, from a graph to trained weights: a small convolutional classifier of images. A sample is a sequence of one token,
- * and has 64, then 16 rows within. */
+/* Ops of vision models, from a graph to trained weights: a small classifier of images with a convolutional stem, a mixer and attention. A
+ * sample is a sequence of 16 tokens, and has 64 rows in the stem. */
 #include <math.h>
 
 #include "core/rng.h"
 #include "engine/engine.h"
 #include "model/interpret.h"
+#include "ops/attention.h"
 #include "ops/drop_path.h"
 #include "ops/grn.h"
 #include "ops/image.h"
@@ -12,11 +13,13 @@
 #include "ops/mean_rows.h"
 #include "ops/norm.h"
 #include "ops/reshape.h"
+#include "ops/rope_table.h"
 #include "ops/unary.h"
 #include "ops/window.h"
 #include "plan/plan.h"
 
-enum { SAMPLES = 22, SIDE = 8, COLORS = 3, PIXELS = SIDE * SIDE * COLORS, WIDTH = 12, CLASSES = 5 };
+enum { SAMPLES = 22, SIDE = 8, TOKENS = SIDE * SIDE / 4, COLORS = 3, PIXELS = SIDE * SIDE * COLORS };
+enum { WIDTH = 12, HEADS = 2, HEAD_DIM = 4, CLASSES = 5 };
 
 /* ---- the classifier ---- */
 
@@ -49,14 +52,19 @@ static sl_attrs windows(int32_t side, int32_t kernel, int32_t stride, int32_t pa
     return attrs;
 }
 
-static sl_value param(net *n, const char *group, const char *name, int64_t rows, int64_t columns)
+static sl_value param_of(net *n, const char *group, const char *name, int64_t rows, int64_t columns, bool frozen)
 {
-    sl_param p = {.name = name, .group = group, .init = SL_INIT_NORMAL, .init_std = 0.2f};
+    sl_param p = {.name = name, .group = group, .init = SL_INIT_NORMAL, .init_std = 0.2f, .frozen = frozen};
     sl_value out = SL_NO_VALUE;
     p.type = columns ? sl_type_2d(SL_F32, rows, columns) : sl_type_1d(SL_F32, rows);
     if (n->status == SL_OK)
         n->status = sl_graph_param(n->graph, &p, &out);
     return out;
+}
+
+static sl_value param(net *n, const char *group, const char *name, int64_t rows, int64_t columns)
+{
+    return param_of(n, group, name, rows, columns, false);
 }
 
 static sl_value linear(net *n, const char *group, sl_value x, int64_t rows, int64_t columns)
@@ -96,14 +104,32 @@ static sl_value images(net *n)
 static sl_value mixer(net *n, sl_value x)
 {
     sl_attrs conv = windows(SIDE / 2, 3, 1, 1, SL_POOL_MAX), grn = {.raw = {0}}, drop = {.raw = {0}};
-    *sl_grn_set(&grn) = *SL_ATTRS(grn, SIDE * SIDE / 4, 1e-6f, 0);
-    *sl_drop_path_set(&drop) = *SL_ATTRS(drop_path, 0.25f, 1, SIDE * SIDE / 4, 0);
+    *sl_grn_set(&grn) = *SL_ATTRS(grn, TOKENS, 1e-6f, 0);
+    *sl_drop_path_set(&drop) = *SL_ATTRS(drop_path, 0.25f, 1, TOKENS, 0);
     sl_value y = op(n, SL_OP_DEPTHWISE, "depthwise", &conv, x, param(n, "mixer", "kernel", 9, WIDTH), SL_NO_VALUE);
     y = unary_op(n, "silu", SL_UNARY_SILU, y);
     y = op(n, SL_OP_GRN, "grn", &grn, y, param(n, "mixer", "grn gamma", WIDTH, 0), param(n, "mixer", "beta", WIDTH, 0));
     y = op(n, SL_OP_SCALE_COLUMNS, "scale", NULL, y, param(n, "mixer", "gamma", WIDTH, 0), SL_NO_VALUE);
     y = op(n, SL_OP_DROP_PATH, "drop", &drop, y, input(n, SL_INPUT_STEP, 0), SL_NO_VALUE);
     return op(n, SL_OP_ADD, "residual", NULL, x, y, SL_NO_VALUE);
+}
+
+/* x + W attention(rope(qkv)), by a table of two axes */
+static sl_value attention(net *n, sl_value x)
+{
+    sl_attrs rope = {.raw = {0}}, attrs = {.raw = {0}};
+    sl_value out[SL_MAX_OUT] = {SL_NO_VALUE, SL_NO_VALUE};
+    *sl_rope_table_set(&rope) = *SL_ATTRS(rope_table, HEADS, HEADS, HEAD_DIM, HEAD_DIM / 2);
+    sl_attention_set(&attrs)->heads = sl_attention_set(&attrs)->kv_heads = HEADS;
+    sl_attention_set(&attrs)->head_dim = HEAD_DIM;
+    sl_attention_set(&attrs)->scale = 0.5f;
+    const sl_value qkv = linear(n, "qkv", x, 3 * HEADS * HEAD_DIM, WIDTH);
+    const sl_value in[] = {qkv, param_of(n, "table", "table", TOKENS, 2 * HEAD_DIM, true)};
+    if (n->status == SL_OK)
+        n->status = sl_graph_op(n->graph, SL_OP_ROPE_TABLE, "rope", &rope, in, 2, out);
+    sl_value y = op(n, SL_OP_ATTENTION, "attention", &attrs, out[0], out[1], input(n, SL_INPUT_SEGMENTS, 0));
+    y = linear(n, "proj", y, WIDTH, HEADS * HEAD_DIM);
+    return op(n, SL_OP_ADD, "attended", NULL, x, y, SL_NO_VALUE);
 }
 
 static sl_status build(void *context, sl_graph *graph)
@@ -113,13 +139,15 @@ static sl_status build(void *context, sl_graph *graph)
     sl_attrs norm = {.raw = {0}}, mean = {.raw = {0}};
     (void) context;
     sl_norm_set(&norm)->eps = 1e-12f;
-    *sl_mean_rows_set(&mean) = *SL_ATTRS(mean_rows, SIDE * SIDE / 4, 1, SIDE * SIDE / 4 - 1);
+    *sl_mean_rows_set(&mean) = *SL_ATTRS(mean_rows, TOKENS, 1, TOKENS - 1);
     begin_block(&n, "stem");
     sl_value x = op(&n, SL_OP_UNFOLD, "unfold", &conv, images(&n), SL_NO_VALUE, SL_NO_VALUE);
     x = unary_op(&n, "relu", SL_UNARY_RELU, linear(&n, "stem", x, WIDTH, 9 * COLORS));
     x = op(&n, SL_OP_POOL, "pool", &pool, x, SL_NO_VALUE, SL_NO_VALUE);
     begin_block(&n, "mixer");
     x = mixer(&n, x);
+    begin_block(&n, "attention");
+    x = attention(&n, x);
     begin_block(&n, "head");
     x = op(&n, SL_OP_L2_NORM, "norm", &norm, x, SL_NO_VALUE, SL_NO_VALUE);
     x = op(&n, SL_OP_MEAN_ROWS, "mean", &mean, x, SL_NO_VALUE, SL_NO_VALUE);
@@ -153,6 +181,10 @@ static void write_data(const sl_program *p, write_fn write, void *to)
 {
     for (int32_t c = 0; c < p->n_chunks; c++) {
         const sl_chunk *chunk = &p->chunks[c];
+        int32_t segments[SAMPLES + 1];
+        for (int64_t i = 0; i <= SAMPLES; i++)
+            segments[i] = (int32_t) (SL_MIN(i, chunk->n_sequences) * TOKENS);
+        CHECK_OK(write(to, chunk->data[SL_INPUT_SEGMENTS], segments, sl_type_bytes(&chunk->input[SL_INPUT_SEGMENTS])));
         CHECK_OK(write(to, chunk->data[SL_INPUT_IMAGES_U8], pixels[chunk->first_sequence],
                        sl_type_bytes(&chunk->input[SL_INPUT_IMAGES_U8])));
         CHECK_OK(write(to, chunk->data[SL_INPUT_SOFT_TARGETS], targets[chunk->first_sequence],
@@ -178,7 +210,8 @@ static sl_status write_memory(void *to, int32_t object, const void *from, size_t
 
 static interpreter run_once(int64_t each)
 {
-    const sl_program_config config = interpret_config(1, SAMPLES, each, SL_PRECISION_F32);
+    sl_program_config config = interpret_config(TOKENS, SAMPLES, each * TOKENS, SL_PRECISION_F32);
+    config.max_segments = each;
     interpreter it = interpret_graph(build, NULL, &config);
     interpret_init(&it, 5, 0.2f);
     write_data(it.program, write_memory, &it);
@@ -200,6 +233,8 @@ static void check_near(const interpreter *a, const interpreter *b)
 {
     CHECK_MSG(fabs(loss_of(a) - loss_of(b)) <= 1e-6 * loss_of(a), "losses %.9g and %.9g", loss_of(a), loss_of(b));
     for (int32_t p = 0; p < a->program->n_params; p++) {
+        if (a->program->params[p].frozen)
+            continue;
         const float *x = (const float *) (const void *) interpret_gradient(a, p);
         const float *y = (const float *) (const void *) interpret_gradient(b, p);
         double largest = 0, difference = 0;
