@@ -90,7 +90,8 @@ def make_texts(size, added):
 def sluice_ids(sluice, tokenizer, path, special):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "ids.bin")
-        command = [sluice, "tokenize", "--tokenizer", tokenizer, "--data", path, "--out", out, "--separator", "none", "--threads", "1"]
+        command = [sluice, "tokenize", "--tokenizer", tokenizer, "--data", path, "--out", out, "--separator", "none", "--threads", "1",
+                   "--data-format", "text"]
         subprocess.run(command + (["--special"] if special else []), check=True, capture_output=True)
         raw = open(out, "rb").read()
         _, version, count = struct.unpack("<iii", raw[:12])

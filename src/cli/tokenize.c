@@ -1,7 +1,7 @@
 /*
- * `sluice tokenize`: text to tokens and back. With --out, files become a shard: records are read in batches, the records of a batch are
- * encoded by all threads, each into an array of its own, and written in the order of the files. So the shard does not depend on the
- * number of threads, and memory holds one batch.
+ * `sluice tokenize`: text to tokens and back. With --out, files become a shard, with the tokens that training makes of them
+ * (data/encoding.h): records are read in batches, the records of a batch are encoded by all threads, each into an array of its own, and
+ * written in the order of the files. So the shard does not depend on the number of threads, and memory holds one batch.
  */
 #include "model/model.h"
 #include "text/tokenizer.h"
@@ -24,9 +24,10 @@ static const char usage[] =
     "       sluice tokenize --train --vocab N --data PATHS --out DIR\n"
     "\n"
     "Turns text into token ids by a model's own tokenizer.json (or a tiktoken file). With --out, --data\n"
-    "becomes a token shard for `sluice train --data FILE`: every document begins with the separator. A text\n"
-    "file is a document, and so is a record of JSON lines. Special tokens in documents are text unless\n"
-    "--special is given. Without --out, ids are printed as transformers gives them: with the tokens that the\n"
+    "becomes a token shard for `sluice train --data FILE`, with the tokens that training makes of the same\n"
+    "files: every document begins with the separator. A text file is a document, and so is a record of JSON\n"
+    "or parquet files. Special tokens in documents are text unless --special is given. Without --out, ids are printed "
+    "as transformers gives them: with the tokens that the\n"
     "tokenizer adds around a text, and special tokens recognized, unless --plain is given.\n"
     "\n"
     "With --train, a byte-level BPE tokenizer is made from --data, as a folder that Hugging Face's libraries\n"
@@ -36,7 +37,10 @@ static const sl_option table[] = {
     {"tokenizer", "DIR|FILE", SL_OPT_STRING, NULL, "Tokenizer",
      "a model's folder, a tokenizer.json, a tiktoken file, or ORG/NAME in the local Hugging Face cache"},
     {"data", "PATHS", SL_OPT_STRING, NULL, "Input",
-     "files and folders, separated by commas: text, JSON lines, .gz, .zst"},
+     "files and folders, separated by commas: text, JSON, parquet, also as .gz and .zst"},
+    {"data-format", "auto|text|jsonl|parquet", SL_OPT_STRING, NULL, "Input",
+     "what --data holds; default: as the files say"},
+    {"data-field", "NAME", SL_OPT_STRING, NULL, "Input", "the field of records that holds the text"},
     {"text", "TEXT", SL_OPT_STRING, NULL, "Input", "the text itself; with --decode the ids, as \"1 2 3\" or JSON"},
     {"decode", NULL, SL_OPT_FLAG, "false", "Input", "the input is ids (or a token shard): print their text"},
     {"chat", "all|assistant|completion", SL_OPT_STRING, NULL, "Input",
@@ -45,7 +49,7 @@ static const sl_option table[] = {
     {"plain", NULL, SL_OPT_FLAG, "false", "Tokens",
      "without --out: special tokens are text, and nothing is added; --decode leaves special tokens out"},
     {"separator", "TOKEN|none", SL_OPT_STRING, NULL, "Tokens",
-     "--out: what begins every document; default: the tokenizer's bos token, or its eos token where it has no bos"},
+     "--out: what begins every document; default: what the tokenizer puts before texts, else its end token"},
     {"train", NULL, SL_OPT_FLAG, "false", "Training",
      "make a tokenizer from --data and write it into the folder --out"},
     {"vocab", "N", SL_OPT_I64, NULL, "Training", "--train: tokens, with 256 for bytes and the special ones"},
@@ -94,12 +98,12 @@ static sl_status print_tokens(const sl_tokenizer *t, const sl_tokens *tokens, bo
     return sl_cli_write(&w.text, NULL);
 }
 
-static sl_status encode_files(sl_encoder *encoder, const char *paths, unsigned flags, sl_tokens *tokens)
+static sl_status encode_files(sl_encoder *encoder, const sl_options *options, unsigned flags, sl_tokens *tokens)
 {
-    sl_cli_files files = {.region = NULL};
+    sl_cli_files files = {.corpus = NULL};
     sl_record record;
     bool more = true;
-    sl_status status = sl_cli_files_find(&files, paths);
+    sl_status status = sl_cli_files_find(&files, options);
     while (status == SL_OK && more) {
         status = sl_cli_files_next(&files, &record, &more);
         if (status != SL_OK || !more)
@@ -119,8 +123,8 @@ static sl_status print(const sl_options *options, const sl_tokenizer *t)
     sl_tokens tokens = {NULL, 0, 0};
     sl_encoder *encoder;
     SL_TRY(sl_encoder_create(t, &encoder));
-    sl_status status = text ? sl_encode(encoder, text, strlen(text), flags, &tokens)
-                            : encode_files(encoder, sl_options_string(options, "data"), flags, &tokens);
+    sl_status status =
+        text ? sl_encode(encoder, text, strlen(text), flags, &tokens) : encode_files(encoder, options, flags, &tokens);
     sl_encoder_destroy(encoder);
     if (status == SL_OK)
         status = print_tokens(t, &tokens, sl_options_flag(options, "json"));
@@ -240,18 +244,17 @@ enum { BATCH_RECORDS = 4096, BATCH_BYTES_A_THREAD = 4 << 20 };
 
 typedef struct batch {
     sl_record records[BATCH_RECORDS];
-    sl_tokens tokens[BATCH_RECORDS];
+    sl_encoded encoded[BATCH_RECORDS];
     sl_status status[BATCH_RECORDS];
     int64_t count;
 } batch;
 
 typedef struct run {
-    const sl_tokenizer *t;
-    sl_encoder **encoders; /* one for each thread */
+    sl_encoding *encoding;
+    void **threads; /* of the encoding */
+    int n_threads;
     sl_pool *pool;
     batch *batch;
-    unsigned flags;
-    int32_t separator; /* -1: none */
     int64_t tokens, documents, bytes;
     double start_s, shown_s;
     double *encode_s; /* processor time of each thread inside the tokenizer */
@@ -260,15 +263,12 @@ typedef struct run {
 static void encode_record(void *context, int64_t tile, int thread)
 {
     run *r = context;
-    const sl_record *record = &r->batch->records[tile];
-    sl_tokens *tokens = &r->batch->tokens[tile];
+    sl_encoded *out = &r->batch->encoded[tile];
     struct timespec before, behind;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
-    tokens->count = 0;
-    sl_status status = sl_encode(r->encoders[thread], record->text, record->length, r->flags, tokens);
-    if (status == SL_OK && record->kind == SL_RECORD_COMPLETION)
-        status = sl_encode(r->encoders[thread], record->completion, record->completion_length, r->flags, tokens);
-    r->batch->status[tile] = status;
+    out->tokens.count = 0;
+    out->counted.length = out->bytes.each.length = 0;
+    r->batch->status[tile] = r->encoding->class->encode(r->encoding, r->threads[thread], &r->batch->records[tile], out);
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &behind);
     r->encode_s[thread] += (double) (behind.tv_sec - before.tv_sec) + 1e-9 * (double) (behind.tv_nsec - before.tv_nsec);
 }
@@ -293,16 +293,11 @@ static sl_status read_batch(run *r, sl_cli_files *files)
 static sl_status write_batch(run *r, sl_shard_writer *writer)
 {
     for (int64_t i = 0; i < r->batch->count; i++) {
-        const sl_tokens *tokens = &r->batch->tokens[i];
+        const sl_tokens *tokens = &r->batch->encoded[i].tokens;
         if (r->batch->status[i] != SL_OK) /* the message was another thread's: encode it again here */
             encode_record(r, i, 0);
         SL_TRY(r->batch->status[i]);
-        if (!r->batch->records[i].continued) {
-            r->documents++;
-            if (r->separator >= 0)
-                SL_TRY(sl_shard_writer_put(writer, &r->separator, 1));
-            r->tokens += r->separator >= 0;
-        }
+        r->documents += !r->batch->records[i].continued;
         SL_TRY(sl_shard_writer_put(writer, tokens->ids, tokens->count));
         r->tokens += tokens->count;
     }
@@ -364,7 +359,7 @@ static sl_status print_summary(const run *r, const sl_cli_files *files, const sl
         sl_json_put_i64(&w, "shards", sl_shard_writer_files(writer));
         sl_json_put_i64(&w, "skipped_records", skipped);
         sl_json_put_i64(&w, "skipped_entries", files->skipped);
-        sl_json_put_i64(&w, "separator", r->separator);
+        sl_json_put_i64(&w, "separator", r->encoding->document_token);
         sl_json_put_f64(&w, "seconds", elapsed);
         sl_json_put_f64(&w, "encode_cpu_seconds", encode_s);
         sl_json_end_object(&w);
@@ -383,41 +378,53 @@ static sl_status print_summary(const run *r, const sl_cli_files *files, const sl
     return sl_cli_write(&w.text, NULL);
 }
 
-static sl_status find_separator(const sl_options *options, const sl_tokenizer *t, int32_t *separator)
+static sl_status open_encoding(const sl_options *options, const char *path, const sl_tokenizer *t, run *r)
 {
     const char *name = sl_options_string(options, "separator");
-    *separator = -1;
-    if (name && strcmp(name, "none") == 0)
-        return SL_OK;
-    if (name) {
-        *separator = sl_tokenizer_find(t, name);
-        return *separator >= 0 ? SL_OK : sl_fail(SL_E_USAGE, "--separator %s: the tokenizer has no such token", name);
-    }
-    *separator = sl_tokenizer_bos(t) >= 0 ? sl_tokenizer_bos(t) : sl_tokenizer_eos(t);
-    return *separator >= 0 ? SL_OK
-                           : sl_fail(SL_E_USAGE, "the tokenizer names no bos and no eos token: give --separator TOKEN, "
-                                                 "or --separator none");
+    sl_encoding_config config = {.tokenizer = path,
+                                 .document_token = -1,
+                                 .no_document_token = name && strcmp(name, "none") == 0,
+                                 .special = sl_options_flag(options, "special"),
+                                 .tokens_only = true};
+    if (name && !config.no_document_token)
+        config.document_token = sl_tokenizer_find(t, name);
+    if (name && !config.no_document_token && config.document_token < 0)
+        return sl_fail(SL_E_USAGE, "--separator %s: the tokenizer has no such token", name);
+    SL_TRY(sl_encoding_open(&config, &r->encoding));
+    SL_TRY(sl_pool_create((int) sl_options_i64(options, "threads"), &r->pool));
+    SL_TRY(sl_alloc(&r->batch, 1, sizeof *r->batch));
+    SL_TRY(sl_alloc(&r->threads, sl_pool_threads(r->pool), sizeof *r->threads));
+    SL_TRY(sl_alloc(&r->encode_s, sl_pool_threads(r->pool), sizeof *r->encode_s));
+    for (; r->n_threads < sl_pool_threads(r->pool); r->n_threads++)
+        SL_TRY(r->encoding->class->open_thread(r->encoding, &r->threads[r->n_threads]));
+    return SL_OK;
 }
 
-static sl_status tokenize(const sl_options *options, const sl_tokenizer *t)
+static void close_encoding(run *r)
 {
-    run r = {.t = t, .flags = sl_options_flag(options, "special") ? SL_ENCODE_SPECIAL : SL_ENCODE_PLAIN};
-    sl_cli_files files = {.region = NULL};
+    for (int i = 0; i < r->n_threads; i++)
+        r->encoding->class->close_thread(r->threads[i]);
+    for (int64_t i = 0; r->batch && i < BATCH_RECORDS; i++)
+        sl_encoded_free(&r->batch->encoded[i]);
+    sl_free(r->threads);
+    sl_free(r->encode_s);
+    sl_free(r->batch);
+    sl_pool_destroy(r->pool);
+    sl_encoding_close(r->encoding);
+}
+
+static sl_status tokenize(const sl_options *options, const char *path, const sl_tokenizer *t)
+{
+    run r = {.start_s = sl_clock_s()};
+    sl_cli_files files = {.corpus = NULL};
     sl_shard_writer *writer = NULL;
     sl_status status;
-    int threads = 0;
     SL_TRY(sl_pool_check_threads(sl_options_i64(options, "threads")));
-    SL_TRY(find_separator(options, t, &r.separator));
-    r.start_s = sl_clock_s();
-    SL_TRY_GOTO(sl_cli_files_find(&files, sl_options_string(options, "data")), done);
-    SL_TRY_GOTO(sl_pool_create((int) sl_options_i64(options, "threads"), &r.pool), done);
-    SL_TRY_GOTO(sl_alloc(&r.batch, 1, sizeof *r.batch), done);
-    SL_TRY_GOTO(sl_alloc(&r.encoders, sl_pool_threads(r.pool), sizeof *r.encoders), done);
-    SL_TRY_GOTO(sl_alloc(&r.encode_s, sl_pool_threads(r.pool), sizeof *r.encode_s), done);
-    for (; threads < sl_pool_threads(r.pool); threads++)
-        SL_TRY_GOTO(sl_encoder_create(t, &r.encoders[threads]), done);
-    SL_TRY_GOTO(sl_shard_writer_open(sl_options_string(options, "out"), sl_tokenizer_size(t), r.separator,
-                                     sl_options_i64(options, "shard-tokens"), &writer),
+    SL_TRY_GOTO(open_encoding(options, path, t, &r), done);
+    SL_TRY_GOTO(sl_cli_files_find(&files, options), done);
+    SL_TRY_GOTO(sl_shard_writer_open(sl_options_string(options, "out"), r.encoding->size,
+                                     (int32_t) r.encoding->document_token, sl_options_i64(options, "shard-tokens"),
+                                     &writer),
                 done);
     status = write_shard(&r, &files, writer);
     sl_cli_status_clear();
@@ -425,14 +432,7 @@ static sl_status tokenize(const sl_options *options, const sl_tokenizer *t)
         status = print_summary(&r, &files, writer, options);
 done:
     sl_shard_writer_destroy(writer);
-    for (int i = 0; i < threads; i++)
-        sl_encoder_destroy(r.encoders[i]);
-    for (int64_t i = 0; r.batch && i < BATCH_RECORDS; i++)
-        sl_tokens_free(&r.batch->tokens[i]);
-    sl_free(r.encoders);
-    sl_free(r.encode_s);
-    sl_free(r.batch);
-    sl_pool_destroy(r.pool);
+    close_encoding(&r);
     sl_cli_files_close(&files);
     return status;
 }
@@ -459,7 +459,7 @@ static sl_status run_tokenize(const sl_options *options, const char *const *oper
     SL_TRY(sl_tokenizer_open(folder, &t));
     sl_status status = sl_options_string(options, "chat") ? sl_cli_tokenize_chat(options, folder, t)
                        : decodes                          ? decode(options, t)
-                       : out                              ? tokenize(options, t)
+                       : out                              ? tokenize(options, folder, t)
                                                           : print(options, t);
     sl_tokenizer_close(t);
     return status;

@@ -119,7 +119,7 @@ sl_status sl_cli_tokenize_chat(const sl_options *options, const char *folder, co
         return sl_fail(SL_E_USAGE, "--chat prints the chats of --data; `sluice train --data` reads them as they are");
     SL_TRY(sl_chat_open(folder, &v.chat));
     SL_TRY_GOTO(sl_encoder_create(tokenizer, &v.encoder), done);
-    SL_TRY_GOTO(sl_cli_files_find(&files, data), done);
+    SL_TRY_GOTO(sl_cli_files_find(&files, options), done);
     SL_TRY_GOTO(put_all(&v, &files), done);
     status = sl_cli_write(&v.out, NULL);
 done:

@@ -194,7 +194,7 @@ static sl_status print_summary(const training *t, const sl_merges *merges, bool 
 static sl_status make(training *t, const sl_options *options, sl_cli_files *files)
 {
     sl_merges merges;
-    SL_TRY(sl_cli_files_find(files, sl_options_string(options, "data")));
+    SL_TRY(sl_cli_files_find(files, options));
     SL_TRY(sl_pool_create((int) sl_options_i64(options, "threads"), &t->pool));
     SL_TRY(sl_alloc(&t->counts, sl_pool_threads(t->pool), sizeof *t->counts));
     SL_TRY(count_words(t, files));
@@ -213,7 +213,7 @@ static sl_status make(training *t, const sl_options *options, sl_cli_files *file
 sl_status sl_cli_tokenize_train(const sl_options *options)
 {
     training *t;
-    sl_cli_files files = {.region = NULL};
+    sl_cli_files files = {.corpus = NULL};
     SL_TRY(sl_alloc(&t, 1, sizeof *t));
     t->start_s = sl_clock_s();
     sl_status status = read_options(t, options);

@@ -22,6 +22,20 @@ static const struct {
     [SL_SKIP_BESIDE_RECORDS] = {"text beside records", "texts beside records", "text_beside_records"},
 };
 
+bool sl_data_format_find(const char *name, sl_data_format *format)
+{
+    static const char *const names[] = {
+        [SL_DATA_AUTO] = "auto",  [SL_DATA_BYTES] = "bytes",     [SL_DATA_TEXT] = "text",
+        [SL_DATA_JSON] = "jsonl", [SL_DATA_PARQUET] = "parquet", [SL_DATA_SHARDS] = "shards"};
+    for (int i = 0; i < (int) SL_COUNT(names); i++) {
+        if (strcmp(name, names[i]) != 0)
+            continue;
+        *format = (sl_data_format) i;
+        return true;
+    }
+    return false;
+}
+
 const char *sl_corpus_kind(const sl_corpus_contents *c)
 {
     const bool text = c->files[SL_TOKENS_TEXT] || c->files[SL_TOKENS_CODED_TEXT];

@@ -35,6 +35,9 @@ typedef enum sl_data_format {
     SL_DATA_SHARDS
 } sl_data_format;
 
+/* By name: "auto", "bytes", "text", "jsonl", "parquet", "shards". False: none has it. */
+bool sl_data_format_find(const char *name, sl_data_format *format);
+
 typedef struct sl_corpus_config {
     const char *paths;      /* a file, a folder, or several of them separated by commas */
     const char *leave_out;  /* a folder below them that is no data, whether or not it is there yet, or NULL */

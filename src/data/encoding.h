@@ -40,6 +40,9 @@ typedef struct sl_encoding_config {
     const char *tokenizer;  /* folder or file; NULL: bytes */
     int64_t document_token; /* -1: what the tokenizer says */
     sl_train_on train_on;
+    bool no_document_token; /* texts begin with none */
+    bool special;           /* special tokens that a text writes out are tokens, not text */
+    bool tokens_only;       /* neither what is counted nor bytes are wanted */
 } sl_encoding_config;
 
 sl_status sl_encoding_open(const sl_encoding_config *config, sl_encoding **encoding);

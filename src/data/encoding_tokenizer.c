@@ -22,7 +22,7 @@ typedef struct token_encoding {
     sl_chat *chat; /* NULL: there is no template; `why` says where it was looked for */
     char why[256];
     int64_t begin, end; /* of a text; -1: none */
-    sl_train_on train_on;
+    sl_encoding_config config;
 } token_encoding;
 
 /* A token of no text. */
@@ -42,7 +42,9 @@ static sl_status put_text(const token_encoding *e, sl_encoder *encoder, const ch
                           sl_encoded *out)
 {
     int64_t before = out->tokens.count;
-    SL_TRY(sl_encode(encoder, text, length, SL_ENCODE_PLAIN, &out->tokens));
+    SL_TRY(sl_encode(encoder, text, length, e->config.special ? SL_ENCODE_SPECIAL : SL_ENCODE_PLAIN, &out->tokens));
+    if (e->config.tokens_only)
+        return SL_OK;
     return sl_token_bytes(e->tokenizer, text, length, out->tokens.ids + before, out->tokens.count - before,
                           &out->bytes);
 }
@@ -94,7 +96,8 @@ static sl_status encode_chat(const token_encoding *e, sl_encoder *encoder, const
     if (!e->chat)
         return sl_fail(SL_E_USAGE, "a chat needs a chat template: %s", e->why);
     sl_chat_request request = {.messages = r->messages, .tools = r->tools};
-    sl_train_on train_on = r->last_turn && e->train_on == SL_TRAIN_ON_ASSISTANT ? SL_TRAIN_ON_COMPLETION : e->train_on;
+    sl_train_on train_on =
+        r->last_turn && e->config.train_on == SL_TRAIN_ON_ASSISTANT ? SL_TRAIN_ON_COMPLETION : e->config.train_on;
     return sl_chat_encode(e->chat, encoder, &request, train_on, &out->tokens, &out->counted, &out->bytes);
 }
 
@@ -149,12 +152,17 @@ static sl_status find_ends(token_encoding *e, const sl_encoding_config *config)
     sl_encoder_destroy(encoder);
     SL_TRY(status);
     e->end = eos;
-    e->base.document_token = config->document_token >= 0 ? config->document_token : e->begin >= 0 ? e->begin : eos;
-    if (e->base.document_token >= 0)
+    if (config->no_document_token)
+        e->begin = -1;
+    e->base.document_token = config->no_document_token     ? -1
+                             : config->document_token >= 0 ? config->document_token
+                             : e->begin >= 0               ? e->begin
+                                                           : eos;
+    if (e->base.document_token >= 0 || config->no_document_token)
         return SL_OK;
     return sl_fail(SL_E_USAGE,
                    "%s names neither a token that begins texts nor one that ends them: give "
-                   "--document-token N",
+                   "--document-token N, and to `sluice tokenize` --separator TOKEN or none",
                    config->tokenizer);
 }
 
@@ -201,7 +209,7 @@ sl_status sl_encoding_open_tokenizer(const sl_encoding_config *config, sl_encodi
     sl_status status;
     SL_TRY(sl_alloc(&e, 1, sizeof *e));
     e->base.class = &class;
-    e->train_on = config->train_on;
+    e->config = *config;
     SL_TRY_GOTO(sl_tokenizer_open(config->tokenizer, &e->tokenizer), fail);
     e->base.size = sl_tokenizer_size(e->tokenizer);
     SL_TRY_GOTO(find_ends(e, config), fail);

@@ -195,11 +195,12 @@ static sl_status add_file(sl_corpus *corpus, const char *path, const char *relat
                (means == NAMED_AMBIGUOUS && named)) {
         corpus->contents.skipped[SL_SKIP_PACKED]++;
         return named ? refuse_packed(path, means) : SL_OK;
-    } else if (s.length && memchr(s.head, 0, s.length)) {
+    } else if (s.length && memchr(s.head, 0, s.length) &&
+               !(corpus->config.tokenize && corpus->config.format == SL_DATA_TEXT)) {
         corpus->contents.skipped[SL_SKIP_BINARY]++;
         return named ? sl_fail(SL_E_FORMAT,
                                "%s is neither text (it holds NUL bytes) nor a token shard (its first int32 is not "
-                               "20240520 or 20240801): tokenize it first",
+                               "20240520 or 20240801): tokenize it first, with --data-format text if it is text",
                                path)
                      : SL_OK;
     } else if (s.bytes == 0) {

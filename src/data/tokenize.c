@@ -10,6 +10,7 @@
 #include "core/pool.h"
 #include "data/internal.h"
 #include "data/token_cache.h"
+#include "data/tokenized.h"
 
 enum { BATCH_RECORDS = 1024 };
 static const size_t batch_bytes = (size_t) 4 << 20;
@@ -87,20 +88,12 @@ static sl_status flush(tokenizing *t)
     return status;
 }
 
-static sl_record_format format_of(const sl_corpus_file *file)
-{
-    return file->kind == SL_TOKENS_JSON      ? SL_FORMAT_JSON
-           : file->kind == SL_TOKENS_PARQUET ? SL_FORMAT_PARQUET
-                                             : SL_FORMAT_TEXT;
-}
-
-static sl_status read_file(tokenizing *t, const sl_corpus_file *file)
+static sl_status read_file(tokenizing *t, int64_t file)
 {
     sl_records *records;
     bool more = true;
     sl_status status;
-    sl_records_config config = {file->path, format_of(file), t->config->field, &t->cache->records};
-    SL_TRY(sl_records_open(&config, &records));
+    SL_TRY(sl_corpus_open_records(t->config->files, file, t->config->field, &t->cache->records, &records));
     for (;;) {
         slot *s = &t->slots[t->used];
         SL_TRY_GOTO(sl_records_next(records, &s->record, &more), done);
@@ -146,7 +139,7 @@ sl_status sl_token_cache_fill(const sl_token_cache_config *config, const char *f
     SL_TRY_GOTO(sl_token_sink_create(folder, config->encoding->size, &t.sink), done);
     SL_TRY_GOTO(open_threads(&t), done);
     for (int64_t i = 0; i < config->files->n_sources; i++)
-        SL_TRY_GOTO(read_file(&t, &config->files->sources[i]), done);
+        SL_TRY_GOTO(read_file(&t, i), done);
     SL_TRY_GOTO(flush(&t), done);
     status = sl_token_sink_finish(t.sink, cache);
 done:

@@ -78,8 +78,9 @@ static sl_status tokenize(const sl_corpus *files, const sl_tokenize_config *conf
     sl_encoding *encoding;
     sl_token_cache cache;
     sl_status status;
-    SL_TRY(sl_encoding_open(&(sl_encoding_config){config->tokenizer, files->config.document_token, config->train_on},
-                            &encoding));
+    sl_encoding_config how = {
+        .tokenizer = config->tokenizer, .document_token = files->config.document_token, .train_on = config->train_on};
+    SL_TRY(sl_encoding_open(&how, &encoding));
     sl_token_cache_config made = {files, encoding, config->cache, config->field, config->threads};
     SL_TRY_GOTO(check_vocabulary(&files->config, config, encoding), done);
     SL_TRY_GOTO(sl_token_cache_open(&made, &cache), done);
@@ -105,4 +106,27 @@ sl_status sl_tokenized_open(const sl_corpus_config *files, const sl_tokenize_con
     sl_status status = tokenize(found, config, corpus);
     sl_corpus_close(found);
     return status;
+}
+
+sl_status sl_corpus_open_records(const sl_corpus *corpus, int64_t file, const char *field, sl_record_counts *counts,
+                                 sl_records **records)
+{
+    const sl_corpus_file *f = &corpus->sources[file];
+    sl_record_format format = f->kind == SL_TOKENS_JSON      ? SL_FORMAT_JSON
+                              : f->kind == SL_TOKENS_PARQUET ? SL_FORMAT_PARQUET
+                                                             : SL_FORMAT_TEXT;
+    return sl_records_open(&(sl_records_config){f->path, format, field, counts}, records);
+}
+
+const char *sl_corpus_path(const sl_corpus *corpus, int64_t file)
+{
+    return corpus->sources[file].path;
+}
+
+int64_t sl_corpus_file_bytes(const sl_corpus *corpus)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < corpus->n_sources; i++)
+        bytes += corpus->sources[i].bytes;
+    return bytes;
 }

@@ -19,4 +19,10 @@ typedef struct sl_tokenize_config {
 /* `files->records` and `tokenize` are set here. */
 sl_status sl_tokenized_open(const sl_corpus_config *files, const sl_tokenize_config *config, sl_corpus **corpus);
 
+/* The records of a file of a corpus that holds records; `counts` adds up over files. The path is for messages. */
+sl_status sl_corpus_open_records(const sl_corpus *corpus, int64_t file, const char *field, sl_record_counts *counts,
+                                 sl_records **records);
+const char *sl_corpus_path(const sl_corpus *corpus, int64_t file);
+int64_t sl_corpus_file_bytes(const sl_corpus *corpus);
+
 #endif

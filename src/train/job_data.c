@@ -5,14 +5,6 @@
 #include "core/file.h"
 #include "train/job.h"
 
-static const struct {
-    const char *name;
-    sl_data_format format;
-} formats[] = {
-    {"auto", SL_DATA_AUTO},  {"bytes", SL_DATA_BYTES},     {"text", SL_DATA_TEXT},
-    {"jsonl", SL_DATA_JSON}, {"parquet", SL_DATA_PARQUET}, {"shards", SL_DATA_SHARDS},
-};
-
 /* A model's folder usually has the tokenizer that it was trained with. */
 static void find_tokenizer(const sl_options *o, sl_setup *setup)
 {
@@ -42,9 +34,8 @@ void sl_job_resolve_data(const sl_options *o, sl_setup *setup)
     setup->val_every = sl_options_i64(o, "val-every");
     setup->val_steps = sl_options_i64(o, "val-steps");
     setup->val_share = setup->val_every && !setup->val_data ? sl_options_f64(o, "val-share") : 0;
-    for (int64_t i = 0; i < SL_COUNT(formats); i++)
-        if (format && strcmp(format, formats[i].name) == 0)
-            setup->data_format = formats[i].format;
+    if (format)
+        sl_data_format_find(format, &setup->data_format); /* else AUTO: the option's own check let it through */
     find_tokenizer(o, setup);
     setup->tokenize = (sl_tokenize_config){.cache = sl_options_string(o, "cache"),
                                            .field = sl_options_string(o, "data-field"),

@@ -3,6 +3,7 @@
 
 #include "data/corpus.h"
 #include "data/shard.h"
+#include "data/tokenized.h"
 
 #define GOLDEN SL_SOURCE_DIR "/tests/golden/text/"
 
@@ -32,7 +33,7 @@ TEST(prints_tokens)
 TEST(prints_nul)
 {
     CHECK_OK(sl_file_write_atomic(test_path("nul.txt"), "a\0b", 3));
-    run_ok("tokenize --tokenizer " GOLDEN "gpt2 --data nul.txt --out nul.bin --separator none");
+    run_ok("tokenize --tokenizer " GOLDEN "gpt2 --data nul.txt --data-format text --out nul.bin --separator none");
     run_ok("tokenize --tokenizer " GOLDEN "gpt2 --data nul.bin --decode --json");
     CHECK_CONTAINS(out, "{\"text\":\"a\\u0000b\"}");
     run_ok("tokenize --tokenizer " GOLDEN "gpt2 --data nul.bin --decode");
@@ -75,6 +76,56 @@ TEST(shards)
     CHECK(strncmp(out, "record 0 of many, isn't it? 0\nrecord 1 of", 41) == 0);
     run_ok("tokenize --tokenizer " GOLDEN "llama3 --data many.jsonl --separator none --out s.bin --shard-tokens 10000");
     CHECK(sl_file_exists(test_path("s.bin")) && sl_file_exists(test_path("s-00001.bin")));
+}
+
+static void same_as_training(const char *family, const char *data)
+{
+    char args[1200], tokenizer[400];
+    sl_corpus *made, *shard;
+    snprintf(tokenizer, sizeof tokenizer, GOLDEN "%s", family);
+    snprintf(args, sizeof args, "tokenize --tokenizer %s --data %s --out same.bin", tokenizer, data);
+    run_ok(args);
+    const char *path = data[0] == '/' ? data : test_path(data);
+    sl_corpus_config config = {.paths = path, .vocab = 100000, .document_token = -1};
+    sl_tokenize_config with = {.tokenizer = tokenizer, .cache = test_path("cache"), .threads = 1};
+    CHECK_OK(sl_tokenized_open(&config, &with, &made));
+    config.paths = test_path("same.bin");
+    CHECK_OK(sl_corpus_open(&config, &shard));
+    int64_t count = sl_corpus_tokens(made), done = 0, differ = 0;
+    CHECK(count > 0);
+    CHECK_I64(sl_corpus_tokens(shard), count);
+    CHECK_I64(sl_corpus_document_token(shard), sl_corpus_document_token(made));
+    for (int64_t n; count == sl_corpus_tokens(shard) && done < count; done += n) {
+        int32_t a[4096], b[4096];
+        n = SL_MIN(count - done, (int64_t) SL_COUNT(a));
+        CHECK_OK(sl_corpus_read(made, done, n, a));
+        CHECK_OK(sl_corpus_read(shard, done, n, b));
+        differ += memcmp(a, b, (size_t) n * sizeof *a) != 0;
+    }
+    CHECK_MSG(differ == 0, "%s, %s: the shard is not what training reads", family, data);
+    sl_corpus_close(made);
+    sl_corpus_close(shard);
+}
+
+/* Every format, through tokenizers that begin texts and those that only end them. */
+TEST(shards_are_what_training_reads)
+{
+    static const char *const data[] = {"many.jsonl",
+                                       "a.txt",
+                                       "pairs.jsonl",
+                                       SL_SOURCE_DIR "/tests/golden/data/members.jsonl.gz",
+                                       SL_SOURCE_DIR "/tests/golden/data/frames.jsonl.zst",
+                                       SL_SOURCE_DIR "/tests/golden/data/snappy.parquet",
+                                       SL_SOURCE_DIR "/tests/golden/data/zstd-delta.parquet"};
+    static const char *const families[] = {"gpt2", "llama3", "llama2", "qwen2"};
+    write_text("pairs.jsonl", "{\"prompt\": \"one t\", \"completion\": \"wo\"}\n{\"text\": \"three\"}\n");
+    for (int64_t i = 0; i < SL_COUNT(data); i++)
+        same_as_training(families[i % SL_COUNT(families)], data[i]);
+    for (int64_t f = 0; f < SL_COUNT(families); f++)
+        same_as_training(families[f], "pairs.jsonl");
+    write_text("named.jsonl", "{\"title\": \"a\", \"body\": \"one two\"}\n");
+    run_ok("tokenize --tokenizer " GOLDEN "gpt2 --data named.jsonl --data-field body --out n.bin --json");
+    CHECK_CONTAINS(out, "\"documents\":1,\"bytes\":7,");
 }
 
 /* A chat as training sees it, with what the loss counts. */
@@ -140,7 +191,7 @@ TEST(trains)
     refused(2, "tokenize --train --vocab 300 --data a.txt --out f --min-count 0", "--min-count 0");
     refused(2, "tokenize --tokenizer made1 --vocab 300 --data a.txt", "add --train");
     write_text("empty.txt", "");
-    refused(2, "tokenize --train --vocab 300 --data empty.txt --out f", "no text");
+    refused(1, "tokenize --train --vocab 300 --data empty.txt --out f", "holds no tokens");
     CHECK(!sl_dir_exists(test_path("f")));
 }
 
@@ -148,7 +199,9 @@ TEST(refuses)
 {
     refused(2, "tokenize --text a", "--tokenizer");
     refused(2, "tokenize --tokenizer . --text a", "tokenizer.json");
-    refused(2, "tokenize --tokenizer " GOLDEN "gpt2 --data a.txt --out x.bin", "--separator");
+    refused(2, "tokenize --tokenizer " GOLDEN "words --data a.txt --out x.bin", "--separator");
+    refused(2, "tokenize --tokenizer " GOLDEN "gpt2 --data t.bin --out x.bin", "holds tokens already");
+    refused(2, "tokenize --tokenizer " GOLDEN "gpt2 --data a.txt --data-format bytes --out x.bin", "choose auto");
     refused(2, "tokenize --tokenizer " GOLDEN "gpt2 --data a.txt --out x.bin --separator nope", "nope");
     refused(2, "tokenize --tokenizer " GOLDEN "gpt2 --decode --text '1 x'", "\"x\"");
     refused(1, "tokenize --tokenizer " GOLDEN "gpt2 --data t.parquet", "t.parquet");
@@ -160,6 +213,7 @@ int main(int argc, char **argv)
     RUN(prints_tokens);
     RUN(prints_nul);
     RUN(shards);
+    RUN(shards_are_what_training_reads);
     RUN(shows_chats);
     RUN(trains);
     RUN(refuses);
