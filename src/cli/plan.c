@@ -13,9 +13,12 @@ static const char usage[] = "usage: sluice plan --model M --seqlen S [--tokens-p
                             "\n"
                             "Reports whether a training job fits two memory budgets, how fast it will be and\n"
                             "what limits it, without running it and without the accelerator: --hw h200 plans\n"
-                            "for a machine elsewhere. Takes the options of `sluice train`. Those about data\n"
-                            "and the run's folder (--data, --out, --resume, ...) are accepted, so that one\n"
-                            "--config serves both, but not read; --val-every counts, since it takes memory.\n"
+                            "for a machine elsewhere. Takes the options of `sluice train`. With --data it\n"
+                            "looks at the data as a run does (and tokenizes it, into the same cache), since\n"
+                            "packed documents are part of the plan; without it, or where it is not on this\n"
+                            "machine, sequences are taken as whole. Options about the run's folder (--out,\n"
+                            "--resume, ...) are accepted, so that one --config serves both, but not read;\n"
+                            "--val-every counts, since it takes memory.\n"
                             "Exit code 0: it fits; 3: it does not, and the smallest budgets that would work\n"
                             "are named.";
 

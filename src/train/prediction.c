@@ -6,6 +6,7 @@
 
 #include "core/json.h"
 #include "core/log.h"
+#include "train/open_data.h"
 #include "train/prepare.h"
 #include "train/summary.h"
 
@@ -139,8 +140,25 @@ static void ask_for_more(sl_prediction *f, sl_tier tier)
     sl_prepared_destroy(&more);
 }
 
+/* Data decides how many segments a plan has, and how much of the heap it takes. A plan is made elsewhere, too. */
+static sl_status look_at_data(sl_setup *setup)
+{
+    sl_source *source;
+    if (!sl_data_given(setup))
+        return SL_OK;
+    sl_status status = sl_data_open(setup, &source);
+    if (status == SL_E_IO && setup->data) {
+        sl_warn("%s; this plan takes sequences as whole, without the documents of the data", sl_error_message());
+        return SL_OK;
+    }
+    SL_TRY(status);
+    sl_data_close(setup, source);
+    return SL_OK;
+}
+
 static sl_status prediction(sl_prediction *f)
 {
+    SL_TRY(look_at_data(&f->setup));
     sl_status status = sl_prepare(&f->setup, &f->prepared);
     if (status == SL_E_DOES_NOT_FIT && f->prepared.costs) { /* an answer too */
         snprintf(f->why_not, sizeof f->why_not, "%s", sl_error_message());

@@ -1,7 +1,7 @@
 /*
  * The heap's share of the host budget is an estimate from above, a function of the program alone: `sluice plan` and the run must
- * come to the same answer, and the smallest host budget must be a number that works. (But for data of many thousand files, which
- * a plan does not open: their names are counted by the run.) Per task it counts what the program, the plan, the engine and the
+ * come to the same answer, and the smallest host budget must be a number that works. (But for data of many thousand files, where a
+ * plan is made without it: their names are counted by the run.) Per task it counts what the program, the plan, the engine and the
  * device's queues keep (a tight budget makes up to about five actions of a task: itself, copies, a recomputation); per token what
  * the loader and the staging of a chunk keep; and a fixed base for I/O buffers, the event log and small things. tests/train checks
  * it against the heap's real peak.

@@ -17,7 +17,7 @@
 #include "core/io_error.h"
 #include "core/log.h"
 #include "core/memory_limit.h"
-#include "data/loader.h"
+#include "train/open_data.h"
 #include "train/run.h"
 
 /* A batch of copies has the gradient of its distinct sequences alone, at many times their cost. */
@@ -33,58 +33,10 @@ static void warn_of_little_data(const sl_trainer *t)
                 sl_format_count(taken, c), (taken + held / 2) / held, held * chunking->seqlen);
 }
 
-static sl_status open_loader(sl_trainer *t)
-{
-    const sl_setup *s = &t->setup;
-    if (!s->data && !s->hooks.data.read)
-        return sl_fail(SL_E_USAGE, "--data is missing: a text file, a folder of them, or token shards");
-    sl_loader_config config = {
-        .callback = s->hooks.data,
-        .identity = s->hooks.data_identity,
-        .data = s->data,
-        .val_data = s->program.forward_only ? s->data : s->val_data, /* evaluation takes all of it, in order */
-        .val_share = s->val_share,
-        .run = s->out,
-        .seqlen = s->program.chunking.seqlen,
-        .vocab = s->model.vocab,
-        .document_token = s->document_token,
-        .max_documents = s->max_documents,
-        .format = s->data_format,
-        .tokenize = s->tokenize,
-        .seed = s->seed,
-    };
-    config.tokenize.tokenizer = s->tokenizer[0] ? s->tokenizer : NULL;
-    /* Opening files takes little, which plans count. A tokenizer takes what it needs, before there is a plan. */
-    const bool limited = config.tokenize.tokenizer && s->limited[SL_TIER_HOST] && s->share[SL_TIER_HOST] == 0;
-    if (limited)
-        sl_heap_limit(s->budget[SL_TIER_HOST]);
-    sl_status status = sl_loader_open(&config, &t->source);
-    sl_heap_limit(SIZE_MAX);
-    if (limited && (status == SL_E_DOES_NOT_FIT || status == SL_E_MEMORY)) {
-        char message[512];
-        snprintf(message, sizeof message, "%s", sl_error_message());
-        return sl_fail(SL_E_DOES_NOT_FIT,
-                       "tokenizing the data: %s; raise --host-mem, take fewer --threads, or tokenize it first, without "
-                       "the budget",
-                       message);
-    }
-    return status;
-}
-
 static sl_status open_data(sl_trainer *t)
 {
-    t->source = t->job.hooks.source;
-    if (!t->source)
-        SL_TRY(open_loader(t));
-    if (t->setup.val_every && !t->source->sequences[SL_SPLIT_VALIDATION])
-        return sl_fail(SL_E_USAGE, "--val-every needs data to validate on, and there is none");
-    t->setup.data_bytes = t->source->bytes;
-    if (t->source->most_segments)
-        t->setup.max_documents = t->source->most_segments;
-    t->setup.program.token_weights = t->source->kinds >> SL_INPUT_TOKEN_WEIGHTS & 1u;
-    const bool all = t->setup.program.forward_only;
-    sl_setup_shorten(&t->setup, all ? t->source->sequences[SL_SPLIT_VALIDATION] : t->setup.program.chunking.sequences);
-    if (!all)
+    SL_TRY(sl_data_open(&t->setup, &t->source));
+    if (!t->setup.program.forward_only)
         warn_of_little_data(t);
     return SL_OK;
 }
@@ -374,8 +326,7 @@ void sl_trainer_destroy(sl_trainer *t)
     sl_engine_destroy(t->train.engine);
     sl_device_close(t->device);
     sl_prepared_destroy(&t->prepared);
-    if (t->source != t->job.hooks.source)
-        sl_source_close(t->source);
+    sl_data_close(&t->setup, t->source);
     sl_events_close(t->events);
     sl_options_destroy(t->options);
     sl_free(t->staging);

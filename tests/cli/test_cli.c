@@ -180,8 +180,9 @@ TEST(option_files)
                "model = byte-test\nseqlen = 32\ntokens-per-step = 64\ndata = text.txt\ncosts = roofline\nsteps = 7\n");
     CHECK_I64(sluice("train --config good.conf --steps 2 --json"), 0);
     CHECK_I64(sl_json_get(last_line(), "loss")->count, 2); /* the command line wins */
-    /* One file serves plan too, which opens no data and no folder. */
+    /* One file serves plan too, which opens no folder, and no data that is elsewhere. */
     CHECK_I64(sluice("plan --config good.conf --data nosuch --init-from nosuch --out text.txt/x --resume"), 0);
+    CHECK_CONTAINS(err, "this plan takes sequences as whole");
 }
 
 /* ---- models ---- */

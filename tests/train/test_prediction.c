@@ -137,6 +137,71 @@ TEST(json_and_view_agree)
         check_json(jobs[i]);
 }
 
+static void view_of(const char *options, sl_prediction **prediction, sl_prediction_view *view)
+{
+    sl_job *job = make_job(options);
+    CHECK_OK(sl_prediction_create(job, prediction));
+    sl_prediction_view_of(*prediction, view);
+    sl_job_destroy(job);
+}
+
+static void check_trained(const char *options)
+{
+    sl_prediction *prediction;
+    sl_prediction_view plan;
+    sl_trainer *trainer;
+    sl_trainer_view run;
+    view_of(options, &prediction, &plan);
+    sl_job *job = make_job(options);
+    CHECK_OK(sl_trainer_create(job, &trainer));
+    sl_trainer_look(trainer, &run);
+    const sl_summary *p = &plan.predicted, *r = &run.predicted;
+    CHECK_MSG(plan.feasible && p->step_s == r->step_s && plan.lower_bound_s == run.lower_bound_s,
+              "%s: a step of %.9g, the run's plan has %.9g", options, p->step_s, r->step_s);
+    for (int tier = 0; tier < SL_TIER_COUNT; tier++)
+        CHECK_MSG(p->peak_bytes[tier] == r->peak_bytes[tier], "%s, tier %d: a peak of %zu, the run's plan has %zu",
+                  options, tier, p->peak_bytes[tier], r->peak_bytes[tier]);
+    CHECK_I64(plan.chunks, run.chunks);
+    CHECK_I64(plan.chunk_tokens, run.chunk_tokens);
+    CHECK_I64(plan.rounds, run.rounds);
+    CHECK(memcmp(p->link_bytes, r->link_bytes, sizeof p->link_bytes) == 0);
+    sl_trainer_destroy(trainer);
+    sl_job_destroy(job);
+    sl_prediction_destroy(prediction);
+}
+
+/* Packed documents are segments of the plan, so a plan of the data is that of the run, and one without data is another. */
+TEST(plans_what_is_trained)
+{
+    char options[1600], records[24000] = "";
+    sl_prediction *with, *without;
+    sl_prediction_view a, b;
+    for (int i = 0; i < 400; i++)
+        snprintf(records + strlen(records), sizeof records - strlen(records),
+                 "{\"prompt\": \"%d\", \"completion\": \"x\"}\n", i);
+    CHECK_OK(sl_file_write_atomic(test_path("short.jsonl"), records, strlen(records)));
+    const char *const more[] = {"", "device-mem 70%", "chunk-tokens 16", "val-every 2 val-share 0.3",
+                                "seqlen 256 tokens-per-step 512 chunk-tokens 512"};
+    for (int64_t i = 0; i < SL_COUNT(more); i++) {
+        snprintf(options, sizeof options, "costs roofline data '%s' cache '%s' %s", test_path("short.jsonl"),
+                 test_path("tokens"), more[i]);
+        check_trained(options);
+    }
+    check_trained("costs roofline mask-documents true document-token 32");
+    check_trained("costs roofline data-format bytes");
+    snprintf(options, sizeof options, "costs roofline data '%s' cache '%s' %s", test_path("short.jsonl"),
+             test_path("tokens"), more[4]);
+    view_of(options, &with, &a);
+    snprintf(options, sizeof options, "costs roofline %s", more[4]);
+    view_of(options, &without, &b);
+    CHECK(a.predicted.peak_bytes[SL_TIER_DEVICE] > b.predicted.peak_bytes[SL_TIER_DEVICE]);
+    sl_prediction_destroy(with);
+    sl_prediction_destroy(without);
+    sl_job *job = make_job("data-format jsonl"); /* there is something wrong with it: the run would say so, too */
+    CHECK_FAILS(sl_prediction_create(job, &with), SL_E_FORMAT);
+    sl_job_destroy(job);
+}
+
 /* What one GiB more brings is what planning with it says. The planner asks only where that takes no time. */
 TEST(one_gib_more)
 {
@@ -181,6 +246,7 @@ int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(json_and_view_agree);
+    RUN(plans_what_is_trained);
     RUN(one_gib_more);
     RUN(why_it_does_not_fit);
     return test_end();
