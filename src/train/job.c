@@ -62,9 +62,7 @@ static const sl_option table[] = {
      "Default: "
      "2048, or one sequence if that is more."},
     {"mask-documents", NULL, SL_OPT_FLAG, "false", "Model and data",
-     "Keep attention inside documents and restart positions with each one. At most 256 documents of a sequence are "
-     "kept "
-     "apart; the rest of it counts as part of the last one."},
+     "Keep attention inside documents and restart positions with each one."},
     {"document-token", "TOKEN", SL_OPT_I64, "-1", "Model and data",
      "The token that begins a document, for --mask-documents. Default: 0 for text, 50256 for uint16 shards, 128000 for "
      "llm.c's "
@@ -367,8 +365,6 @@ static sl_status resolve_chunking(const sl_options *o, sl_setup *setup)
     return SL_OK;
 }
 
-enum { MAX_DOCUMENTS = 256 }; /* kept apart per sequence; the help of --mask-documents says so */
-
 static void resolve_program(const sl_options *o, sl_setup *setup)
 {
     sl_program_config *p = &setup->program;
@@ -381,7 +377,7 @@ static void resolve_program(const sl_options *o, sl_setup *setup)
     p->token_weights = setup->hooks.data.weighted;
     p->forward_only = setup->hooks.forward_only;
     p->norm = !p->forward_only; /* a gradient that is not finite is noticed in its own step */
-    setup->max_documents = setup->mask_documents ? SL_MIN(p->chunking.seqlen, MAX_DOCUMENTS) : 1;
+    setup->max_documents = setup->mask_documents ? p->chunking.seqlen : 1; /* a document has a token or more */
     sl_setup_shorten(setup, p->chunking.sequences);
 }
 

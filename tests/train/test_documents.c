@@ -81,9 +81,38 @@ TEST(documents_are_independent)
     }
 }
 
+/* More documents in a sequence than any kernel has threads, each as if it were alone. */
+TEST(very_many_documents)
+{
+    enum { LENGTH = 4, COUNT = 384 };
+    char text[LENGTH * COUNT + 1], options[1600];
+    uint32_t state = 3;
+    outcome alone, together, sliced;
+    for (size_t i = 0; i < sizeof text; i++) { /* behind the separator with which a text begins: "abc;def;..." */
+        state = state * 1664525u + 1013904223u;
+        text[i] = i % LENGTH == LENGTH - 1 ? ';' : (char) ('a' + (state >> 24) % 12);
+    }
+    CHECK_OK(sl_file_write_atomic(test_path("many.txt"), text, sizeof text));
+    const char *const forms[] = {"seqlen 4 chunk-tokens 1536", "seqlen 1536 chunk-tokens 1536 mask-documents true",
+                                 "seqlen 1536 chunk-tokens 400 mask-documents true"};
+    outcome *const out[] = {&alone, &together, &sliced};
+    for (int i = 0; i < 3; i++) {
+        snprintf(
+            options, sizeof options,
+            "data '%s' document-token %d tokens-per-step %d steps %d warmup 0 schedule constant device cpu precision "
+            "f32 %s",
+            test_path("many.txt"), ';', LENGTH * COUNT, STEPS, forms[i]);
+        run_job(options, STEPS, out[i]);
+        CHECK_I64(out[i]->steps, STEPS);
+    }
+    check_near("byte-test", forms[1], &together, &alone);
+    check_near("byte-test", forms[2], &sliced, &alone);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
     RUN(documents_are_independent);
+    RUN(very_many_documents);
     return test_end();
 }

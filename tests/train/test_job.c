@@ -47,7 +47,7 @@ TEST(values)
     CHECK_I64(s.schedule.decay, 100);
     CHECK_I64(s.schedule.warmup, 7);
     CHECK_NEAR(s.schedule.least, 0, 0);
-    CHECK_I64(s.max_documents, 256);
+    CHECK_I64(s.max_documents, s.program.chunking.seqlen); /* a token each */
     sl_job_destroy(job);
     resolve((const char *const[]){"hw", "h200", "seqlen", "8192", "tokens-per-step", "524288", NULL}, &s, &job);
     CHECK(!s.program.nondeterministic); /* bits before speed, unless asked */

@@ -469,15 +469,16 @@ static void attention_bwd_run(const sl_launch *launch, sl_pool *pool)
         at_clear_unseen(&job);
     sl_pool_run(pool, job.bf16 ? at_delta_bf16 : at_delta_f32, &job, at_blocks(job.n, AT_BLOCK) * job.heads);
 
-    int64_t used = 0;
+    int64_t used = 0, filled = 0;
     for (int64_t s = 0; s < job.sequences; s++) {
         at_span span = at_sequence(&job, s);
         used += span.q1 > span.q0;
+        filled = span.k1 > span.k0 || span.q1 > span.q0 ? s + 1 : filled; /* empty ones behind it fill up the list */
         job.key_blocks += at_blocks(span.k1 - span.k0, AT_BLOCK);
     }
     const int64_t query_tiles = at_blocks(job.n, AT_BLOCK) * job.heads;
     if (job.dq && job.dkv && at_dq_floats(&job) && used * job.kv_heads >= AT_WHOLE_TASKS) {
-        sl_pool_run(pool, job.bf16 ? at_sequence_bf16 : at_sequence_f32, &job, job.sequences * job.kv_heads);
+        sl_pool_run(pool, job.bf16 ? at_sequence_bf16 : at_sequence_f32, &job, filled * job.kv_heads);
     } else if (job.dq && job.dkv && at_parts_floats(&job)) {
         sl_pool_run(pool, job.bf16 ? at_part_bf16 : at_part_f32, &job, at_parts(&job) * job.kv_heads);
         sl_pool_run(pool, job.bf16 ? at_gather_bf16 : at_gather_f32, &job, query_tiles);
