@@ -114,3 +114,17 @@ void sl_corpus_made_text(const sl_corpus_contents *c, char *out, size_t size)
         snprintf(out + length, size - length, "; %s dropped, with nothing to learn in a sequence",
                  sl_format_count(c->packing->dropped, a));
 }
+
+void sl_corpus_summary(const sl_corpus_contents *c, char *out, size_t size)
+{
+    char skipped[256], made[1024], files[32], tokens[32], packed[96] = "";
+    const int64_t count = sl_corpus_file_count(c);
+    sl_corpus_skipped_text(c, skipped, sizeof skipped);
+    sl_corpus_made_text(c, made, sizeof made);
+    if (c->packing)
+        snprintf(packed, sizeof packed, "; %" PRId64 " documents packed into %" PRId64 " sequences",
+                 c->packing->documents, c->packing->sequences);
+    snprintf(out, size, "%s: %s file%s, %s tokens%s%s%s%s%s", sl_corpus_kind(c), sl_format_count(count, files),
+             count == 1 ? "" : "s", sl_format_count(c->tokens, tokens), skipped[0] ? "; skipped: " : "", skipped,
+             made[0] ? "; " : "", made, packed);
+}

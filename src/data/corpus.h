@@ -86,6 +86,8 @@ int64_t sl_corpus_file_count(const sl_corpus_contents *contents);
 void sl_corpus_skipped_text(const sl_corpus_contents *contents, char *out, size_t size);
 /* What the tokens were made of: "12,000 records, 11,990 chats, 10 left out (empty)"; empty where the files hold tokens. */
 void sl_corpus_made_text(const sl_corpus_contents *contents, char *out, size_t size);
+/* All of that in a sentence: "JSON records: 1 file, 345 tokens; 12 records, 11 texts, 1 left out (empty)". */
+void sl_corpus_summary(const sl_corpus_contents *contents, char *out, size_t size);
 /* Members "kind", "files", "tokens" and "skipped" of the object that is being written. */
 void sl_corpus_put(const sl_corpus_contents *contents, sl_json_writer *w);
 

@@ -131,6 +131,7 @@ typedef struct sl_log_hardware {
 
 typedef struct sl_run_log {
     const char *model, *device, *numerics, *precision, *time, *costs, *limit, *reason; /* NULL: not in the log */
+    const char *data[2]; /* what it was trained and validated on */
     int64_t parameters, tokens_per_step, seqlen, steps_wanted;
     sl_log_hardware hardware;
     sl_figures predicted, measured;

@@ -64,6 +64,13 @@ static sl_status begin_session(sl_reading *r, sl_run_log *log, int64_t first)
     return SL_OK;
 }
 
+/* Of callbacks and of a share held out there is no summary. */
+static sl_status read_data(sl_reading *r, const sl_json *line, const char *key, const char **summary)
+{
+    const sl_json *data = sl_json_get(line, key);
+    return data && data->kind == SL_JSON_OBJECT ? sl_reading_text(r, data, "summary", summary) : SL_OK;
+}
+
 static sl_status read_run(sl_reading *r, sl_run_log *log, const sl_json *line)
 {
     int64_t first;
@@ -87,6 +94,8 @@ static sl_status read_run(sl_reading *r, sl_run_log *log, const sl_json *line)
         SL_TRY(sl_reading_count(r, options, "steps", 0, &log->steps_wanted));
         SL_TRY(sl_reading_number(r, options, "clip", 0, &log->clip));
     }
+    SL_TRY(read_data(r, line, "data", &log->data[0]));
+    SL_TRY(read_data(r, line, "val_data", &log->data[1]));
     SL_TRY(sl_reading_text(r, line, "time", &log->time));
     SL_TRY(sl_reading_text(r, line, "device", &log->device));
     SL_TRY(sl_reading_text(r, line, "numerics", &log->numerics));

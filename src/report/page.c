@@ -200,7 +200,12 @@ static void append_input(sl_text *out, const sl_input *input, bool first)
     describe(input, title, sub);
     sl_text_printf(out, "<article>\n<header><h1%s>", first ? "" : " class=\"next\"");
     sl_html(out, title);
-    sl_html_in(out, "</h1><p>", sub, "</p></header>\n");
+    sl_html_in(out, "</h1><p>", sub, "</p>");
+    if (input->log && input->log->data[0])
+        sl_html_in(out, "<p class=\"data\">Data: ", input->log->data[0], "</p>");
+    if (input->log && input->log->data[1])
+        sl_html_in(out, "<p class=\"data\">Validation: ", input->log->data[1], "</p>");
+    sl_text_printf(out, "</header>\n");
     if (input->log)
         sl_panels_run(out, input->log);
     else

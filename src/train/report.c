@@ -146,6 +146,17 @@ static void put_streams(sl_json_writer *w, const sl_summary *s)
     sl_json_end_object(w);
 }
 
+/* For people. */
+static void put_summary_of(const sl_trainer *t, const sl_corpus_contents *contents, sl_json_writer *w)
+{
+    char summary[1600];
+    sl_corpus_summary(contents, summary, sizeof summary);
+    size_t length = strlen(summary);
+    if (t->setup.mask_documents && !contents->packing)
+        snprintf(summary + length, sizeof summary - length, "; documents kept apart");
+    sl_json_put_string(w, "summary", summary);
+}
+
 /* What the run trains and validates on. A held-out share has no files of its own. */
 static void put_data(const sl_trainer *t, sl_json_writer *w)
 {
@@ -161,6 +172,8 @@ static void put_data(const sl_trainer *t, sl_json_writer *w)
         sl_json_put_i64(w, "sequences", sequences);
         if (split == SL_SPLIT_TRAIN)
             sl_json_put_f64(w, "epochs", epochs(t));
+        if (contents)
+            put_summary_of(t, contents, w);
         sl_json_end_object(w);
     }
 }

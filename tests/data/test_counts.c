@@ -54,6 +54,14 @@ static void check_counts(const char *data, const char *tokenizer, int64_t seqlen
                   data, (long long) p->documents, (long long) p->dropped, (long long) cache->documents);
         CHECK(p->cropped <= p->documents);
     }
+    char summary[1600], number[32];
+    sl_corpus_summary(contents, summary, sizeof summary);
+    for (int i = 0; i < SL_RECORD_SKIPS; i++)
+        if (cache->records.skipped[i])
+            CHECK_CONTAINS(summary, " left out (");
+    if (contents->packing && contents->packing->cropped)
+        CHECK_CONTAINS(summary, " cropped by ");
+    CHECK_CONTAINS(summary, sl_format_count(cache->records.records, number));
     sl_source_close(source);
 }
 

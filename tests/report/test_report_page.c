@@ -400,6 +400,24 @@ TEST(refusals)
     CHECK_CONTAINS(sl_error_message(), "events.jsonl");
 }
 
+/* What a run left out of its data stands on its page, and no text of it is HTML. */
+TEST(says_what_it_read)
+{
+    static const char log[] =
+        "{\"event\":\"run\",\"t\":0,\"model\":\"m\",\"tokens_per_step\":1,\"first_step\":0,\"data\":{"
+        "\"files\":1,\"summary\":\"JSON records: 3 left out (empty) <b>\"},\"val_data\":{"
+        "\"summary\":\"text\"}}\n";
+    sl_input *input = read_log(log);
+    const sl_input *inputs[] = {input};
+    sl_text page = {0};
+    sl_report_page(&page, inputs, 1);
+    CHECK_OK(sl_text_status(&page));
+    CHECK_CONTAINS(page.data, "Data: JSON records: 3 left out (empty) &lt;b&gt;</p>");
+    CHECK_CONTAINS(page.data, "Validation: text</p>");
+    sl_text_free(&page);
+    sl_input_destroy(input);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(argc, argv);
@@ -417,5 +435,6 @@ int main(int argc, char **argv)
     RUN(csv);
     RUN(terminal);
     RUN(refusals);
+    RUN(says_what_it_read);
     return test_end();
 }
