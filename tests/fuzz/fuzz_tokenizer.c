@@ -35,6 +35,24 @@ const char *const sl_fuzz_dictionary[] = {"\"type\":",
                                           "\\u2581",
                                           NULL};
 
+/* The bytes that tokens stand for are those of the text, or unknown. */
+static void check_bytes(const sl_tokenizer *t, sl_encoder *e, const char *text, size_t length)
+{
+    sl_tokens ids = {NULL, 0, 0};
+    sl_byte_counts bytes = {.unknown = false};
+    size_t sum = 0;
+    if (sl_encode(e, text, length, SL_ENCODE_PLAIN, &ids) == SL_OK) {
+        sl_status status = sl_token_bytes(t, text, length, ids.ids, ids.count, &bytes);
+        FUZZ_REQUIRE(status == SL_OK || sl_error_message()[0]);
+        FUZZ_REQUIRE(status != SL_OK || bytes.each.length == (size_t) ids.count);
+        for (size_t i = 0; i < bytes.each.length; i++)
+            sum += (unsigned char) bytes.each.data[i];
+        FUZZ_REQUIRE(status != SL_OK || bytes.unknown || sum == length);
+    }
+    sl_tokens_free(&ids);
+    sl_text_free(&bytes.each);
+}
+
 static int use(const sl_tokenizer *t, const char *text, size_t length)
 {
     sl_encoder *e;
@@ -48,6 +66,7 @@ static int use(const sl_tokenizer *t, const char *text, size_t length)
         FUZZ_REQUIRE(tokens.ids[i] >= 0 && tokens.ids[i] < sl_tokenizer_size(t));
     FUZZ_REQUIRE(sl_decode(t, tokens.ids, tokens.count, false, &decoded) == SL_OK);
     int outcome = (int) (tokens.count % 1000);
+    check_bytes(t, e, text, length);
     sl_text clean = {0};
     sl_text_append_utf8(&clean, text, length);
     if (clean.length) {
