@@ -216,6 +216,27 @@ TEST(computes_as_python)
 
 /* ---- tokens ---- */
 
+/* Of the template's text, special tokens stand for none: all others for the rest of it. */
+static void check_bytes(const sl_chat *chat, const sl_chat_request *request, const sl_tokenizer *t,
+                        const sl_tokens *ids, const sl_byte_counts *bytes, const char *label)
+{
+    sl_text rendered = {0};
+    size_t sum = 0, length;
+    CHECK_OK(sl_chat_render(chat, request, &rendered));
+    REQUIRE(bytes->each.length == (size_t) ids->count);
+    for (int64_t i = 0; i < ids->count; i++) {
+        const char *piece = sl_tokenizer_piece(t, ids->ids[i], &length);
+        if (piece && sl_tokenizer_is_special(t, ids->ids[i])) {
+            CHECK(bytes->each.data[i] == 0);
+            sum += length;
+        }
+        sum += (unsigned char) bytes->each.data[i];
+    }
+    CHECK_MSG(!bytes->unknown && sum == rendered.length, "%s: %zu bytes of %zu%s", label, sum, rendered.length,
+              bytes->unknown ? ", unknown" : "");
+    sl_text_free(&rendered);
+}
+
 static void check_tokens(const sl_chat *chat, sl_encoder *encoder, const sl_chat_request *request, const sl_json *want,
                          const char *label)
 {
@@ -232,8 +253,13 @@ static void check_tokens(const sl_chat *chat, sl_encoder *encoder, const sl_chat
     if (mask)
         CHECK_MSG(strcmp(counted.data, mask->string) == 0, "%s: counts %s, not %s", label, counted.data, mask->string);
     sl_text_free(&counted);
-    CHECK_OK(sl_chat_encode(chat, encoder, request, SL_TRAIN_ON_ALL, &tokens, &counted, NULL));
+    sl_byte_counts bytes = {.unknown = false};
+    const sl_tokens before = tokens; /* the same ones again */
+    CHECK_OK(sl_chat_encode(chat, encoder, request, SL_TRAIN_ON_ALL, &tokens, &counted, &bytes));
     CHECK_U64(counted.length, tokens.count / 2);
+    const sl_tokens again = {tokens.ids + before.count, tokens.count - before.count, 0};
+    check_bytes(chat, request, sl_encoder_tokenizer(encoder), &again, &bytes, label);
+    sl_text_free(&bytes.each);
     CHECK(memchr(counted.data, 0, counted.length) == NULL);
     sl_tokens_free(&tokens);
     sl_text_free(&counted);
