@@ -102,6 +102,7 @@ static sl_status encode_files(sl_encoder *encoder, const sl_options *options, un
 {
     sl_cli_files files = {.corpus = NULL};
     sl_record record;
+    sl_text text = {0}; /* a prompt is read together with its completion */
     bool more = true;
     sl_status status = sl_cli_files_find(&files, options);
     while (status == SL_OK && more) {
@@ -109,9 +110,15 @@ static sl_status encode_files(sl_encoder *encoder, const sl_options *options, un
         if (status != SL_OK || !more)
             break;
         unsigned now = record.continued ? flags & ~(unsigned) SL_ENCODE_AROUND : flags;
-        status = sl_encode(encoder, record.text, record.length, now, tokens);
+        text.length = 0;
+        sl_text_append(&text, record.text, record.length);
+        sl_text_append(&text, record.completion ? record.completion : "", record.completion_length);
+        status = sl_text_status(&text);
+        if (status == SL_OK)
+            status = sl_encode(encoder, text.data, text.length, now, tokens);
         sl_record_free(&record);
     }
+    sl_text_free(&text);
     sl_cli_files_close(&files);
     return status;
 }

@@ -126,6 +126,8 @@ TEST(shards_are_what_training_reads)
         same_as_training(families[i % SL_COUNT(families)], data[i]);
     for (int64_t f = 0; f < SL_COUNT(families); f++)
         same_as_training(families[f], "pairs.jsonl");
+    run_ok("tokenize --tokenizer " GOLDEN "gpt2 --data pairs.jsonl --json"); /* printed, they are texts too */
+    CHECK_CONTAINS(out, "\"pieces\":[\"on\",\"e\",\"\xc4\xa0t\",\"w\",\"o\",");
     write_text("named.jsonl", "{\"title\": \"a\", \"body\": \"one two\"}\n");
     run_ok("tokenize --tokenizer " GOLDEN "gpt2 --data named.jsonl --data-field body --out n.bin --json");
     CHECK_CONTAINS(out, "\"documents\":1,\"bytes\":7,");
