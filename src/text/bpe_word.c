@@ -77,50 +77,63 @@ static inline uint64_t *memo_at(const search *r, int32_t left, uint32_t slot)
     return &r->s->memo[(slot ^ mixed) & ((1 << MEMO_BITS) - 1)];
 }
 
-static void remember(const search *r, int32_t left, uint32_t slot, int32_t token)
+/* A token with its length, which a longest match knows already: one load less. */
+typedef struct piece {
+    int32_t token; /* -1: none */
+    int64_t length;
+} piece;
+
+static void remember(const search *r, int32_t left, uint32_t slot, piece taken)
 {
-    uint64_t length = r->bpe->length[token];
+    uint64_t length = (uint64_t) taken.length;
     if (left >= 0 && length >> LENGTH_BITS == 0)
-        *memo_at(r, left, slot) = length << (64 - LENGTH_BITS) | memo_key(left, slot) << SL_ID_BITS | (uint32_t) token;
+        *memo_at(r, left, slot) =
+            length << (64 - LENGTH_BITS) | memo_key(left, slot) << SL_ID_BITS | (uint32_t) taken.token;
 }
 
-/* `token`, or the longest shorter one, that goes with `left` (-1: nothing) and does not lead nowhere; -1: none. */
-static sl_status choose(search *r, int32_t left, int32_t token, int32_t *chosen)
+static piece shorter_than(const search *r, int32_t token)
 {
-    for (; token >= 0; token = r->bpe->shorter[token]) {
+    int32_t shorter = r->bpe->shorter[token];
+    return (piece){shorter, shorter < 0 ? 0 : r->bpe->length[shorter]};
+}
+
+/* Makes the piece the longest one, itself or shorter, that goes with `left` (-1: nothing) and does not lead nowhere. */
+static sl_status choose(search *r, int32_t left, piece *chosen)
+{
+    for (; chosen->token >= 0; *chosen = shorter_than(r, chosen->token)) {
         bool fits = true;
         r->work += 4;
-        if (has_bit(r->s->dead, r->at + r->bpe->length[token]))
+        if (has_bit(r->s->dead, r->at + chosen->length))
             continue;
         if (left >= 0)
-            SL_TRY(sl_bpe_fits(r->bpe, r->s, left, token, false, &fits, &r->work));
+            SL_TRY(sl_bpe_fits(r->bpe, r->s, left, chosen->token, false, &fits, &r->work));
         if (fits)
             break;
     }
-    *chosen = token;
     return SL_OK;
 }
 
-static int32_t token_of(const search *r, const sl_trie_match *m)
+static piece longest_of(const search *r, const sl_trie_match *m)
 {
-    return m->stop == r->text + r->at ? -1 : r->bpe->trie.tokens[m->slot];
+    int64_t length = m->stop - (r->text + r->at);
+    return (piece){length ? r->bpe->trie.tokens[m->slot] : -1, length};
 }
 
-/* Nothing goes on from here: takes back tokens until another one stands in place of the last. *token -1: there is none at all. */
-static sl_status go_back(search *r, int32_t *token)
+/* Nothing goes on from here: takes back tokens until another one stands in place of the last. Without a token: there is none at all. */
+static sl_status go_back(search *r, piece *chosen)
 {
-    for (*token = -1; *token < 0 && r->out->count > r->first;) {
+    while (chosen->token < 0 && r->out->count > r->first) {
         r->s->dead[r->at >> 6] |= (uint64_t) 1 << (r->at & 63);
         int32_t before = r->out->ids[--r->out->count], left = left_of(r);
         r->at -= r->bpe->length[before];
         sl_trie_match m = sl_trie_walk(&r->bpe->trie, r->text + r->at, r->text + r->length);
         /* A guess was not the longest that was left to try. Trying it again finds its end dead. */
         uint64_t bit = (uint64_t) 1 << (r->at & 63), *guessed = &r->s->guessed[r->at >> 6];
-        int32_t next = *guessed & bit ? token_of(r, &m) : r->bpe->shorter[before];
+        *chosen = *guessed & bit ? longest_of(r, &m) : shorter_than(r, before);
         *guessed &= ~bit;
-        SL_TRY(choose(r, left, next, token));
-        if (*token >= 0)
-            remember(r, left, m.slot, *token);
+        SL_TRY(choose(r, left, chosen));
+        if (chosen->token >= 0)
+            remember(r, left, m.slot, *chosen);
     }
     return SL_OK;
 }
@@ -135,36 +148,41 @@ static bool is_inside(const sl_bpe *bpe, const char *at)
 static sl_status lone_bytes(search *r)
 {
     const char *text = r->text;
-    while (r->at < r->length && (r->at == 0 || !is_inside(r->bpe, text + r->at - 1)) &&
-           (r->at + 1 == r->length || !is_inside(r->bpe, text + r->at)))
-        SL_TRY(append(r, r->bpe->symbol[(unsigned char) text[r->at]], 1));
+    int64_t stop = r->at;
+    if (r->at == r->length || (r->at > 0 && is_inside(r->bpe, text + r->at - 1)))
+        return SL_OK;
+    while (stop < r->length && (stop + 1 == r->length || !is_inside(r->bpe, text + stop)))
+        stop++;
+    SL_TRY(sl_tokens_reserve(r->out, stop - r->at));
+    int32_t *ids = r->out->ids + r->out->count;
+    r->out->count += stop - r->at;
+    while (r->at < stop)
+        *ids++ = r->bpe->symbol[(unsigned char) text[r->at++]];
     return SL_OK;
 }
 
-/* One token, or one byte that stands alone and those behind it. *done: there is no encoding. */
+/* One token. *failed: there is no encoding. */
 static sl_status step(search *r, bool *failed)
 {
-    const sl_bpe *bpe = r->bpe;
-    const char *at = r->text + r->at;
-    sl_trie_match m = sl_trie_walk(&bpe->trie, at, r->text + r->length);
-    int32_t left = left_of(r), token;
-    int64_t longest = m.stop - at;
+    sl_trie_match m = sl_trie_walk(&r->bpe->trie, r->text + r->at, r->text + r->length);
+    int32_t left = left_of(r);
     r->work += 4;
     if (left >= 0) {
         uint64_t entry = *memo_at(r, left, m.slot);
-        int64_t length = (int64_t) (entry >> (64 - LENGTH_BITS));
+        int64_t length = (int64_t) (entry >> (64 - LENGTH_BITS)), longest = m.stop - (r->text + r->at);
         if ((entry >> SL_ID_BITS & UINT32_MAX) == memo_key(left, m.slot) && !has_bit(r->s->dead, r->at + length)) {
             r->s->guessed[r->at >> 6] |= (uint64_t) (length < longest) << (r->at & 63);
             return append(r, (int32_t) (entry & (SL_MOST_IDS - 1)), length);
         }
     }
-    SL_TRY(choose(r, left, token_of(r, &m), &token));
-    if (token >= 0)
-        remember(r, left, m.slot, token);
+    piece chosen = longest_of(r, &m);
+    SL_TRY(choose(r, left, &chosen));
+    if (chosen.token >= 0)
+        remember(r, left, m.slot, chosen);
     else
-        SL_TRY(go_back(r, &token));
-    *failed = token < 0;
-    return *failed ? SL_OK : append(r, token, bpe->length[token]);
+        SL_TRY(go_back(r, &chosen));
+    *failed = chosen.token < 0;
+    return *failed ? SL_OK : append(r, chosen.token, chosen.length);
 }
 
 /* A text all of whose characters are symbols. `done` false: it took too much work, `out` is as before. */

@@ -9,7 +9,7 @@
 #include "text/internal.h"
 #include "text/unicode.h"
 
-enum { CACHE_BITS = 16, KEY_BYTES = 32, KEPT_IDS = 7, WAITING = 8, BYTES_A_TOKEN = 3 /* at first */ };
+enum { CACHE_BITS = 15, KEY_BYTES = 32, KEPT_IDS = 7, WAITING = 8, BYTES_A_TOKEN = 3 /* at first */ };
 
 typedef struct kept_word {
     uint64_t key[KEY_BYTES / 8]; /* its bytes, then zeros */
