@@ -6,7 +6,8 @@
  * walks from left to right instead. It rests on one fact: t1 ... tn is the encoding of a text if and only if every neighbouring pair is
  * the encoding of its own text. (Take the first merge across a boundary ti | ti+1: until then both sides changed as they would alone, so
  * the pair alone would have merged there too.) So it takes the longest token that goes with the one before it, tries shorter ones where
- * that leads nowhere, and never visits a position that failed twice. Whether two tokens go together is read from how each was made, by
+ * that leads nowhere, and never visits a position that failed twice. The order of trying is free: a memo of what was taken between the same
+ * neighbours before comes first. Whether two tokens go together is read from how each was made, by
  * undoing their merges along the boundary, the latest first: bpe.c. Words whose tables would make that expensive go through the heap.
  */
 #ifndef SL_TEXT_BPE_H
