@@ -82,9 +82,9 @@ TEST(a_run_goes_on_in_another_share)
 /* `make run` is the first command anybody gives: its budget fits everywhere, and is one. */
 TEST(the_example_fits_every_device)
 {
-    static const char *const devices[][2] = {{"hw", "h200"},    {"hw", "h100"},    {"hw", "a100"},   {"hw", "rtx5090"},
-                                             {"hw", "rtx3090"}, {"device", "cpu"}, {"hw", "this"},   {"threads", "1"},
-                                             {"threads", "2"},  {"threads", "8"},  {"threads", "16"}};
+    static const char *const devices[][2] = {
+        {"hw", "h200"},    {"hw", "h100"}, {"hw", "a100"},   {"hw", "rtx5090"}, {"hw", "rtx4090"}, {"hw", "rtx3090"},
+        {"device", "cpu"}, {"hw", "this"}, {"threads", "1"}, {"threads", "2"},  {"threads", "8"},  {"threads", "16"}};
     for (int64_t i = 0; i < SL_COUNT(devices); i++) {
         sl_job *job;
         sl_prediction *prediction;
@@ -107,6 +107,33 @@ TEST(the_example_fits_every_device)
         sl_prediction_destroy(prediction);
         sl_job_destroy(job);
     }
+}
+
+/* With little host memory the step time over the chunks in a round has several minima, and short searches miss them: 8 GiB once gave 96 % of
+ * the speed of 7 GiB. */
+TEST(more_host_memory_is_not_slower)
+{
+    static const char *const options[][2] = {
+        {"model", "llama3.2-1b"}, {"hw", "rtx3090"},         {"precision", "bf16"},    {"optimizer", "adamw8bit"},
+        {"seqlen", "2048"},       {"tokens-per-step", "8k"}, {"chunk-tokens", "2048"}, {"device-mem", "3GiB"}};
+    static const char *const host[] = {"7GiB", "8GiB"};
+    double step_s[2] = {0};
+    for (int64_t i = 0; i < SL_COUNT(host); i++) {
+        sl_job *job;
+        sl_prediction *prediction;
+        sl_prediction_view v;
+        CHECK_OK(sl_job_create(&job));
+        for (int64_t k = 0; k < SL_COUNT(options); k++)
+            CHECK_OK(sl_job_set(job, options[k][0], options[k][1]));
+        CHECK_OK(sl_job_set(job, "host-mem", host[i]));
+        CHECK_OK(sl_prediction_create(job, &prediction));
+        sl_prediction_view_of(prediction, &v);
+        CHECK_MSG(v.feasible, "%s: %s", host[i], v.why_not);
+        step_s[i] = v.predicted.step_s;
+        sl_prediction_destroy(prediction);
+        sl_job_destroy(job);
+    }
+    CHECK_MSG(step_s[1] <= step_s[0], "%.3f s with 7 GiB, %.3f s with 8 GiB", step_s[0], step_s[1]);
 }
 
 /* A fault of the planner ends as an error, before a byte is mapped. */
@@ -140,6 +167,7 @@ int main(int argc, char **argv)
     RUN(large_budgets_are_not_used);
     RUN(a_run_goes_on_in_another_share);
     RUN(the_example_fits_every_device);
+    RUN(more_host_memory_is_not_slower);
     RUN(a_plan_that_breaks_a_rule_is_refused);
     return test_end();
 }

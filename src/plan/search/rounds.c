@@ -20,6 +20,7 @@
 #define MAX_CANDIDATES 64
 #define MANY_TASKS 10000 /* in the step; below, there is time to plan all of them */
 #define COSTLY 1.03      /* times the bound: sequential rounds are tried */
+#define FAR 1.1          /* times the bound: short searches have missed something */
 #define CLOSE 1.03       /* times the best short search: may be better in the end */
 #define APART 1e-3      /* of the step: share of such recomputation from which backwards that rematerialize are tried */
 #define PROMISING 1.002 /* times the best of a full search: a short search that deserves one */
@@ -183,21 +184,31 @@ static int runner_up(const sl_rounds *r, int best)
     return second;
 }
 
-/* Rounds of a small step were compared by a short search. The best two get a full one. */
+static bool is_far(const sl_step *step, const sl_candidate *c)
+{
+    return c->step_s > FAR * sl_candidate_bound_s(step, c);
+}
+
+/* Rounds of a small step were compared by a short search. The best two get a full one; all of them where the best is far from its
+ * bound: with little host memory the time over the rounds has several minima, and a short search may find none of them. */
 static sl_status polish(sl_rounds *r, int *best)
 {
-    int pair[2] = {*best, runner_up(r, *best)};
-    if (!r->quick || !r->list[*best].plan || sl_candidate_nothing_lost(&r->step, &r->list[*best]))
+    const sl_candidate *c = &r->list[*best];
+    if (!r->quick || !c->plan || sl_candidate_nothing_lost(&r->step, c))
         return SL_OK;
+    const bool far = is_far(&r->step, c);
+    const int first = *best, second = runner_up(r, first);
     r->quick = false;
-    for (int i = 0; i < 2 && pair[i] >= 0; i++) {
-        sl_candidate *c = &r->list[pair[i]];
-        sl_candidate_forget(c);
-        c->tried = false;
-        SL_TRY(try_candidate(r, c));
+    for (int i = -1; i < r->count; i++) {
+        int at = i < 0 ? first : i; /* the best goes first: others may stop where they cannot reach it */
+        if (i >= 0 && (i == first || (i != second && !far)))
+            continue;
+        sl_candidate_forget(&r->list[at]);
+        r->list[at].tried = false;
+        SL_TRY(sl_candidate_try(&r->step, &r->list[at], false, far ? 0 : fastest_s(r)));
+        if (sl_candidate_better(&r->step, &r->list[at], &r->list[*best]))
+            *best = at;
     }
-    if (pair[1] >= 0 && sl_candidate_better(&r->step, &r->list[pair[1]], &r->list[pair[0]]))
-        *best = pair[1];
     return SL_OK;
 }
 
@@ -290,15 +301,17 @@ static sl_status try_rematerialize(const sl_rounds *r, const sl_candidate *like,
     return status == SL_E_DOES_NOT_FIT ? SL_OK : status;
 }
 
-/* Where such recomputation is long: tries the rounds of the best, and those that were as good. */
+/* Where such recomputation is long: tries the rounds of the best, and those that were as good; all of a small step where the best is far
+ * from its bound. */
 static sl_status try_rounds_rematerialize(const sl_rounds *r, sl_candidate *best)
 {
     if (made_apart_s(best) <= APART * best->step_s)
         return SL_OK;
+    const double within = is_far(&r->step, best) && !r->step.large ? INFINITY : AS_GOOD;
     sl_candidate like[MAX_CANDIDATES];
     int count = 0;
     for (int i = 0; i < r->count; i++)
-        if (r->list[i].step_s > 0 && r->list[i].step_s <= AS_GOOD * best->step_s)
+        if (r->list[i].step_s > 0 && r->list[i].step_s <= within * best->step_s)
             like[count++] = r->list[i];
     for (int i = 0; i < count; i++)
         SL_TRY(try_rematerialize(r, &like[i], best));
