@@ -184,7 +184,7 @@ void sl_device_close(sl_device *device); /* NULL is fine */
 /* "matmul bf16[8192,4096] bf16[4096,4096] -> bf16[8192,4096]": for messages. */
 const char *sl_launch_describe(const sl_launch *launch, char out[320]);
 
-/* Built-in profiles (h200, h100, a100, rtx5090, rtx3090) by name, a JSON file by path, or "this" for the machine we are on. */
+/* Built-in profiles (h200, h100, a100, rtx5090, rtx4090, rtx3090) by name, a JSON file by path, or "this" for the machine we are on. */
 sl_status sl_hardware_find(const char *name_or_path, sl_hardware *hardware);
 const char *const *sl_hardware_names(int64_t *count);
 /* How much of each tier a job may take that was given no budgets. On shared cores both come out of one memory; a GPU's context takes

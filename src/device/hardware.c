@@ -66,6 +66,18 @@ static const sl_hardware profiles[] = {
      .launch_latency_s = 4e-6,
      .host_optimizer_bandwidth = 50e9,
      .attention_keeps_scores = true},
+    {.name = "rtx4090",
+     .memory_bytes = {25700000000, 134200000000},
+     .peak_flops = {[SL_F32] = 82.6e12, [SL_BF16] = 165.2e12},
+     .matmul_efficiency = BOTH(0.90),
+     .attention_efficiency = BOTH({0.75, 0.60}),
+     .memory_bandwidth = {0.92e12, 60e9},
+     .link_bandwidth = {25e9, 25e9},
+     .link_bandwidth_both = 21e9,
+     .link_latency_s = 10e-6,
+     .launch_latency_s = 4e-6,
+     .host_optimizer_bandwidth = 50e9,
+     .attention_keeps_scores = true},
     {.name = "rtx3090",
      .memory_bytes = {25300000000, 134200000000},
      .peak_flops = {[SL_F32] = 35.6e12, [SL_BF16] = 71e12},
@@ -80,7 +92,7 @@ static const sl_hardware profiles[] = {
      .attention_keeps_scores = true},
 };
 
-static const char *const names[] = {"h200", "h100", "a100", "rtx5090", "rtx3090", "this"};
+static const char *const names[] = {"h200", "h100", "a100", "rtx5090", "rtx4090", "rtx3090", "this"};
 
 const char *const *sl_hardware_names(int64_t *count)
 {
@@ -280,10 +292,11 @@ sl_status sl_hardware_find(const char *name_or_path, sl_hardware *hardware)
         return sl_fail(SL_E_USAGE, "there is no hardware \"%s\": did you mean \"%s\"?", name_or_path,
                        sl_suggested(&suggestion));
     if (!strpbrk(name_or_path, "./") && !sl_file_exists(name_or_path))
-        return sl_fail(SL_E_USAGE,
-                       "there is no hardware \"%s\"; use h200, h100, a100, rtx5090, rtx3090, this, or the path of a "
-                       "profile",
-                       name_or_path);
+        return sl_fail(
+            SL_E_USAGE,
+            "there is no hardware \"%s\"; use h200, h100, a100, rtx5090, rtx4090, rtx3090, this, or the path of a "
+            "profile",
+            name_or_path);
     char *text;
     size_t length;
     SL_TRY(sl_file_read_all(name_or_path, LARGEST_FILE, &text, &length));

@@ -138,7 +138,7 @@ static const sl_option table[] = {
      "Chunks that go forward and backward together; where sequences are cut into slices, a multiple of their number. "
      "0: the planner chooses. Changes no bit of the result."},
     {"hw", "NAME|FILE", SL_OPT_STRING, NULL, "Machine and memory",
-     "Plan for another machine: h200, h100, a100, rtx5090, rtx3090, this, or a JSON profile. Implies --costs "
+     "Plan for another machine: h200, h100, a100, rtx5090, rtx4090, rtx3090, this, or a JSON profile. Implies --costs "
      "roofline."},
     {"costs", "roofline|measured", SL_OPT_CHOICE, NULL, "Machine and memory",
      "Where the planner's times come from: arithmetic on the machine's profile, or each distinct task timed once (kept "

@@ -100,6 +100,8 @@ try() { # one command line, without `sluice`
 for i in 1 2 3 4 5 6 7 8 9; do printf '{"prompt": "question %d", "completion": "an answer to it"}\n' $i; done > records.jsonl
 cp records.jsonl chats.jsonl
 mkdir -p path/to && cp -r "$source/tests/golden/folder" path/to/folder || exit 1
+cp -r path/to/folder my-8b && cp records.jsonl held-out.jsonl
+cp corpus/guide/data.md held-out.txt
 printf '{"model": "byte-test", "data": "corpus", "seqlen": 32, "tokens-per-step": 64, "steps": 2}\n' > job.json
 "$sluice" init --model byte-test --out other --weights > /dev/null || fail "no folder with weights"
 "$sluice" plan --config job.json --costs roofline > /dev/null || fail "job.json does not plan"

@@ -255,8 +255,8 @@ void sl_cuda_hardware(sl_device *device, sl_hardware *hardware)
 {
     static const struct {
         const char *name, *profile;
-    } known[] = {
-        {"H200", "h200"}, {"H100", "h100"}, {"A100", "a100"}, {"RTX 5090", "rtx5090"}, {"RTX 3090", "rtx3090"}};
+    } known[] = {{"H200", "h200"},        {"H100", "h100"},        {"A100", "a100"},
+                 {"RTX 5090", "rtx5090"}, {"RTX 4090", "rtx4090"}, {"RTX 3090", "rtx3090"}};
     sl_cuda *cuda = (sl_cuda *) device;
     const sl_cuda_info *info = &cuda->info;
     double clocks = (double) info->multiprocessors * info->clock_hz;
