@@ -93,6 +93,7 @@ TEST(the_example_fits_every_device)
         CHECK_OK(sl_job_set(job, "costs", "roofline"));
         CHECK_OK(sl_job_set(job, devices[i][0], devices[i][1]));
         CHECK_OK(sl_job_set(job, "config", SL_SOURCE_DIR "/examples/first-run.json"));
+        CHECK_OK(sl_job_set(job, "data", SL_SOURCE_DIR "/README.md"));
         CHECK_OK(sl_prediction_create(job, &prediction));
         sl_prediction_view_of(prediction, &v);
         CHECK_MSG(v.feasible, "%s: %s", devices[i][1], v.why_not);
