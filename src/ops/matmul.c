@@ -127,6 +127,10 @@ static sl_status matmul_gradient(sl_gradient *gradient)
         {.name = label " nn tall", .in = {NN(t, 517, 66, 70)}},                                                       \
         {.name = label " nt wide", .in = {NT(t, 31, 1061, 70)}, .attrs = SL_ATTRS(matmul, 0, 1)},                     \
         {.name = label " tn blocks", .in = {TN(t, 193, 289, 385)}, .attrs = SL_ATTRS(matmul, 1, 0), .accumulate = 1}, \
+        {.name = label " one row odd", .in = {NT(t, 1, 71, 33)}, .attrs = SL_ATTRS(matmul, 0, 1), .accumulate = 1},   \
+        {.name = label " one row bias residual",                                                                      \
+         .in = {NT(t, 1, 130, 2056), SL_T1(t, 130), SL_T2(t, 1, 130)},                                                \
+         .attrs = SL_ATTRS(matmul, 0, 1)},                                                                            \
     {                                                                                                                 \
         .name = label " tt blocks", .in = {TT(t, 193, 161, 289)}, .attrs = SL_ATTRS(matmul, 1, 1)                     \
     }

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "device/cuda/gemm/choices.h"
+#include "device/cuda/gemm/matvec.h"
 #include "device/cuda/runtime/cuda.h"
 #include "ops/matmul.h"
 
@@ -331,22 +332,27 @@ static sl_status matmul_supports(sl_cuda *cuda, const sl_launch *launch)
     if ((launch->accumulate & 1) && launch->in[3].type.rank)
         return sl_cuda_fail(SL_E_UNSUPPORTED, "matmul on CUDA adds a residual or accumulates, not both");
     sl_cuda_gemm gemm = gemm_of(launch);
-    return sl_cuda_gemm_prepare(cuda, &gemm);
+    return sl_cuda_is_matvec(&gemm) ? SL_OK : sl_cuda_gemm_prepare(cuda, &gemm);
 }
 
 static size_t matmul_workspace(sl_cuda *cuda, const sl_launch *launch)
 {
     sl_cuda_gemm gemm = gemm_of(launch);
+    if (sl_cuda_is_matvec(&gemm))
+        return 0;
     sl_cuda_gemm_prepare(cuda, &gemm); /* planning calls this first; `supports` reports what fails */
     return sl_cuda_gemm_workspace(&gemm);
 }
 
 static sl_status matmul_run(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
-    sl_cuda_gemm gemm = gemm_of(launch);
-    return sl_cuda_gemm_run(cuda, &gemm, launch->in[0].data, launch->in[1].data, launch->in[2].data,
-                            launch->in[3].data ? launch->in[3].data : launch->out[0].data, launch->out[0].data,
-                            launch->workspace, stream);
+    const sl_cuda_gemm gemm = gemm_of(launch);
+    const void *a = launch->in[0].data, *b = launch->in[1].data, *bias = gemm.bias ? launch->in[2].data : NULL;
+    void *d = launch->out[0].data;
+    const void *c = launch->in[3].type.rank ? launch->in[3].data : d;
+    if (sl_cuda_is_matvec(&gemm))
+        return sl_cuda_matvec_run(cuda, &gemm, a, b, bias, gemm.add ? c : NULL, d, stream);
+    return sl_cuda_gemm_run(cuda, &gemm, a, b, bias, c, d, launch->workspace, stream);
 }
 
 const sl_cuda_kernel sl_cuda_matmul = {SL_OP_MATMUL, matmul_supports, matmul_workspace, matmul_run};

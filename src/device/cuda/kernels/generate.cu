@@ -11,9 +11,9 @@
  * A warp's result, a block's warps and the splits are combined in a fixed order, and a split begins at a multiple of SPLIT rows, so
  * the bits depend on positions alone and not on how long the cache is.
  *
- * The logits take a warp per word.
+ * The logits take a warp for two words.
  */
-#include "device/cuda/kernels/kernel.cuh"
+#include "device/cuda/gemm/row_dots.cuh"
 #include "ops/attention.h"
 #include "ops/cached_attention.h"
 #include "ops/head_logits.h"
@@ -252,43 +252,34 @@ static sl_status cached_attention_run(sl_cuda *cuda, const sl_launch *launch, cu
 
 /* ---- the logits of one token ---- */
 
-static constexpr int LOGIT_WARPS = 8, AT_ONCE = 4; /* pieces under way per lane */
+static constexpr int LOGIT_WARPS = 8, LOGIT_ROWS = 2;
 
 template <typename T, int W>
 __global__ void __launch_bounds__(32 * LOGIT_WARPS)
     head_logits_kernel(const T *__restrict__ x, const T *__restrict__ w, const int32_t *__restrict__ positions,
                        float *__restrict__ logits, int64_t n, int64_t d, int64_t words, float cap)
 {
-    typedef raw<T, W> piece;
     const int lane = threadIdx.x & 31;
     const T *token = x + (sl_cached_count(positions, n) - 1) * d;
-    for (int64_t word = (int64_t) blockIdx.x * LOGIT_WARPS + threadIdx.x / 32; word < words;
-         word += (int64_t) gridDim.x * LOGIT_WARPS) {
-        const T *row = w + word * d;
-        float sum[AT_ONCE] = {};
-        for (int64_t c = (int64_t) lane * W; c < d; c += AT_ONCE * 32 * W) {
-            piece a[AT_ONCE], b[AT_ONCE];
+    for (int64_t first = ((int64_t) blockIdx.x * LOGIT_WARPS + threadIdx.x / 32) * LOGIT_ROWS; first < words;
+         first += (int64_t) gridDim.x * LOGIT_WARPS * LOGIT_ROWS) {
+        const T *rows[LOGIT_ROWS];
+        float sums[LOGIT_ROWS];
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; i++)
-                if (c + i * 32 * W < d)
-                    a[i] = load_raw<W>(row + c + i * 32 * W), b[i] = load_raw<W>(token + c + i * 32 * W);
+        for (int r = 0; r < LOGIT_ROWS; r++)
+            rows[r] = w + (first + r < words ? first + r : words - 1) * d;
+        row_dots<W>(rows, token, d, sums);
 #pragma unroll
-            for (int i = 0; i < AT_ONCE; i++)
-                if (c + i * 32 * W < d)
-#pragma unroll
-                    for (int j = 0; j < W; j++)
-                        sum[i] = fmaf(a[i][j], b[i][j], sum[i]);
-        }
-        const float logit = warp_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
-        if (lane == 0)
-            logits[word] = cap > 0 ? cap * tanhf(logit / cap) : logit;
+        for (int r = 0; r < LOGIT_ROWS; r++)
+            if (lane == r && first + r < words)
+                logits[first + r] = cap > 0 ? cap * tanhf(sums[r] / cap) : sums[r];
     }
 }
 
 template <typename T, int W> static void logits_launch(sl_cuda *cuda, const sl_launch *launch, cudaStream_t stream)
 {
     const sl_type *x = &launch->in[0].type, *w = &launch->in[1].type;
-    const int blocks = sl_cuda_blocks(cuda, w->dim[0], LOGIT_WARPS);
+    const int blocks = sl_cuda_blocks(cuda, w->dim[0], LOGIT_WARPS * LOGIT_ROWS);
     head_logits_kernel<T, W><<<blocks, 32 * LOGIT_WARPS, 0, stream>>>(
         (const T *) launch->in[0].data, (const T *) launch->in[1].data, (const int32_t *) launch->in[2].data,
         (float *) launch->out[0].data, x->dim[0], w->dim[1], w->dim[0], sl_head_logits_attrs(&launch->attrs)->cap);
