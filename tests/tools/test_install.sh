@@ -36,7 +36,7 @@ export PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR=$dir
 cc "$dir/user.c" -o "$dir/shared" $(pkg-config --cflags --libs sluice)
 LD_LIBRARY_PATH=$lib "$dir/shared"
 # shellcheck disable=SC2046
-cc "$dir/user.c" -o "$dir/static" $(pkg-config --cflags sluice) "$lib/libsluice.a" -lm -lpthread -ldl
+cc "$dir/user.c" -o "$dir/static" $(pkg-config --cflags sluice) "$lib/libsluice.a" $(pkg-config --static --libs-only-l sluice | sed 's/-lsluice//')
 "$dir/static"
 "$dir$prefix/bin/sluice" --version
 

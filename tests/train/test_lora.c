@@ -335,7 +335,7 @@ TEST(planning_takes_little_memory)
     sl_heap_peak_reset();
     prediction_job(
         "model llama3-8b lora-rank 16 seqlen 2048 tokens-per-step 65536 chunk-tokens 8192 precision bf16 device cuda "
-        "hw h200 device-mem 6GiB",
+        "hw h200 device-mem 6GiB data-format bytes",
         &view);
     CHECK(view.feasible && view.trained == 41943040);
     CHECK_MSG(sl_heap_peak_bytes() < (size_t) 400 << 20, "planning took %zu MiB", sl_heap_peak_bytes() >> 20);
