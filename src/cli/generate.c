@@ -68,8 +68,7 @@ static void print_end(const sl_generate *generate, const sl_generated *r, bool q
     if (quiet)
         return;
     fprintf(stderr, "%lld tokens behind %lld of the prompt, %s tok/s; ended by %s\n", (long long) r->n_tokens,
-            (long long) r->n_prompt, sl_cli_speed(r->decode_s > 0 ? (double) r->n_tokens / r->decode_s : 0, a),
-            r->stop);
+            (long long) r->n_prompt, sl_cli_speed(sl_generated_speed(r), a), r->stop);
     fprintf(stderr, "device memory %s of %s (%s of keys and values), %s streamed for a token\n",
             sl_format_bytes(v.peak_bytes[SL_TIER_DEVICE], a), sl_cli_budget(v.budget_bytes[SL_TIER_DEVICE], 0, b),
             sl_format_bytes(v.cache_bytes, c), sl_format_bytes(v.streamed_bytes, d));

@@ -243,6 +243,11 @@ void sl_generate_look(const sl_generate *g, sl_session_view *view)
     sl_session_look(g->session, view);
 }
 
+double sl_generated_speed(const sl_generated *r)
+{
+    return r->n_tokens > 1 && r->decode_s > 0 ? (double) (r->n_tokens - 1) / r->decode_s : 0;
+}
+
 static void put_memory(const sl_session_view *v, sl_json_writer *w)
 {
     for (int tier = 0; tier < SL_TIER_COUNT; tier++) {
@@ -275,7 +280,7 @@ void sl_generate_put(const sl_generate *g, const sl_generated *r, sl_json_writer
     sl_json_put_string(w, "precision", sl_precision_name(v.setup->program.precision));
     sl_json_put_f64(w, "prefill_seconds", r->prefill_s);
     sl_json_put_f64(w, "decode_seconds", r->decode_s);
-    sl_json_put_f64(w, "tokens_per_s", r->decode_s > 0 ? (double) r->n_tokens / r->decode_s : 0);
+    sl_json_put_f64(w, "tokens_per_s", sl_generated_speed(r));
     sl_json_put_bytes(w, "cache_bytes", v.cache_bytes);
     sl_json_put_bytes(w, "streamed_bytes", v.streamed_bytes);
     put_memory(&v, w);

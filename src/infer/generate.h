@@ -20,6 +20,8 @@ typedef struct sl_generated {
     const char *stop; /* why it ended: "end" (the model said so), "stop" (a stop string), "length", "interrupted" */
     double prefill_s, decode_s; /* reading the prompt; the tokens behind the first one */
 } sl_generated;
+/* Tokens per second, without the first one, which comes from reading the prompt; 0 for fewer than two. */
+double sl_generated_speed(const sl_generated *result);
 /* `fn` (NULL: nobody) sees the text as it appears. The result is valid until the generation is destroyed. Once. */
 sl_status sl_generate_run(sl_generate *generate, sl_text_fn fn, void *user, sl_generated *result);
 

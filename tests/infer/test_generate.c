@@ -91,6 +91,7 @@ static produced produce(const char *text)
     sl_options *options = make_options(text);
     CHECK_OK(sl_generate_create(options, NULL, NULL, &g));
     CHECK_OK(sl_generate_run(g, NULL, NULL, &r));
+    CHECK_NEAR(sl_generated_speed(&r) * r.decode_s, r.n_tokens > 1 ? (double) (r.n_tokens - 1) : 0, 1e-6);
     sl_generate_put(g, &r, &w);
     CHECK_OK(sl_text_status(&w.text));
     snprintf(out.text, sizeof out.text, "%s", r.text);
