@@ -73,13 +73,7 @@ __global__ void __launch_bounds__(THREADS) depthwise_dx_kernel(const __grid_cons
                 for (int j = 0; j < W; j++)
                     sum[j] = fmaf(g[j], weight[j], sum[j]);
             }
-        if (s.accumulate) {
-            const raw<T, W> old = load_raw<W>(to);
-#pragma unroll
-            for (int j = 0; j < W; j++)
-                sum[j] += old[j];
-        }
-        store<W>(to, sum);
+        put_sums<W>(to, sum, s.accumulate);
     }
 }
 

@@ -121,6 +121,18 @@ template <int W, typename T> __device__ __forceinline__ void put_row(T *to, cons
     store<W>(to, sum);
 }
 
+/* Sums of a piece, or these added to what is there. */
+template <int W, typename T> __device__ __forceinline__ void put_sums(T *to, float (&sum)[W], bool accumulate)
+{
+    if (accumulate) {
+        const raw<T, W> old = load_raw<W>(to);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            sum[j] += old[j];
+    }
+    store<W>(to, sum);
+}
+
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 /* 2^x in one instruction; below 2^-126 it is 0. */

@@ -65,13 +65,7 @@ __global__ void __launch_bounds__(THREADS)
                 for (int j = 0; j < W; j++)
                     sum[j] += piece[j];
             }
-        if (s.accumulate) {
-            const raw<T, W> old = load_raw<W>(to);
-#pragma unroll
-            for (int j = 0; j < W; j++)
-                sum[j] += old[j];
-        }
-        store<W>(to, sum);
+        put_sums<W>(to, sum, s.accumulate);
     }
 }
 
