@@ -7,7 +7,7 @@
 
 enum { MOST_DEPTH = 8 };
 
-static sl_status join(char path[SL_IMAGE_PATH], const char *folder, const char *name)
+sl_status sl_image_set_path(char path[SL_IMAGE_PATH], const char *folder, const char *name)
 {
     if (snprintf(path, SL_IMAGE_PATH, "%s%s%s", folder, folder[0] ? "/" : "", name) >= SL_IMAGE_PATH)
         return sl_fail(SL_E_FORMAT, "%s: a path is longer than %d bytes", folder, SL_IMAGE_PATH);
@@ -27,8 +27,8 @@ static sl_status add_files(sl_image_set *set, const char *folder, const char *wi
         sl_image_entry entry = {.label = label, .shard = -1};
         if (names[i][0] == '.')
             continue;
-        SL_TRY_GOTO(join(path, folder, names[i]), done);
-        SL_TRY_GOTO(join(name, within, names[i]), done);
+        SL_TRY_GOTO(sl_image_set_path(path, folder, names[i]), done);
+        SL_TRY_GOTO(sl_image_set_path(name, within, names[i]), done);
         if (sl_image_set_is_image(names[i])) {
             SL_TRY_GOTO(sl_image_set_add_text(set, name, &entry.at), done);
             status = sl_image_set_add(set, &entry);
@@ -60,7 +60,7 @@ sl_status sl_image_set_add_folder(sl_image_set *set, const char *path, const sl_
     SL_TRY(sl_dir_list(set->region, path, &names, &count));
     for (int64_t i = 0; i < count; i++) {
         char folder[SL_IMAGE_PATH];
-        SL_TRY(join(folder, path, names[i]));
+        SL_TRY(sl_image_set_path(folder, path, names[i]));
         if (names[i][0] != '.' && sl_dir_exists(folder))
             names[folders++] = names[i];
     }
@@ -80,7 +80,7 @@ sl_status sl_image_set_add_folder(sl_image_set *set, const char *path, const sl_
         int64_t before = set->count;
         if (classes && classes->n_folders)
             SL_TRY(label_of(classes, path, names[i], &label));
-        SL_TRY(join(folder, path, names[i]));
+        SL_TRY(sl_image_set_path(folder, path, names[i]));
         SL_TRY(add_files(set, folder, "", label, 1));
         if (set->count == before)
             return sl_fail(SL_E_USAGE,

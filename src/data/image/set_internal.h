@@ -34,6 +34,8 @@ struct sl_image_set {
 };
 
 bool sl_image_set_is_image(const char *name);
+/* folder/name, or an error where that is too long; of the folder "" the name alone. */
+sl_status sl_image_set_path(char path[SL_IMAGE_PATH], const char *folder, const char *name);
 sl_status sl_image_set_add(sl_image_set *set, const sl_image_entry *entry);
 sl_status sl_image_set_add_text(sl_image_set *set, const char *text, int64_t *at);
 sl_status sl_image_set_add_folder(sl_image_set *set, const char *path, const sl_image_set *classes);

@@ -120,8 +120,9 @@ sl_status sl_image_set_add_shards(sl_image_set *set, const char *path, bool *fou
         if (length <= 4 || names[i][0] == '.' || strcasecmp(names[i] + length - 4, ".tar") != 0)
             continue;
         *found = true;
-        snprintf(shard, sizeof shard, "%s/%s", path, names[i]);
-        status = sl_image_set_add_shard(set, shard);
+        status = sl_image_set_path(shard, path, names[i]);
+        if (status == SL_OK)
+            status = sl_image_set_add_shard(set, shard);
     }
     sl_region_destroy(region);
     return status;
