@@ -148,31 +148,22 @@ TEST(a_resume_keeps_the_rhythm)
 
 /* ---- refusals, and what is none ---- */
 
-static void refused(const char *text, sl_status status, const char *message)
-{
-    sl_trainer *t;
-    sl_job *job = make_job(text);
-    CHECK_FAILS(sl_trainer_create(job, &t), status);
-    CHECK_CONTAINS(sl_error_message(), message);
-    sl_job_destroy(job);
-}
-
 TEST(refusals)
 {
     char prompt[400] = "";
-    refused("sample-every -1", SL_E_USAGE, "--sample-every -1");
-    refused("sample-every 1 sample-tokens 0", SL_E_USAGE, "--sample-tokens 0");
-    refused("sample-prompt x", SL_E_USAGE, "--sample-prompt has no effect without --sample-every");
-    refused("sample-tokens 9", SL_E_USAGE, "--sample-tokens has no effect without --sample-every");
-    refused("model tiny data-format bytes sample-every 1", SL_E_USAGE,
-            "--sample-every needs a tokenizer for the 10000 tokens");
+    refused_job("sample-every -1", SL_E_USAGE, "--sample-every -1");
+    refused_job("sample-every 1 sample-tokens 0", SL_E_USAGE, "--sample-tokens 0");
+    refused_job("sample-prompt x", SL_E_USAGE, "--sample-prompt has no effect without --sample-every");
+    refused_job("sample-tokens 9", SL_E_USAGE, "--sample-tokens has no effect without --sample-every");
+    refused_job("model tiny data-format bytes sample-every 1", SL_E_USAGE,
+                "--sample-every needs a tokenizer for the 10000 tokens");
     memset(prompt, 'x', 300);
     CHECK_OK(sl_dir_create(test_path("gpt2")));
     static const char config[] = "{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 48, \"n_head\": 3, "
                                  "\"vocab_size\": 256, \"n_positions\": 96, \"attn_pdrop\": 0.0}";
     CHECK_OK(sl_file_write_atomic(test_path("gpt2/config.json"), config, sizeof config - 1));
     snprintf(options, sizeof options, "model '%s' sample-every 1 sample-prompt %s", test_path("gpt2"), prompt);
-    refused(options, SL_E_USAGE, "--sample-prompt has 301 tokens, but model");
+    refused_job(options, SL_E_USAGE, "--sample-prompt has 301 tokens, but model");
     /* One that leaves fewer positions than --sample-tokens is answered as far as they go. */
     prompt[90] = 0;
     outcome o;
@@ -228,15 +219,16 @@ TEST(with_a_tokenizer)
     CHECK(sampled_reserve >= reserve_of(options, &none) + bytes && none == 0);
     CHECK_MSG(bytes > 20 * length, "%zu bytes for a tokenizer.json of %zu", bytes, length);
     snprintf(options, sizeof options, job, model, test_path("cache"), "sample-every 1");
-    refused(options, SL_E_USAGE, "names no token that begins a text: give a prompt");
+    refused_job(options, SL_E_USAGE, "names no token that begins a text: give a prompt");
 }
 
 /* K/V for a very long text do not fit beside the training state. */
 TEST(does_not_fit)
 {
-    refused("device-mem 2MiB host-mem 32MiB sample-every 1 sample-tokens 200000", SL_E_DOES_NOT_FIT,
-            "the samples of --sample-every beside it do not fit 2.0 MiB of device and 32.0 MiB of host memory: raise a "
-            "budget, or use fewer --sample-tokens");
+    refused_job(
+        "device-mem 2MiB host-mem 32MiB sample-every 1 sample-tokens 200000", SL_E_DOES_NOT_FIT,
+        "the samples of --sample-every beside it do not fit 2.0 MiB of device and 32.0 MiB of host memory: raise a "
+        "budget, or use fewer --sample-tokens");
     sl_prediction_view view;
     prediction_job("device-mem 2MiB host-mem 64MiB sample-every 1 sample-tokens 64", &view);
     CHECK(view.feasible);

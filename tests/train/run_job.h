@@ -107,6 +107,16 @@ static inline void run_job(const char *options, int64_t limit, outcome *out)
     sl_trainer_destroy(trainer);
 }
 
+/* A job that no run begins, and a part of the reason. */
+static inline void refused_job(const char *options, sl_status status, const char *part)
+{
+    sl_trainer *trainer;
+    sl_job *job = make_job(options);
+    CHECK_FAILS(sl_trainer_create(job, &trainer), status);
+    CHECK_CONTAINS(sl_error_message(), part);
+    sl_job_destroy(job);
+}
+
 static inline void prediction_job(const char *options, sl_prediction_view *view)
 {
     sl_job *job = make_job(options);

@@ -50,15 +50,6 @@ static void report_of(const char *options, origins *t)
     sl_job_destroy(job);
 }
 
-static void refused(const char *options, sl_status status, const char *part)
-{
-    sl_trainer *trainer;
-    sl_job *job = make_job(options);
-    CHECK_FAILS(sl_trainer_create(job, &trainer), status);
-    CHECK_CONTAINS(sl_error_message(), part);
-    sl_job_destroy(job);
-}
-
 static const char *format(const char *text, const char *path)
 {
     static char out[4][1400];
@@ -169,7 +160,7 @@ TEST(weights_in_the_models_folder_are_used)
     CHECK_STR(other.dtypes, "BF16");
     CHECK(strcmp(other.hash, origin()->hash) != 0 && strcmp(other.hash, random.hash) != 0);
     snprintf(options, sizeof options, "init-from '%s' from-scratch true", folder);
-    refused(options, SL_E_USAGE, "exclude each other");
+    refused_job(options, SL_E_USAGE, "exclude each other");
 }
 
 static void spoil(const sl_tensor *tensor, float *values)
@@ -189,7 +180,7 @@ TEST(what_is_left_out_or_wrong_is_named)
     put("extra/config.json", config);
     sl_free(config);
     put("extra/pytorch_model.bin", "not read");
-    refused(format("model '%s'", folder), SL_E_USAGE, "pytorch_model.bin");
+    refused_job(format("model '%s'", folder), SL_E_USAGE, "pytorch_model.bin");
     CHECK_CONTAINS(sl_error_message(), "--from-scratch");
     sl_prediction_view view;
     prediction_job(format("model '%s'", folder), &view); /* a plan needs no weights */
@@ -203,9 +194,9 @@ TEST(what_is_left_out_or_wrong_is_named)
     CHECK_CONTAINS(t.line, "; without use here: model.layers.0.self_attn.rotary_emb.inv_freq");
     CHECK_STR(t.hash, origin()->hash);
     rewrite("origin/checkpoints/step-00000005/model.safetensors", "extra/model.safetensors", NULL, spoil);
-    refused(format("model '%s'", folder), SL_E_NOT_FINITE,
-            "extra/model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight\" is NaN at element 67");
-    refused(format("model '%s' precision bf16-master on-nan skip", folder), SL_E_NOT_FINITE, "element 67");
+    refused_job(format("model '%s'", folder), SL_E_NOT_FINITE,
+                "extra/model.safetensors: tensor \"model.layers.1.self_attn.k_proj.weight\" is NaN at element 67");
+    refused_job(format("model '%s' precision bf16-master on-nan skip", folder), SL_E_NOT_FINITE, "element 67");
 }
 
 static void tie(const sl_tensor *tensor, float *values)
@@ -279,7 +270,8 @@ TEST(only_regular_files)
                 CHECK_OK(sl_dir_create(path));
             else
                 REQUIRE(mkfifo(path, 0600) == 0);
-            refused(format("model '%s'", test_path("pipes")), SL_E_IO, folder ? "it is a folder" : "named pipe (FIFO)");
+            refused_job(format("model '%s'", test_path("pipes")), SL_E_IO,
+                        folder ? "it is a folder" : "named pipe (FIFO)");
             CHECK_CONTAINS(sl_error_message(), names[i]);
         }
     sl_job *job = make_job("");
@@ -288,7 +280,7 @@ TEST(only_regular_files)
     CHECK_FAILS(sl_job_set(job, "config", path), SL_E_USAGE);
     CHECK_CONTAINS(sl_error_message(), "named pipe (FIFO)");
     sl_job_destroy(job);
-    refused(format("hw '%s'", path), SL_E_IO, "named pipe (FIFO)");
+    refused_job(format("hw '%s'", path), SL_E_IO, "named pipe (FIFO)");
     alarm(0);
     sl_free(config);
 }
@@ -443,7 +435,7 @@ TEST(interleaved_rotation)
             run_job(options, 1, &as_llama);
             CHECK(as_llama.loss[0] == want[0]);
             snprintf(options, sizeof options, "model '%s' init-from '%s'", plain, folder);
-            refused(options, SL_E_FORMAT, "\"rope_interleaved\": true, but model llama rotates halves");
+            refused_job(options, SL_E_FORMAT, "\"rope_interleaved\": true, but model llama rotates halves");
         }
         snprintf(options, sizeof options, "model '%s' steps 6 schedule constant warmup 0 resume true out '%s'", config,
                  run);
