@@ -91,7 +91,6 @@ for job in "${jobs[@]}"; do
     decode-4) decode decode-4 --device-mem 4GiB ;;
     *) echo "no job $job"; exit 2 ;;
     esac
-    sync
 done
 echo
 cat "$work/rows"
